@@ -1,0 +1,1 @@
+"""Machine annotators: what ranks items for queries, one file each."""

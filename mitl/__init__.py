@@ -1,0 +1,1 @@
+"""mitl: machine-in-the-loop repair of image-caption retrieval datasets."""

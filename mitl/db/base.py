@@ -1,0 +1,63 @@
+"""Column types and naming that behave alike on SQLite and PostgreSQL.
+
+Each database has its own ``DeclarativeBase`` (pipeline: ``mitl.db.models.Base``; crowd server:
+``mitl.crowd_server.models.Base``), so that the two parties' tables never mix::
+
+    class Base(DeclarativeBase):
+        metadata = MetaData(naming_convention=NAMING)
+        type_annotation_map = TYPES
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from enum import StrEnum
+from typing import Annotated, Any
+
+from sqlalchemy import BigInteger, Dialect, Enum, Float, Text
+from sqlalchemy.orm import mapped_column
+from sqlalchemy.types import TypeDecorator
+
+NAMING = {
+    "ix": "ix_%(column_0_N_label)s",
+    "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+    "ck": "ck_%(table_name)s_%(constraint_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_N_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+
+class UtcDateTime(TypeDecorator[dt.datetime]):
+    """Aware UTC times, kept as microseconds since 1970 so that both engines store and sort the same."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+    def process_bind_param(self, value: dt.datetime | None, dialect: Dialect) -> int | None:
+        """To microseconds; a naive time is our own bug."""
+        if value is None:
+            return None
+        assert value.tzinfo is not None, f"naive time {value!r}; times are aware UTC"
+        return (value - self._EPOCH) // dt.timedelta(microseconds=1)
+
+    def process_result_value(self, value: int | None, dialect: Dialect) -> dt.datetime | None:
+        """From microseconds."""
+        return None if value is None else self._EPOCH + dt.timedelta(microseconds=value)
+
+
+def enum_type(enum: type[StrEnum]) -> Enum:
+    """A text column that stores the enum's values, not its names, with no CHECK to migrate."""
+    return Enum(
+        enum,
+        native_enum=False,
+        create_constraint=False,
+        length=32,
+        values_callable=lambda members: [member.value for member in members],
+    )
+
+
+TYPES: dict[Any, Any] = {dt.datetime: UtcDateTime, str: Text, float: Float(53)}
+
+int_pk = Annotated[int, mapped_column(primary_key=True)]

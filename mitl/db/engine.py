@@ -1,0 +1,70 @@
+"""Engines for SQLite and PostgreSQL, set up so that several processes can write."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+from mitl.errors import SettingsError
+
+BUSY_TIMEOUT_S = 60.0
+
+
+def parse_url(text: str) -> URL:
+    """The URL with mitl's drivers filled in; SettingsError for another engine than SQLite or PostgreSQL."""
+    try:
+        url = make_url(text)
+    except ArgumentError as error:
+        raise SettingsError(
+            f"{text!r} is no database URL; write sqlite:///path/to/file.db or postgresql://user@host/name"
+        ) from error
+    backend = url.get_backend_name()
+    if backend == "postgresql":
+        return url.set(drivername="postgresql+psycopg")
+    if backend == "sqlite":
+        return url
+    raise SettingsError(f"{backend!r} databases are not supported; known: sqlite, postgresql")
+
+
+def make_engine(text: str) -> Engine:
+    """An engine for this URL.
+
+    SQLite runs in WAL mode with a busy timeout, foreign keys on, and transactions that take the write lock at
+    their start when they write (``BEGIN IMMEDIATE`` is asked for by the execution option ``mitl_write``), so
+    that two writers wait for each other instead of failing half-way.
+    """
+    url = parse_url(text)
+    if url.get_backend_name() == "sqlite":
+        if url.database and url.database != ":memory:":
+            Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+        engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False})
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+    try:
+        return create_engine(url, pool_pre_ping=True)
+    except (ModuleNotFoundError, NoSuchModuleError) as error:
+        raise SettingsError(
+            "PostgreSQL needs the driver psycopg; install it with: pip install 'mitl[postgres]'"
+        ) from error
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, record: Any) -> None:
+    connection.isolation_level = None  # we say BEGIN ourselves, see _begin_sqlite
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode=WAL")
+    cursor.execute("PRAGMA synchronous=NORMAL")
+    cursor.execute("PRAGMA foreign_keys=ON")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Any) -> None:
+    # A deferred transaction that reads first and writes later fails at once with "database is locked" when
+    # another writer came between, whatever the timeout; an immediate one waits for its turn.
+    write = connection.get_execution_options().get("mitl_write", True)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")

@@ -1,0 +1,90 @@
+"""The errors that a user can meet, one tree.
+
+MitlError
+├── UsageError          the command line asks for something that cannot be meant (exit status 2)
+├── SettingsError       mitl.toml, the environment or credentials
+├── DatasetError        a data file is missing, malformed or inconsistent
+├── AnnotatorError      a machine annotator is unknown, lacks its weights or misfits the data
+├── RetrievalError      rankings: depth, shapes, ids
+├── ProposalError       sampling of queries, gold controls
+├── PackingError        pairs that cannot be put on pages
+├── TemplateError       a HIT template, or a page that breaks a limit
+├── CrowdError          the requester API answered with an error or an impossible state
+│   ├── EndpointError   nothing answers at the endpoint, or another server than the one expected
+│   └── FundsError      the balance or the cost ceiling does not allow the call
+├── AnswerError         an answer document that cannot be read at all
+├── StoreError          the database: version, uniqueness, missing rows
+├── ReleaseError        building or reading a release
+└── MetricError         a metric that is undefined for its input
+
+A message says what was found, what would be right and what to do next: lower case, the user's words quoted
+with ``!r``, no final stop. The command line prints it as one line and exits with ``exit_status``.
+"""
+
+
+class MitlError(Exception):
+    """Anything that a user can mend; shown as one line."""
+
+    exit_status = 1
+
+
+class UsageError(MitlError):
+    """The command line asks for something that cannot be meant."""
+
+    exit_status = 2
+
+
+class SettingsError(MitlError):
+    """A setting is missing, malformed or contradicts another."""
+
+
+class DatasetError(MitlError):
+    """A data file is missing, malformed or inconsistent with the others."""
+
+
+class AnnotatorError(MitlError):
+    """A machine annotator is unknown, lacks its weights or misfits the data."""
+
+
+class RetrievalError(MitlError):
+    """Rankings cannot be made or read: depth, shapes or ids disagree."""
+
+
+class ProposalError(MitlError):
+    """Queries cannot be sampled or gold controls cannot be drawn."""
+
+
+class PackingError(MitlError):
+    """Pairs cannot be put on pages under the packing invariants."""
+
+
+class TemplateError(MitlError):
+    """A HIT template is unknown or broken, or a rendered page breaks a limit."""
+
+
+class CrowdError(MitlError):
+    """The requester API answered with an error or with an impossible state."""
+
+
+class EndpointError(CrowdError):
+    """Nothing answers at the endpoint, or another server than the expected one."""
+
+
+class FundsError(CrowdError):
+    """The balance or the cost ceiling does not allow a call."""
+
+
+class AnswerError(MitlError):
+    """An answer document cannot be read at all."""
+
+
+class StoreError(MitlError):
+    """The database is of another version, lacks a row or refuses a duplicate."""
+
+
+class ReleaseError(MitlError):
+    """A release cannot be built or read."""
+
+
+class MetricError(MitlError):
+    """A metric is undefined for its input."""

