@@ -1,0 +1,311 @@
+"""Rounds, batches, HITs and what stands on them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from mitl.db.models import Assignment, Batch, Hit, HitItem, Judgement, Pair, Round
+from mitl.db.store.bulk import add_rows
+from mitl.db.store.proposals import ensure_pairs
+from mitl.records import Environment, HitState, PackedHit, PairRole
+from mitl.records import HitItem as HitItemRecord
+from mitl.records import Pair as PairRecord
+
+LIVE_STATES = (HitState.PLANNED, HitState.SENDING, HitState.POSTED)
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRow:
+    """A batch as stored."""
+
+    id: int
+    name: str
+    environment: Environment
+    direction: str
+    template: str
+    reward_cents: int
+    assignments: int
+    seed: int
+    pilot: bool
+    server_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class HitRow:
+    """A HIT as stored, with its batch's name."""
+
+    id: int
+    batch_id: int
+    batch: str
+    number: int
+    attempt: int
+    state: HitState
+    mturk_hit_id: str | None
+    token: str
+
+    @property
+    def key(self) -> str:
+        """Names the HIT in the journal and in the annotation: batch:number:attempt."""
+        return f"{self.batch}:{self.number}:{self.attempt}"
+
+
+_HIT = (Hit.id, Hit.batch_id, Batch.name, Hit.number, Hit.attempt, Hit.state, Hit.mturk_hit_id, Hit.token)
+_BATCH = (
+    Batch.id,
+    Batch.name,
+    Batch.environment,
+    Batch.direction,
+    Batch.template,
+    Batch.reward_cents,
+    Batch.assignments,
+    Batch.seed,
+    Batch.pilot,
+    Batch.server_id,
+)
+
+
+def _batch_row(row: Any) -> BatchRow:
+    values: list[Any] = list(row)
+    return BatchRow(*values)
+
+
+def open_round(session: Session, dataset_id: int, now: dt.datetime) -> int:
+    """The id of the round that is open; the first one is opened where there is none."""
+    found = session.scalars(
+        select(Round.id)
+        .where(Round.dataset_id == dataset_id, Round.closed_at.is_(None))
+        .order_by(Round.number)
+    ).first()
+    if found is not None:
+        return found
+    last = session.scalar(select(func.max(Round.number)).where(Round.dataset_id == dataset_id)) or 0
+    row = Round(dataset_id=dataset_id, number=last + 1, strategy="top-k", opened_at=now, closed_at=None)
+    session.add(row)
+    session.flush()
+    return row.id
+
+
+def add_batch(
+    session: Session,
+    *,
+    round_id: int,
+    environment: Environment,
+    direction: str,
+    template: str,
+    reward_cents: int,
+    assignments: int,
+    seed: int,
+    server_id: str | None,
+    now: dt.datetime,
+) -> BatchRow:
+    """Insert a batch, named b1, b2, … in order."""
+    number = (session.scalar(select(func.count()).select_from(Batch)) or 0) + 1
+    row = Batch(
+        name=f"b{number}",
+        round_id=round_id,
+        environment=environment,
+        direction=direction,
+        template=template,
+        reward_cents=reward_cents,
+        assignments=assignments,
+        seed=seed,
+        pilot=False,
+        server_id=server_id,
+        planned_at=now,
+    )
+    session.add(row)
+    session.flush()
+    return batch(session, row.id)
+
+
+def batch(session: Session, batch_id: int) -> BatchRow:
+    """One batch."""
+    return _batch_row(session.execute(select(*_BATCH).where(Batch.id == batch_id)).one())
+
+
+def batches(session: Session, environment: Environment | None = None) -> list[BatchRow]:
+    """The batches of an environment, or of both, oldest first."""
+    query = select(*_BATCH).order_by(Batch.id)
+    if environment is not None:
+        query = query.where(Batch.environment == environment)
+    return [_batch_row(row) for row in session.execute(query)]
+
+
+def add_hits(
+    session: Session,
+    batch_id: int,
+    packed: Sequence[tuple[PackedHit, int, int | None, str]],
+) -> None:
+    """Insert planned HITs: (page, attempt, id of the HIT it replaces, token) each."""
+    ids = ensure_pairs(session, {item.pair for hit, *_ in packed for item in hit.items})
+    add_rows(
+        session,
+        Hit,
+        (
+            {
+                "batch_id": batch_id,
+                "number": hit.number,
+                "attempt": attempt,
+                "replaces_id": replaces,
+                "state": HitState.PLANNED,
+                "mturk_hit_id": None,
+                "token": token,
+            }
+            for hit, attempt, replaces, token in packed
+        ),
+    )
+    rows = session.execute(select(Hit.token, Hit.id).where(Hit.batch_id == batch_id)).tuples().all()
+    hit_ids = dict(rows)
+    add_rows(
+        session,
+        HitItem,
+        (
+            {"hit_id": hit_ids[token], "place": item.place, "pair_id": ids[item.pair], "role": item.role}
+            for hit, _, _, token in packed
+            for item in hit.items
+        ),
+    )
+
+
+def hits(
+    session: Session, environment: Environment, states: Sequence[HitState] = tuple(HitState)
+) -> list[HitRow]:
+    """The HITs of an environment in these states, oldest batch first, by number and attempt."""
+    query = (
+        select(*_HIT)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .where(Batch.environment == environment, Hit.state.in_(list(states)))
+        .order_by(Hit.batch_id, Hit.number, Hit.attempt)
+    )
+    return [HitRow(*row) for row in session.execute(query)]
+
+
+def hit_items(session: Session, hit_ids: Sequence[int]) -> dict[int, list[HitItemRecord]]:
+    """What stands on these HITs, by place."""
+    found: dict[int, list[HitItemRecord]] = {hit_id: [] for hit_id in hit_ids}
+    query = (
+        select(HitItem.hit_id, HitItem.place, Pair.image_id, Pair.caption_id, HitItem.role)
+        .join(Pair, Pair.id == HitItem.pair_id)
+        .order_by(HitItem.hit_id, HitItem.place)
+    )
+    for start in range(0, len(hit_ids), 1000):
+        chunk = list(hit_ids[start : start + 1000])
+        for hit_id, place, image, caption, role in session.execute(query.where(HitItem.hit_id.in_(chunk))):
+            found[hit_id].append(HitItemRecord(place, PairRecord(image, caption), role))
+    return found
+
+
+def set_state(session: Session, hit_ids: Sequence[int], state: HitState) -> None:
+    """Move these HITs to a state."""
+    for start in range(0, len(hit_ids), 1000):
+        session.execute(
+            update(Hit).where(Hit.id.in_(list(hit_ids[start : start + 1000]))).values(state=state)
+        )
+
+
+def set_posted(session: Session, hit_id: int, mturk_hit_id: str) -> None:
+    """The HIT is known to be on the server under this id."""
+    session.execute(
+        update(Hit).where(Hit.id == hit_id).values(state=HitState.POSTED, mturk_hit_id=mturk_hit_id)
+    )
+
+
+def set_server(session: Session, batch_id: int, server_id: str | None) -> None:
+    """Remember which server a batch was posted to."""
+    session.execute(update(Batch).where(Batch.id == batch_id).values(server_id=server_id))
+
+
+def asked_pairs(session: Session, environment: Environment) -> set[PairRecord]:
+    """The pairs that need not be asked: on a HIT that is still out, or with a usable judgement."""
+    out = (
+        select(Pair.image_id, Pair.caption_id)
+        .join(HitItem, HitItem.pair_id == Pair.id)
+        .join(Hit, Hit.id == HitItem.hit_id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .where(
+            Batch.environment == environment,
+            Hit.state.in_(list(LIVE_STATES)),
+            HitItem.role == PairRole.CANDIDATE,
+        )
+    )
+    judged = (
+        select(Pair.image_id, Pair.caption_id)
+        .join(Judgement, Judgement.pair_id == Pair.id)
+        .join(Assignment, Assignment.id == Judgement.assignment_id)
+        .join(Hit, Hit.id == Assignment.hit_id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .join(HitItem, (HitItem.hit_id == Hit.id) & (HitItem.place == Judgement.place))
+        .where(
+            Batch.environment == environment,
+            Judgement.usable.is_(True),
+            HitItem.role.in_([PairRole.CANDIDATE, PairRole.REPEAT, PairRole.OVERLAP]),
+        )
+    )
+    return {PairRecord(*row) for row in session.execute(out.union(judged))}
+
+
+def barren_hits(session: Session, environment: Environment) -> list[HitRow]:
+    """Closed HITs without one usable judgement on a candidate and without a successor: to be asked again."""
+    fruitful = (
+        select(Assignment.hit_id)
+        .join(Judgement, Judgement.assignment_id == Assignment.id)
+        .join(HitItem, (HitItem.hit_id == Assignment.hit_id) & (HitItem.place == Judgement.place))
+        .where(Judgement.usable.is_(True), HitItem.role == PairRole.CANDIDATE)
+    )
+    replaced = select(Hit.replaces_id).where(Hit.replaces_id.is_not(None))
+    query = (
+        select(*_HIT)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .where(
+            Batch.environment == environment,
+            Hit.state == HitState.CLOSED,
+            Hit.id.not_in(fruitful),
+            Hit.id.not_in(replaced),
+        )
+        .order_by(Hit.batch_id, Hit.number, Hit.attempt)
+    )
+    return [HitRow(*row) for row in session.execute(query)]
+
+
+def gold_use(session: Session, environment: Environment) -> dict[tuple[PairRecord, PairRole], int]:
+    """How many HITs of an environment each gold control stands on."""
+    query = (
+        select(Pair.image_id, Pair.caption_id, HitItem.role, func.count())
+        .join(HitItem, HitItem.pair_id == Pair.id)
+        .join(Hit, Hit.id == HitItem.hit_id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .where(
+            Batch.environment == environment,
+            HitItem.role.in_([PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE]),
+        )
+        .group_by(Pair.image_id, Pair.caption_id, HitItem.role)
+    )
+    return {
+        (PairRecord(image, caption), role): count for image, caption, role, count in session.execute(query)
+    }
+
+
+def state_counts(session: Session, environment: Environment) -> dict[HitState, int]:
+    """How many HITs are in each state."""
+    query = (
+        select(Hit.state, func.count())
+        .join(Batch, Batch.id == Hit.batch_id)
+        .where(Batch.environment == environment)
+        .group_by(Hit.state)
+    )
+    counts: dict[HitState, int] = defaultdict(int)
+    counts.update(dict(session.execute(query).tuples().all()))
+    return counts
+
+
+def environments(session: Session) -> list[Environment]:
+    """The environments that hold batches, sandbox first."""
+    found = set(session.scalars(select(Batch.environment).distinct()))
+    return [environment for environment in Environment if environment in found]

@@ -1,0 +1,112 @@
+"""The journal of calls that cost or bind, and the ledger of what they cost."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from mitl.db.models import Assignment, Batch, Hit, Journal, Ledger
+from mitl.db.store.bulk import add_rows
+from mitl.records import Environment, JournalState
+
+
+@dataclass(frozen=True, slots=True)
+class JournalRow:
+    """One call's row."""
+
+    kind: str
+    key: str
+    state: JournalState
+    token: str | None
+    request: str
+    reply: str | None
+    error: str | None
+
+
+_ROW = (
+    Journal.kind,
+    Journal.key,
+    Journal.state,
+    Journal.token,
+    Journal.request,
+    Journal.reply,
+    Journal.error,
+)
+
+
+def find(session: Session, kind: str, key: str) -> JournalRow | None:
+    """The row of one call."""
+    row = session.execute(select(*_ROW).where(Journal.kind == kind, Journal.key == key)).first()
+    return None if row is None else JournalRow(*row)
+
+
+def unfinished(session: Session, kind: str) -> list[JournalRow]:
+    """The calls of a kind that were meant and are not known to be done, oldest first."""
+    query = select(*_ROW).where(Journal.kind == kind, Journal.state != JournalState.DONE)
+    return [JournalRow(*row) for row in session.execute(query.order_by(Journal.id))]
+
+
+def plan(session: Session, kind: str, calls: Sequence[tuple[str, str | None, str]], now: dt.datetime) -> int:
+    """Write the intent of calls (key, token, request JSON) that are new to the journal; returns how many."""
+    known = set(session.scalars(select(Journal.key).where(Journal.kind == kind)))
+    return add_rows(
+        session,
+        Journal,
+        (
+            {
+                "kind": kind,
+                "key": key,
+                "state": JournalState.PLANNED,
+                "token": token,
+                "request": request,
+                "reply": None,
+                "error": None,
+                "at": now,
+            }
+            for key, token, request in calls
+            if key not in known
+        ),
+    )
+
+
+def mark(
+    session: Session,
+    kind: str,
+    keys: Sequence[str],
+    state: JournalState,
+    now: dt.datetime,
+    *,
+    reply: str | None = None,
+    error: str | None = None,
+) -> None:
+    """Move rows of a kind to a state, with the reply or the error that led there."""
+    for start in range(0, len(keys), 1000):
+        session.execute(
+            update(Journal)
+            .where(Journal.kind == kind, Journal.key.in_(list(keys[start : start + 1000])))
+            .values(state=state, reply=reply, error=error, at=now)
+        )
+
+
+def add_ledger(session: Session, assignment_id: int, kind: str, key: str, cents: int) -> None:
+    """Book money once; a key that is booked already is left alone."""
+    if session.scalar(select(Ledger.id).where(Ledger.key == key)) is None:
+        session.add(Ledger(assignment_id=assignment_id, kind=kind, key=key, cents=cents))
+        session.flush()
+
+
+def spent(session: Session, environment: Environment) -> dict[str, int]:
+    """Cents paid so far by kind (reward, fee, bonus)."""
+    query = (
+        select(Ledger.kind, func.sum(Ledger.cents))
+        .join(Assignment, Assignment.id == Ledger.assignment_id)
+        .join(Hit, Hit.id == Assignment.hit_id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .where(Batch.environment == environment)
+        .group_by(Ledger.kind)
+    )
+    return {kind: int(cents) for kind, cents in session.execute(query)}

@@ -1,0 +1,180 @@
+"""Runs, their queries, and who proposed which pair."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from mitl.db.models import Annotator, Pair, Proposal, Query, Run
+from mitl.db.store.bulk import add_rows
+from mitl.errors import StoreError
+from mitl.records import AnnotatorKind, Direction
+from mitl.records import Pair as PairRecord
+from mitl.records import Proposal as ProposalRecord
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One propose configuration that has been stored."""
+
+    id: int
+    hash: str
+    config: str
+    """JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatorRow:
+    """A machine annotator as stored."""
+
+    name: str
+    kind: AnnotatorKind
+    config: str
+    fingerprint: str
+
+
+def find_run(session: Session, run_hash: str) -> RunRow | None:
+    """The run of this configuration, if its proposals are stored."""
+    row = session.execute(select(Run.id, Run.hash, Run.config).where(Run.hash == run_hash)).first()
+    return None if row is None else RunRow(*row)
+
+
+def runs(session: Session) -> list[RunRow]:
+    """All runs, oldest first."""
+    return [RunRow(*row) for row in session.execute(select(Run.id, Run.hash, Run.config).order_by(Run.id))]
+
+
+def latest_run(session: Session) -> RunRow:
+    """The newest run; StoreError where nothing was proposed yet."""
+    found = runs(session)
+    if not found:
+        raise StoreError("nothing has been proposed yet; run `mitl propose` first")
+    return found[-1]
+
+
+def add_run(
+    session: Session,
+    run_hash: str,
+    config: str,
+    queries: Mapping[Direction, Sequence[int]],
+    annotators: Sequence[AnnotatorRow],
+    proposals: Iterable[ProposalRecord],
+) -> int:
+    """Insert a run with its queries, annotators, new pairs and proposals; returns the number of new pairs."""
+    run = Run(hash=run_hash, config=config)
+    session.add(run)
+    session.flush()
+    add_rows(
+        session,
+        Query,
+        (
+            {"run_id": run.id, "direction": direction, "item_id": item}
+            for direction in Direction
+            for item in sorted(queries.get(direction, ()))
+        ),
+    )
+    annotator_ids = _annotator_ids(session, annotators)
+    rows = list(proposals)
+    before = len(pair_ids(session))
+    ids = ensure_pairs(session, {row.pair for row in rows})
+    add_rows(
+        session,
+        Proposal,
+        (
+            {
+                "run_id": run.id,
+                "pair_id": ids[row.pair],
+                "annotator_id": annotator_ids[row.annotator],
+                "direction": row.direction,
+                "rank": row.rank,
+                "similarity": row.similarity,
+            }
+            for row in rows
+        ),
+    )
+    return len(ids) - before
+
+
+def pair_ids(session: Session) -> dict[PairRecord, int]:
+    """Every known pair's row id."""
+    rows = session.execute(select(Pair.image_id, Pair.caption_id, Pair.id))
+    return {PairRecord(image, caption): id_ for image, caption, id_ in rows}
+
+
+def ensure_pairs(session: Session, pairs: Iterable[PairRecord]) -> dict[PairRecord, int]:
+    """Insert the pairs that are not there yet, in canonical order; returns the row id of every known pair."""
+    known = pair_ids(session)
+    missing = sorted(set(pairs) - known.keys())
+    if not missing:
+        return known
+    add_rows(session, Pair, ({"image_id": pair.image_id, "caption_id": pair.caption_id} for pair in missing))
+    return pair_ids(session)
+
+
+def queries(session: Session, run_ids: Sequence[int] | None = None) -> dict[Direction, list[int]]:
+    """The query items of these runs (all by default), ascending, no repeats."""
+    query = select(Query.direction, Query.item_id)
+    if run_ids is not None:
+        query = query.where(Query.run_id.in_(run_ids))
+    found: dict[Direction, set[int]] = {direction: set() for direction in Direction}
+    for direction, item in session.execute(query):
+        found[direction].add(item)
+    return {direction: sorted(items) for direction, items in found.items()}
+
+
+def annotators(session: Session) -> list[AnnotatorRow]:
+    """All annotators in the order in which they first proposed."""
+    query = select(Annotator.name, Annotator.kind, Annotator.config, Annotator.fingerprint)
+    return [AnnotatorRow(*row) for row in session.execute(query.order_by(Annotator.id))]
+
+
+def proposals(session: Session, run_id: int | None = None) -> list[ProposalRecord]:
+    """Who proposed what, in canonical order (pair, annotator, direction); of one run or of all."""
+    query = (
+        select(
+            Pair.image_id,
+            Pair.caption_id,
+            Annotator.name,
+            Proposal.direction,
+            Proposal.rank,
+            Proposal.similarity,
+        )
+        .join(Pair, Pair.id == Proposal.pair_id)
+        .join(Annotator, Annotator.id == Proposal.annotator_id)
+        .order_by(Pair.image_id, Pair.caption_id, Annotator.id, Proposal.direction, Proposal.run_id)
+    )
+    if run_id is not None:
+        query = query.where(Proposal.run_id == run_id)
+    return [
+        ProposalRecord(PairRecord(image, caption), name, direction, rank, similarity)
+        for image, caption, name, direction, rank, similarity in session.execute(query)
+    ]
+
+
+def candidate_pairs(session: Session, directions: Sequence[Direction]) -> list[PairRecord]:
+    """The distinct pairs that were proposed in any of these directions, in canonical order."""
+    query = (
+        select(Pair.image_id, Pair.caption_id)
+        .join(Proposal, Proposal.pair_id == Pair.id)
+        .where(Proposal.direction.in_(list(directions)))
+        .distinct()
+        .order_by(Pair.image_id, Pair.caption_id)
+    )
+    return [PairRecord(*row) for row in session.execute(query)]
+
+
+def _annotator_ids(session: Session, wanted: Sequence[AnnotatorRow]) -> dict[str, int]:
+    ids = {}
+    for row in wanted:
+        found = session.execute(select(Annotator).where(Annotator.name == row.name)).scalar_one_or_none()
+        if found is None:
+            found = Annotator(name=row.name, kind=row.kind, config=row.config, fingerprint=row.fingerprint)
+            session.add(found)
+        else:
+            found.kind, found.config, found.fingerprint = row.kind, row.config, row.fingerprint
+        session.flush()
+        ids[row.name] = found.id
+    return ids
