@@ -65,6 +65,9 @@ class TemplateError(MitlError):
 class CrowdError(MitlError):
     """The requester API answered with an error or with an impossible state."""
 
+    code: str | None = None
+    """The API's TurkErrorCode, where it gave one."""
+
 
 class EndpointError(CrowdError):
     """Nothing answers at the endpoint, or another server than the expected one."""

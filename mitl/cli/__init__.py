@@ -1,1 +1,67 @@
-def main(): ...
+"""The command line. Commands are loaded when they are called, so that ``mitl --help`` answers at once."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import click
+
+# name -> (module of mitl.cli, one line of help); the order is that of the data's journey.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "init": ("init", "Make a project and load its images and captions."),
+    "annotators": ("annotators", "List the machine annotators and what each needs."),
+    "propose": ("propose", "Rank both directions with every annotator and store candidate pairs."),
+    "publish": ("publish", "Pack the open pairs into HITs and post them."),
+    "simulate": ("simulate", "Let scripted workers answer the open HITs over HTTP."),
+    "harvest": ("harvest", "Fetch answers, check the gold controls, approve what passes."),
+    "review": ("review", "Decide about work whose gold controls failed."),
+    "workers": ("workers", "Show the workers with their gold records."),
+    "status": ("status", "One screen: pairs, HITs, answers, money."),
+    "build-dataset": ("build_dataset", "Merge judgements with other sources and write a release."),
+    "evaluate": ("evaluate", "Score annotators on a release or on the official sets."),
+    "report": ("report", "Write one HTML file about all of it."),
+    "serve": ("serve", "Run the crowd server for people to work on."),
+    "crowd": ("crowd", "Administer the crowd server: invitations, keys, budget, payments."),
+    "db": ("db", "Migrate the databases."),
+    "demo": ("demo", "All of it on a generated world with known truth."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that imports a command's module only when that command runs."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All names, in the order of the data's journey."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of this name, imported now."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"mitl.cli.{COMMANDS[cmd_name][0]}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list from the table above, importing nothing."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="mitl")
+def group() -> None:
+    """Repair image-caption retrieval datasets: machines propose missing matches, people verify them.
+
+    The usual way: init, propose, publish --sandbox, harvest, review, build-dataset, evaluate, report.
+    `mitl demo` walks it in minutes. Options stand after the command; every command can be run twice.
+    """
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run the command line and exit: 0 done, 1 a clear error, 2 wrong usage, 130 interrupted."""
+    from mitl.cli.app import run
+
+    sys.exit(run(group, args))

@@ -43,22 +43,30 @@ def upgrade(line: Line, engine: Engine) -> None:
     command.upgrade(config(line, engine), "head")
 
 
+def require_upgradable(line: Line, engine: Engine, what: str) -> None:
+    """StoreError where the database is none of ours or was written by a newer mitl."""
+    found = current(engine)
+    if found is None:
+        if inspect(engine).get_table_names():
+            raise StoreError(f"{what} holds tables that mitl did not make; use an empty database")
+        return
+    known = {script.revision for script in ScriptDirectory.from_config(config(line)).walk_revisions()}
+    if found not in known:
+        raise StoreError(
+            f"{what} is at revision {found!r}, which this version of mitl does not know (its newest is "
+            f"{head(line)!r}); it was written by a newer mitl: upgrade mitl, or use another database"
+        )
+
+
 def require_current(line: Line, engine: Engine, what: str) -> None:
     """StoreError unless the database is at the newest revision of its line."""
     found = current(engine)
     newest = head(line)
     if found == newest:
         return
+    require_upgradable(line, engine, what)
     if found is None:
-        if inspect(engine).get_table_names():
-            raise StoreError(f"{what} holds tables that mitl did not make; use an empty database")
         raise StoreError(f"{what} is empty; run `mitl init` first")
-    known = {script.revision for script in ScriptDirectory.from_config(config(line)).walk_revisions()}
-    if found not in known:
-        raise StoreError(
-            f"{what} is at revision {found!r}, which this version of mitl does not know (its newest is "
-            f"{newest!r}); it was written by a newer mitl: upgrade mitl, or use another database"
-        )
     raise StoreError(
         f"{what} is at revision {found!r}, but this mitl needs {newest!r}; run `mitl db upgrade`"
     )

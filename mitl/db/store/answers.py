@@ -248,7 +248,9 @@ def assignments(
         .order_by(Assignment.submitted_at, Assignment.id)
     )
     rows: list[list[Any]] = [list(row) for row in session.execute(query)]
-    return [AssignmentRow(*row[:8], row[8] is not None, *row[9:]) for row in rows]
+    for row in rows:
+        row[8] = row[8] is not None  # excluded_at → excluded
+    return [AssignmentRow(*row) for row in rows]
 
 
 def set_decision(session: Session, assignment_ids: Sequence[int], decision: Decision) -> None:
@@ -308,8 +310,12 @@ def judgements(session: Session, environment: Environment) -> list[StoredJudgeme
         shortcomings, concepts = rationale.get(row[0], ((), ()))
         found.append(
             StoredJudgement(
-                *row[:5],
-                JudgementRecord(
+                id=row[0],
+                assignment_id=row[1],
+                hit_id=row[2],
+                worker_id=row[3],
+                place=row[4],
+                record=JudgementRecord(
                     pair=PairRecord(row[5], row[6]),
                     worker=row[7],
                     label=row[8],

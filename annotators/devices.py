@@ -1,0 +1,41 @@
+"""Where networks run: the device and the number of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from annotators.options import Options
+from mitl.errors import AnnotatorError
+
+
+def device_of(options: Options) -> torch.device:
+    """The device named by the setting ``device``; ``auto`` (default) takes CUDA where there is one."""
+    name = options.text("device", "auto")
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise AnnotatorError(
+            f"'device' of annotator {options.annotator!r} is {name!r}; it should be auto, cpu or cuda"
+        ) from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise AnnotatorError(
+            f"annotator {options.annotator!r} should run on {name!r}, but torch sees no CUDA device"
+        )
+    return device
+
+
+@contextmanager
+def inference(threads: int) -> Iterator[None]:
+    """Compute without gradients on this many threads, so that results do not depend on the surroundings' setting."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        torch.set_num_threads(before)

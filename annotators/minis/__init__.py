@@ -1,0 +1,1 @@
+"""Five small networks in the spirit of five published ones, trained on generated scenes; one file each."""

@@ -1,0 +1,121 @@
+"""ViLT-mini: patches and words in one transformer, a score for each pair."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from annotators.minis import losses
+from annotators.minis.layers import Block, PatchStem
+from annotators.minis.network import MiniNetwork, Side
+from annotators.minis.vocabulary import PAD
+from mitl.records import AnnotatorKind
+
+PATCHES = 64
+PIECE = 256
+"""Pairs scored at a time."""
+ROUND = 4
+NEGATIVES = 3
+"""Wrong captions an image, and wrong images a caption, in training."""
+
+
+class ViltMini(MiniNetwork):
+    """A joint transformer with a rank head on the first word's state; similarity is the head's score.
+
+    Each side first passes a block of its own, and the patches shrink from 8 x 8 to 4 x 4, so that the encoded tokens
+    of an item are kept and only two joint blocks run for every pair.
+    Source: Kim et al., ViLT, ICML 2021; sizes and the late fusion are ours.
+    """
+
+    kind = AnnotatorKind.PAIRWISE
+
+    def __init__(self, words: int, *, width: int = 64, heads: int = 4) -> None:
+        super().__init__()
+        self.stem = PatchStem(width)
+        self.img_places = nn.Parameter(torch.randn(1, PATCHES, width) * 0.02)
+        self.img_blocks = nn.ModuleList(Block(width, heads, 2) for _ in range(2))
+        self.merge = nn.Linear(4 * width, width)
+        self.embed = nn.Embedding(words, width, padding_idx=PAD)
+        self.txt_places = nn.Parameter(torch.randn(1, self.text_length, width) * 0.02)
+        self.txt_block = Block(width, heads, 2)
+        self.modality = nn.Parameter(torch.randn(2, width) * 0.02)
+        self.joint = Block(width, heads, 2)
+        self.last = Block(width, heads, 2)
+        self.norm = nn.LayerNorm(width)
+        self.pooler = nn.Linear(width, width)
+        self.rank_output = nn.Linear(width, 1)
+        self.align = nn.Parameter(torch.tensor(2.66))
+
+    def images(self, squares: Tensor) -> Side:
+        """``tokens`` (B, 16, D) and what the first joint block needs of each: ``q``, ``k``, ``v``."""
+        x = self.stem(squares) + self.img_places
+        for block in self.img_blocks:
+            x = block(x)
+        quads = x.view(len(x), 4, 2, 4, 2, -1).transpose(2, 3).flatten(3)  # (B, 4, 4, 4 * D)
+        return self._with_keys(self.merge(quads.flatten(1, 2)) + self.modality[1])
+
+    def captions(self, tokens: Tensor) -> Side:
+        """``tokens`` (B, L, D) with ``q``, ``k``, ``v``, and ``mask`` (B, L), true where there is padding."""
+        mask = tokens == PAD
+        x = self.txt_block(self.embed(tokens) + self.txt_places, mask)
+        return {**self._with_keys(x + self.modality[0]), "mask": mask}
+
+    def similarities(self, images: Side, captions: Side) -> Tensor:
+        """Scores of all pairs, in pieces of one size; a caption takes part with its words alone.
+
+        Padding is cut to the next multiple of 4 after the caption's own length, so its score is the same beside
+        any other captions.
+        """
+        n = len(images["tokens"])
+        scores = torch.empty(n, len(captions["tokens"]), device=images["tokens"].device)
+        lengths = (~captions["mask"]).sum(1)
+        widths = ((lengths + ROUND - 1) // ROUND) * ROUND
+        for width in sorted(set(widths.tolist())):
+            members = (widths == width).nonzero()[:, 0]
+            pairs = torch.cartesian_prod(members, torch.arange(n, device=members.device))
+            for piece in torch.split(pairs, PIECE):
+                # The last piece repeats its last pair to full size: equal shapes sum in an equal order.
+                full = torch.cat([piece, piece[-1:].expand(PIECE - len(piece), -1)])
+                found = self.score(images, captions, full[:, 1], full[:, 0], width)
+                scores[piece[:, 1], piece[:, 0]] = found[: len(piece)]
+        return scores
+
+    def score(self, images: Side, captions: Side, i: Tensor, c: Tensor, width: int) -> Tensor:
+        """(P,) scores of the pairs (i, c), with captions cut to ``width`` places."""
+        x, q, k, v = (
+            torch.cat([captions[part][c, :width], images[part][i]], 1) for part in ("tokens", "q", "k", "v")
+        )
+        words = captions["mask"][c, :width]
+        mask = torch.cat([words, words.new_zeros(len(i), images["tokens"].shape[1])], 1)
+        x = self.joint.rest(x, q, k, v, mask)
+        _, k, v = self.last.keys(x)
+        first = x[:, :1]
+        state = self.last.rest(first, self.last.keys(first)[0], k, v, mask)[:, 0]
+        pooled = torch.tanh(self.pooler(self.norm(state)))
+        scores: Tensor = self.rank_output(pooled)[:, 0]
+        return scores
+
+    def loss(self, images: Side, captions: Side, progress: float, generator: torch.Generator) -> Tensor:
+        """Cross-entropy of the original's score among drawn negatives, and contrast of the sides before fusion.
+
+        Negatives are drawn by how close the sides are before fusion, as ALBEF does (Li et al., NeurIPS 2021).
+        """
+        words = (~captions["mask"])[..., None]
+        text = (captions["tokens"] * words).sum(1) / words.sum(1)
+        pooled = [F.normalize(side, dim=-1) for side in (images["tokens"].mean(1), text)]
+        close = self.align.clamp(max=4.6).exp() * (pooled[0] @ pooled[1].T)  # (B, B)
+        own = torch.arange(len(close), device=close.device)
+        weights = close.detach().clone().fill_diagonal_(-torch.inf)
+        wrong_c = torch.multinomial(weights.softmax(1), NEGATIVES, generator=generator)  # (B, N)
+        wrong_i = torch.multinomial(weights.T.softmax(1), NEGATIVES, generator=generator)
+        i = torch.cat([own[:, None], own[:, None].expand(-1, NEGATIVES), wrong_i], 1)
+        c = torch.cat([own[:, None], wrong_c, own[:, None].expand(-1, NEGATIVES)], 1)
+        width = int(words.sum(1).max())
+        scores = self.score(images, captions, i.flatten(), c.flatten(), width).view(i.shape)
+        ranking = F.cross_entropy(scores, torch.zeros_like(own))
+        return ranking + losses.contrast(close)
+
+    def _with_keys(self, tokens: Tensor) -> Side:
+        q, k, v = self.joint.keys(tokens)
+        return {"tokens": tokens, "q": q, "k": k, "v": v}

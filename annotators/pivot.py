@@ -1,0 +1,174 @@
+"""Caption pivots: an image is represented by what a captioning system wrote about it.
+
+An image query or gallery image without a machine caption (the system skipped it) has the lowest similarity, -1,
+with every caption, so it is never preferred to one that has.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annotators.base import Encoded
+from annotators.fingerprint import fingerprint
+from annotators.machine_captions import MachineCaptions, read_machine_captions
+from annotators.options import Options
+from annotators.registry import TEXT_MODELS, pivot_parts
+from annotators.similarity import inner_products
+from annotators.text_models.corpus import CorpusModel
+from mitl.errors import AnnotatorError
+from mitl.records import AnnotatorKind, CaptionItem, ImageItem
+
+if TYPE_CHECKING:
+    from annotators.text_models.sentences import SentenceEncoder
+
+LOWEST = -1.0
+"""Similarity of an image without a machine caption: the least that a cosine can be."""
+VERSION = 1
+"""Raised when the same inputs give other similarities, so that old rankings are not taken for new ones."""
+
+
+class WordPivot:
+    """Caption pivot over words: TF-IDF or its latent directions, cosine of the two texts' vectors.
+
+    The word weights are learnt once, at the first similarities, from the captions encoded until then and all of
+    the captioner's captions in the file: encode the whole caption set, then take rows of it as queries. So the
+    weights do not depend on which queries are asked. ``Encoded`` holds the texts' places in a table that the
+    annotator keeps, since vectors over a vocabulary are sparse.
+    """
+
+    kind = AnnotatorKind.PAIRWISE
+
+    def __init__(
+        self, name: str, captions: MachineCaptions, path: Path, model: CorpusModel, key: str
+    ) -> None:
+        self.name = name
+        self.fingerprint = _fingerprint(captions, key)
+        self._captions, self._path, self._model = captions, path, model
+        self._place_of: dict[str, int] = {}
+        self._vectors: Any = None
+        self._fitted = False
+
+    def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
+        """The images' machine captions; AnnotatorError where the file does not know an image."""
+        return self._encoded("image", items, _texts_of(items, self._captions, self._path))
+
+    def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
+        """The captions' texts."""
+        return self._encoded("caption", items, [item.text for item in items])
+
+    def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
+        """(Q, G) cosines, -1 where an image has no caption."""
+        vectors = self._up_to_date()
+        rows, columns = queries.arrays["place"], gallery.arrays["place"]
+        # A missing caption (-1) reads some row here and is overwritten below.
+        exact = self._model.products(vectors[rows], vectors[columns])
+        exact[rows < 0, :] = LOWEST
+        exact[:, columns < 0] = LOWEST
+        return exact.astype(np.float32)
+
+    def _encoded(self, modality: Any, items: Sequence[Any], texts: Sequence[str | None]) -> Encoded:
+        places = np.array([-1 if text is None else self._place(text) for text in texts], dtype=np.int64)
+        return Encoded(modality, np.array([item.id for item in items], dtype=np.int64), {"place": places})
+
+    def _place(self, text: str) -> int:
+        return self._place_of.setdefault(text, len(self._place_of))
+
+    def _up_to_date(self) -> Any:
+        texts = list(self._place_of)
+        if not self._fitted:
+            self._fit({*texts, *(text for text in self._captions.values() if text)})
+        if self._vectors is None or self._vectors.shape[0] != len(texts):
+            self._vectors = self._model.vectors(texts)
+        return self._vectors
+
+    def _fit(self, texts: set[str]) -> None:
+        try:
+            self._model.fit(sorted(texts))
+        except ValueError as error:
+            raise AnnotatorError(f"annotator {self.name!r} cannot weigh these texts: {error}") from error
+        self._fitted = True
+
+
+class SentencePivot:
+    """Caption pivot over a trained sentence encoder; similarity is the cosine.
+
+    The vectors have one coordinate more than the encoder's: 1 for a caption, 0 for an image. An image without a
+    machine caption is -1 there and 0 elsewhere, which makes its inner product with every caption -1.
+    """
+
+    kind = AnnotatorKind.INNER_PRODUCT
+
+    def __init__(
+        self, name: str, captions: MachineCaptions, path: Path, encoder: SentenceEncoder, threads: int
+    ) -> None:
+        self.name = name
+        self.fingerprint = _fingerprint(captions, f"minilm {encoder.sha256}")
+        self._captions, self._path, self._encoder, self._threads = captions, path, encoder, threads
+
+    def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
+        """The images' machine captions as vectors; AnnotatorError where the file does not know an image."""
+        texts = _texts_of(items, self._captions, self._path)
+        vectors = self._vectors([text or "" for text in texts])
+        silent = np.array([text is None for text in texts], dtype=bool)
+        vectors[silent] = 0.0
+        vectors[silent, -1] = LOWEST
+        return Encoded("image", np.array([item.id for item in items], dtype=np.int64), {"embedding": vectors})
+
+    def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
+        """The captions as vectors."""
+        vectors = self._vectors([item.text for item in items])
+        vectors[:, -1] = 1.0
+        return Encoded(
+            "caption", np.array([item.id for item in items], dtype=np.int64), {"embedding": vectors}
+        )
+
+    def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
+        """(Q, G) cosines, -1 where an image has no caption."""
+        return inner_products(queries.arrays["embedding"], gallery.arrays["embedding"])
+
+    def _vectors(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        unit = self._encoder.vectors(texts, self._threads)
+        return np.concatenate([unit, np.zeros((len(unit), 1), dtype=np.float32)], axis=1)
+
+
+def build(options: Options) -> WordPivot | SentencePivot:
+    """From ``captions = PATH`` and, unless the annotator's name tells them, ``captioner`` and ``text_model``."""
+    options.only("captions", "captioner", "text_model", "device", "threads")
+    captioner, text_model = pivot_parts(options.annotator) or (None, None)
+    captioner = options.text("captioner", captioner)
+    text_model = options.text("text_model", text_model, choices=TEXT_MODELS)
+    path = options.path("captions")
+    captions = read_machine_captions(path, captioner)
+    if text_model == "tfidf":
+        from annotators.text_models.weighted_words import WeightedWords
+
+        return WordPivot(options.annotator, captions, path, WeightedWords(), "tfidf")
+    if text_model == "lsa":
+        from annotators.text_models.latent_words import LatentWords
+
+        return WordPivot(options.annotator, captions, path, LatentWords(), "lsa")
+    from annotators.devices import device_of
+    from annotators.text_models.sentences import shared_encoder
+
+    threads = options.whole("threads", os.cpu_count() or 1)
+    encoder = shared_encoder(str(device_of(options)))
+    return SentencePivot(options.annotator, captions, path, encoder, threads)
+
+
+def _texts_of(items: Sequence[ImageItem], captions: MachineCaptions, path: Path) -> list[str | None]:
+    missing = [item.external_id for item in items if item.external_id not in captions]
+    if missing:
+        raise AnnotatorError(
+            f"{str(path)!r} lacks {len(missing)} of {len(items)} images; first: {missing[0]!r}"
+        )
+    return [captions[item.external_id] for item in items]
+
+
+def _fingerprint(captions: MachineCaptions, text_model: str) -> str:
+    return fingerprint(captions=captions, text_model=text_model, version=VERSION)

@@ -1,0 +1,1 @@
+"""Models that compare texts: weighted words, latent semantic words, a trained sentence encoder."""

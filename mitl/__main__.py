@@ -1,0 +1,5 @@
+"""``python -m mitl``."""
+
+from mitl.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""From counts and records to tables, plots and the report; pure, without a database."""

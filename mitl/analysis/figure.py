@@ -1,0 +1,161 @@
+"""Matplotlib figures as SVG that fits into a page: no fixed colours of ink, no clashing ids, same bytes.
+
+Text stays text, so that it can be searched, read aloud and take the page's font. Ink, grid and the palette
+are CSS variables with a fallback, so that one drawing serves light, dark and paper.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
+    from matplotlib.patches import Patch as Patch
+    from matplotlib.ticker import Locator as Locator
+
+INK = "#010101"
+MUTED = "#020202"
+LINE = "#030303"
+PAPER = "#040404"
+YES = "#0b7a5a"
+WEAK_YES = "#5aa9e6"
+WEAK_NO = "#e2cfa4"
+NO = "#766d64"
+BEFORE = "#c2410c"
+AFTER = "#1f5fae"
+ON_YES = "#fefefe"
+ON_WEAK_YES = "#0a0a0a"
+ON_WEAK_NO = "#0b0b0b"
+ON_NO = "#fdfdfd"
+
+_VARIABLES = {
+    INK: "currentColor",
+    MUTED: "var(--muted, #5b6470)",
+    LINE: "var(--line, #d5d9de)",
+    PAPER: "var(--paper, #ffffff)",
+    YES: f"var(--yes, {YES})",
+    WEAK_YES: f"var(--weak-yes, {WEAK_YES})",
+    WEAK_NO: f"var(--weak-no, {WEAK_NO})",
+    NO: f"var(--no, {NO})",
+    BEFORE: f"var(--before, {BEFORE})",
+    AFTER: f"var(--after, {AFTER})",
+    ON_YES: f"var(--on-yes, {ON_YES})",
+    ON_WEAK_YES: f"var(--on-weak-yes, {ON_WEAK_YES})",
+    ON_WEAK_NO: f"var(--on-weak-no, {ON_WEAK_NO})",
+    ON_NO: f"var(--on-no, {ON_NO})",
+}
+
+_RC: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "mitl",
+    "text.parse_math": False,  # a name with a dollar sign is a name, not a formula
+    "font.family": "DejaVu Sans",  # comes with matplotlib: the same layout on every machine
+    "font.size": 9,
+    "text.color": INK,
+    "axes.edgecolor": LINE,
+    "axes.labelcolor": MUTED,
+    "axes.titlecolor": INK,
+    "axes.titlesize": 9.5,
+    "axes.titleweight": "bold",
+    "axes.labelsize": 8.5,
+    "axes.facecolor": "none",
+    "axes.linewidth": 0.8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.axisbelow": True,
+    "grid.color": LINE,
+    "grid.linewidth": 0.6,
+    "xtick.color": LINE,
+    "ytick.color": LINE,
+    "xtick.labelcolor": MUTED,
+    "ytick.labelcolor": INK,
+    "xtick.labelsize": 8.5,
+    "ytick.labelsize": 9,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "figure.facecolor": "none",
+    "savefig.facecolor": "none",
+    "legend.frameon": False,
+    "legend.fontsize": 8.5,
+    "patch.linewidth": 0,
+}
+
+
+def short(name: str, length: int = 26) -> str:
+    """The name, cut in the middle to at most so many characters; 26 fit beside an axis."""
+    if len(name) <= length:
+        return name
+    half = (length - 1) // 2
+    return f"{name[:half]}…{name[-half:]}"
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Draw with the report's settings; the caller's own matplotlib settings come back afterwards."""
+    import matplotlib as mpl
+
+    settings: Any = mpl.rcParams
+    with mpl.rc_context(), warnings.catch_warnings():
+        # Text is left to the reader's fonts, so a glyph that DejaVu lacks is no loss.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
+        warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
+        settings.update(mpl.rcParamsDefault)
+        settings.update(_RC)
+        yield
+
+
+def new_figure(width_in: float, height_in: float) -> Figure:
+    """An empty figure without a window; 72 units an inch."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width_in, height_in))
+
+
+def bare(axes: Axes, *, grid: str = "x") -> None:
+    """Leave of the frame only a light grid across the axis that carries values."""
+    axes.spines[:].set_visible(False)
+    axes.grid(visible=True, axis="x" if grid == "x" else "y")
+
+
+def to_svg(figure: Figure, name: str, title: str) -> str:
+    """The figure as an ``<svg>`` element for a page; its ids begin with ``name``.
+
+    Args:
+        title: the text alternative.
+    """
+    buffer = io.StringIO()
+    figure.savefig(
+        buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None}
+    )
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :].strip()
+    svg = re.sub(r"<metadata>.*?</metadata>\s*", "", svg, flags=re.DOTALL)
+    svg = re.sub(r"<defs>\s*<style type=\"text/css\">.*?</style>\s*</defs>\s*", "", svg, flags=re.DOTALL)
+    # matplotlib escapes < and > in text, so this meets tags alone and leaves every name as it is.
+    svg = re.sub(r"<[^>]*>", lambda tag: _mend_tag(tag[0], name), svg)
+    svg = re.sub(r">\s*\n\s*<", "><", svg)
+    box = re.search(r'viewBox="([^"]*)"', svg)
+    assert box is not None, "matplotlib writes a viewBox"
+    label = escape(title, quote=True)
+    opening = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" '
+        f'viewBox="{box[1]}" role="img" aria-label="{label}">'
+    )
+    return re.sub(r"^<svg[^>]*>", lambda _: opening, svg, count=1)
+
+
+def _mend_tag(tag: str, name: str) -> str:
+    if tag.startswith("<g "):
+        tag = re.sub(r' id="[^"]*"', "", tag)
+    tag = re.sub(r'(\bid="|xlink:href="#|url\(#)', lambda match: f"{match[1]}{name}-", tag)
+    tag = re.sub(r" ?font-family: [^;\"]*;?", "", tag)
+    tag = re.sub(r' transform="rotate\(-?0 [^"]*"', "", tag)
+    tag = re.sub(r"#[0-9a-f]{6}\b", lambda match: _VARIABLES.get(match[0], match[0]), tag)
+    return re.sub(r"\s+", " ", tag)

@@ -1,0 +1,57 @@
+"""Numbers as a reader wants to see them; these are the filters of the report's pages."""
+
+from __future__ import annotations
+
+MISSING = "–"
+
+
+def count(value: int | None) -> str:
+    """1234567 as ``1,234,567``."""
+    return MISSING if value is None else f"{value:,}"
+
+
+def percent(share: float | None, digits: int = 1) -> str:
+    """0.1234 as ``12.3 %``; a share that is not 0 never reads as 0, nor one below 1 as 100."""
+    if share is None:
+        return MISSING
+    step = 10.0**-digits
+    points = 100 * share
+    if 0 < points < step / 2:
+        return f"< {step:.{digits}f} %"
+    if 100 - step / 2 <= points < 100:
+        return f"> {100 - step:.{digits}f} %"
+    return f"{points:.{digits}f} %"
+
+
+def points(value: float | None, digits: int = 1) -> str:
+    """A percentage as the papers' tables print it, without the sign."""
+    return MISSING if value is None else f"{value:.{digits}f}"
+
+
+def money(cents: int | None) -> str:
+    """123456 as ``$1,234.56``."""
+    if cents is None:
+        return MISSING
+    sign = "−" if cents < 0 else ""
+    whole, rest = divmod(abs(cents), 100)
+    return f"{sign}${whole:,}.{rest:02d}"
+
+
+def duration(seconds: float | None) -> str:
+    """252.4 as ``4 min 12 s``."""
+    if seconds is None:
+        return MISSING
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
+
+
+def times(after: float | None, before: float | None) -> str:
+    """How many times as much, as ``×3.6``."""
+    if after is None or not before:
+        return MISSING
+    return f"×{after / before:.2f}" if after < 10 * before else f"×{after / before:.1f}"
+
+
+def words(value: str) -> str:
+    """``weak_yes`` as ``weak yes``."""
+    return value.replace("_", " ")

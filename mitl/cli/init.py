@@ -1,0 +1,98 @@
+"""``mitl init``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mitl.cli.app import App, common
+from mitl.errors import UsageError
+from mitl.stages.loading import KINDS
+
+MINIS = ["pvse-mini", "vsrn-mini", "pcme-mini", "vilt-mini", "clip-mini"]
+
+
+@click.command("init")
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.option("--dataset", "kind", type=click.Choice(KINDS), required=True, help="What to load.")
+@click.option(
+    "--captions",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="coco: official captions JSON (repeat it) or a compact Parquet/CSV file; table: the table of pairs.",
+)
+@click.option("--split-file", type=click.Path(path_type=Path), help="Karpathy split JSON (coco, flickr30k).")
+@click.option("--split", default="test", show_default=True, help="Which split of that file.")
+@click.option(
+    "--caption-ids", type=click.Path(path_type=Path), help="Keep these captions only (.npy/.txt/.json)."
+)
+@click.option("--images", type=click.Path(path_type=Path), help="Folder with the image files.")
+@click.option(
+    "--image-url",
+    metavar="TEMPLATE",
+    help="Where images are served: https://…/{file_name} or {image_id:012d}.",
+)
+@click.option(
+    "--n-images", type=click.IntRange(min=1), default=300, show_default=True, help="Size of scenes."
+)
+@click.option("--defect-share", type=click.FloatRange(0, 1), help="scenes: share of defective captions.")
+@click.option("--cxc", type=click.Path(path_type=Path), help="CxC's sits CSV: human ratings to merge.")
+@click.option(
+    "--exclude",
+    multiple=True,
+    metavar="paper|FILE",
+    help="Exclusion list: 'paper' is the one of ECCV Caption, FILE a CSV; may be repeated.",
+)
+@common
+def command(
+    app: App,
+    folder: Path | None,
+    kind: str,
+    captions: tuple[Path, ...],
+    split_file: Path | None,
+    split: str,
+    caption_ids: Path | None,
+    images: Path | None,
+    image_url: str | None,
+    n_images: int,
+    defect_share: float | None,
+    cxc: Path | None,
+    exclude: tuple[str, ...],
+) -> None:
+    """Make a project in FOLDER (default: the current one) and load its images and captions.
+
+    scenes needs no files: a generated world whose truth is known. The files of the others stay where they
+    are; the database remembers their places.
+    """
+    from mitl.settings import load as reload
+    from mitl.stages.init import ensure_config, init
+    from mitl.stages.loading import Sources, load
+
+    if folder is not None and folder.absolute() != app.settings.project:
+        raise UsageError(f"both --project {app.settings.project} and {folder} are given; give one of them")
+    target = app.settings.project
+    sources = Sources(
+        kind=kind,
+        captions=tuple(path.absolute() for path in captions),
+        split_file=split_file,
+        split=split,
+        caption_ids=caption_ids,
+        images=None if images is None else images.absolute(),
+        image_url=image_url,
+        n_images=n_images,
+        defect_share=defect_share,
+        cxc=cxc,
+        exclusions=exclude,
+    )
+    target.mkdir(parents=True, exist_ok=True)
+    loaded = load(sources, target, seed=app.settings.seed, progress=app.progress)
+    tables: dict[str, dict[str, Any]] = {"dataset": {"kind": kind}}
+    if kind == "scenes":
+        tables["propose"] = {"annotators": MINIS}
+    ensure_config(target, loaded.data.name, app.settings.seed, tables)
+    # The project has its id only now.
+    named = replace(app.settings, project_id=reload(target).project_id)
+    app.finish(init(named, loaded.data, ratings=loaded.ratings, exclusions=loaded.exclusions))

@@ -1,0 +1,21 @@
+"""``mitl report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from mitl.cli.app import App, common, environment_options
+from mitl.records import Environment
+
+
+@click.command("report")
+@click.option("--out", type=click.Path(path_type=Path), help="The HTML file [default: PROJECT/report.html].")
+@environment_options
+@common
+def command(app: App, out: Path | None, environment: Environment | None) -> None:
+    """Write one self-contained HTML file: funnel, answers, controls, money, truth, examples."""
+    from mitl.stages.report import report
+
+    app.finish(report(app.settings, out or app.settings.project / "report.html", environment))

@@ -1,0 +1,30 @@
+"""``mitl serve``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from mitl.cli.app import App, common
+
+
+@click.command("serve")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True)
+@click.option(
+    "--public",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder of pictures to serve under /i/; may be repeated [default: PROJECT/public].",
+)
+@common
+def command(app: App, host: str, port: int, public: tuple[Path, ...]) -> None:
+    """Run the crowd server for people: requester API under /, worker pages under /w, operator page.
+
+    Needs only the crowd database, no pipeline database. Invite people with `mitl crowd invite`. Put it behind
+    TLS before opening it to a network.
+    """
+    from mitl.stages.serve import serve
+
+    serve(app.settings, host=host, port=port, public=public, say=None if app.quiet else click.echo)

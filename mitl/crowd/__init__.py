@@ -1,0 +1,1 @@
+"""The pipeline's side of the crowd: the requester client, its journal, answers, scripted workers."""

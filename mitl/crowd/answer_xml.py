@@ -1,0 +1,94 @@
+"""QuestionFormAnswers XML: a submitted form's fields written as MTurk writes them, and read back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from xml.etree.ElementTree import Element, ParseError
+from xml.sax.saxutils import escape
+
+import defusedxml.ElementTree
+from defusedxml import DefusedXmlException
+
+from mitl.errors import AnswerError
+from mitl.hits.xmltext import xml_safe
+
+ANSWERS_NAMESPACE = (
+    "http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2005-10-01/QuestionFormAnswers.xsd"
+)
+
+MAX_ANSWER_BYTES = 1_000_000
+"""Far above any honest answer; a page of twenty pairs answers in about 10,000."""
+
+
+def answers_xml(fields: Iterable[tuple[str, str]]) -> str:
+    """QuestionFormAnswers XML of (name, value) fields, in their order: ASCII with character references.
+
+    A character that XML 1.0 forbids becomes U+FFFD; everything else comes back as it was.
+    """
+    answers = "".join(
+        f"<Answer><QuestionIdentifier>{_ascii(name)}</QuestionIdentifier>"
+        f"<FreeText>{_ascii(value)}</FreeText></Answer>"
+        for name, value in fields
+    )
+    return (
+        '<?xml version="1.0" encoding="ASCII"?>'
+        f'<QuestionFormAnswers xmlns="{ANSWERS_NAMESPACE}">{answers}</QuestionFormAnswers>'
+    )
+
+
+def answer_fields(xml: str | bytes) -> list[tuple[str, str]]:
+    """The (name, value) fields of QuestionFormAnswers XML, in their order, repeated names included.
+
+    An answer by selection or upload gives one field for each of its values, an answer without a value an
+    empty one.
+
+    Raises:
+        AnswerError: this is not well-formed QuestionFormAnswers XML, declares a document type or entities, or
+            has over a million bytes.
+    """
+    root = _parse(xml)
+    if _local_name(root) != "QuestionFormAnswers":
+        raise AnswerError(
+            f"the answer's root is {_local_name(root)[:80]!r}, but should be 'QuestionFormAnswers'"
+        )
+    fields: list[tuple[str, str]] = []
+    for answer in root:
+        if _local_name(answer) != "Answer":
+            continue
+        name = ""
+        values = []
+        for child in answer:
+            text = "".join(child.itertext())
+            if _local_name(child) == "QuestionIdentifier":
+                name = text.strip()
+            else:
+                values.append(text)
+        fields.extend((name, value) for value in values or [""])
+    return fields
+
+
+def _parse(xml: str | bytes) -> Element:
+    try:
+        data = xml.encode() if isinstance(xml, str) else xml
+        if len(data) > MAX_ANSWER_BYTES:
+            raise AnswerError(
+                f"the answer has {len(data):,} bytes, but at most {MAX_ANSWER_BYTES:,} are read"
+            )
+        # A text has lost its original encoding, so its declaration no longer counts: it is handed on as text.
+        source = xml.lstrip("\ufeff \t\r\n") if isinstance(xml, str) else xml.lstrip(b" \t\r\n")
+        root: Element = defusedxml.ElementTree.fromstring(source, forbid_dtd=True)
+    except DefusedXmlException as error:
+        raise AnswerError("the answer declares a document type or entities, as no answer does") from error
+    except (ParseError, ValueError, LookupError) as error:
+        raise AnswerError(f"the answer is not well-formed XML: {error}") from error
+    return root
+
+
+def _local_name(element: Element) -> str:
+    return str(element.tag).rpartition("}")[2]
+
+
+def _ascii(text: str) -> str:
+    # A bare carriage return would be read back as a newline.
+    references = escape(xml_safe(text), {"\r": "&#13;"})
+    return references.encode("ascii", "xmlcharrefreplace").decode("ascii")

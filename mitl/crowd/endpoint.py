@@ -1,0 +1,237 @@
+"""Where a command's calls go: mitl's own crowd server, running or in this process, or an endpoint of the user's.
+
+An explicit endpoint (``--endpoint-url``, ``AWS_ENDPOINT_URL_MTURK``, ``[crowd] endpoint``) never falls back to
+anything and takes the AWS credential chain. It declares its environment, because one endpoint of MTurk's
+protocol has one, and it may be pinned by ``[crowd] server_id``.
+
+Without one, calls go to the server over this project's ``crowd.db``. Where a ``mitl serve`` answers on the
+default port and gives that database's ``server_id``, it is used; otherwise (nothing there, or a server over
+another database) the same server runs inside this process on a free loopback port until the block ends. Both
+may work on one ``crowd.db`` at once. Its keys are mirrored to ``credentials.toml`` for other tools, and its
+``server_id`` with them: a ``crowd.db`` that was replaced under a project is reported, since the project's HITs
+are not in the new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import os
+import tempfile
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+from sqlalchemy import Engine
+
+from mitl.crowd.client import Keys, MTurkClient, is_amazon
+from mitl.errors import EndpointError, SettingsError, UsageError
+from mitl.records import Environment
+from mitl.settings import SERVER_PORT, Settings
+
+CREDENTIALS_FILE = "credentials.toml"
+PROBE_TIMEOUT_S = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One endpoint of the requester API, open for the block in which it was given."""
+
+    url: str
+    environment: Environment
+    charges_fee: bool
+    """Whether Amazon's fee is to be reckoned with; mitl's own server takes none."""
+    in_process: bool
+    server_id: str | None
+    """Which crowd server this is; None where it does not say."""
+    keys: Keys | None = None
+    """None takes the AWS credential chain."""
+    _engine: Engine | None = field(default=None, repr=False)
+    _open: contextlib.ExitStack = field(default_factory=contextlib.ExitStack, repr=False)
+
+    def client(self) -> MTurkClient:
+        """A client of this endpoint; it is closed with the endpoint."""
+        return self._open.enter_context(MTurkClient(self.url, keys=self.keys))
+
+    def invite(self, n: int, *, label: str = "", lasts: dt.timedelta = dt.timedelta(days=1)) -> list[str]:
+        """Links by which ``n`` new workers join this environment of mitl's own server.
+
+        Raises:
+            UsageError: this is another endpoint, whose workers mitl cannot invite.
+        """
+        if self._engine is None:
+            raise UsageError(
+                f"workers cannot be invited to {self.url} from here; make links where that server runs, "
+                "with `mitl crowd invite`, or leave out --endpoint-url"
+            )
+        from mitl.crowd_server import admin
+
+        made = admin.invite(self._engine, self.environment, n, label=label, lasts=lasts)
+        return [self.url + invitation.path for invitation in made]
+
+
+@contextlib.contextmanager
+def open_endpoint(
+    settings: Settings, environment: Environment, *, port: int = SERVER_PORT
+) -> Iterator[Endpoint]:
+    """The endpoint that these settings name, in this environment.
+
+    Args:
+        port: where a running ``mitl serve`` is looked for.
+
+    Raises:
+        EndpointError: nothing answers at an explicit endpoint, or another server than the expected one.
+        UsageError: an explicit endpoint was declared to be of the other environment.
+        StoreError: ``crowd.db`` is of another version.
+    """
+    with contextlib.ExitStack() as stack:
+        if settings.endpoint is not None:
+            yield _explicit(settings, settings.endpoint, environment, stack)
+        else:
+            yield _own(settings, environment, port, stack)
+
+
+def _explicit(
+    settings: Settings, url: str, environment: Environment, stack: contextlib.ExitStack
+) -> Endpoint:
+    if environment is not settings.endpoint_environment:
+        raise UsageError(
+            f"{url} is declared as {settings.endpoint_environment}, but {environment} was asked for; "
+            f"use --{settings.endpoint_environment}, or set environment in [crowd] of mitl.toml"
+        )
+    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+        raise EndpointError(f"{url!r} is no endpoint; write http://host:port or https://host")
+    url = url.rstrip("/")
+    health: Mapping[str, Any] = {}
+    if not is_amazon(url):
+        try:
+            health = _health(url)
+        except httpx.HTTPError as error:
+            raise EndpointError(
+                f"nothing answers at {url} ({type(error).__name__}); start the server there with `mitl serve`, "
+                "or check --endpoint-url, AWS_ENDPOINT_URL_MTURK and [crowd] endpoint in mitl.toml"
+            ) from error
+    server_id = health.get("server_id")
+    expected = settings.endpoint_server_id
+    if expected is not None and server_id != expected:
+        raise EndpointError(
+            f"{url} is server {server_id or 'of unknown id'}, but [crowd] server_id in mitl.toml expects {expected}; "
+            "check the address, or change the expected id"
+        )
+    return Endpoint(
+        url=url,
+        environment=environment,
+        charges_fee=bool(health.get("charges_fee", True)),
+        in_process=False,
+        server_id=server_id if isinstance(server_id, str) else None,
+        _open=stack,
+    )
+
+
+def _own(settings: Settings, environment: Environment, port: int, stack: contextlib.ExitStack) -> Endpoint:
+    from mitl.crowd_server import admin
+    from mitl.db.engine import make_engine
+
+    engine = make_engine(settings.crowd_db_url)
+    stack.callback(engine.dispose)
+    admin.prepare(engine)
+    server_id = admin.server_id(engine)
+    pairs = {of: Keys(*pair) for of, pair in admin.keys(engine).items()}
+    mirror_credentials(settings.project, server_id, pairs)
+    url = f"http://127.0.0.1:{port}"
+    running = _running_id(url) == server_id
+    if not running:
+        url = _start(settings, engine, stack)
+    return Endpoint(
+        url=url,
+        environment=environment,
+        charges_fee=False,
+        in_process=not running,
+        server_id=server_id,
+        keys=pairs[environment],
+        _engine=engine,
+        _open=stack.enter_context(contextlib.ExitStack()),
+    )
+
+
+def _start(settings: Settings, engine: Engine, stack: contextlib.ExitStack) -> str:
+    from mitl.crowd_server.app import create_app
+    from mitl.crowd_server.serving import RunningServer
+
+    app = create_app(engine, public=[settings.public])
+    return stack.enter_context(RunningServer(app)).url
+
+
+def _running_id(url: str) -> str | None:
+    """The id of the crowd server at this address; None where there is none."""
+    try:
+        found = _health(url).get("server_id")
+    except httpx.HTTPError:
+        return None
+    return found if isinstance(found, str) else None
+
+
+def _health(url: str) -> Mapping[str, Any]:
+    """What ``/healthz`` says; nothing where something else than a crowd server answers."""
+    reply = httpx.get(f"{url}/healthz", timeout=PROBE_TIMEOUT_S, trust_env=not _is_loopback(url))
+    try:
+        found = reply.json() if reply.status_code == 200 else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _is_loopback(url: str) -> bool:
+    return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
+
+
+def mirror_credentials(project: Path, server_id: str, pairs: Mapping[Environment, Keys]) -> Path:
+    """Write ``credentials.toml`` (mode 600) so that other tools find the default endpoint's keys.
+
+    Raises:
+        EndpointError: the file knows another server, whose HITs this ``crowd.db`` does not hold.
+        SettingsError: the file cannot be read or written.
+    """
+    path = project / CREDENTIALS_FILE
+    lines = [
+        "# Keys of mitl's own crowd server, kept up to date by mitl. Never send them elsewhere.",
+        f'server_id = "{server_id}"',
+    ]
+    for environment, keys in pairs.items():
+        lines += ["", f"[{environment.value}]"]
+        lines += [f'access_key = "{keys.access_key}"', f'secret_key = "{keys.secret_key}"']
+    text = "\n".join(lines) + "\n"
+    try:
+        if path.exists():
+            found = path.read_text(encoding="utf-8")
+            known = tomllib.loads(found).get("server_id")
+            if known is not None and known != server_id:
+                raise EndpointError(
+                    f"the crowd database is server {server_id}, but this project worked with server {known}; restore "
+                    f"that crowd.db or name it with --crowd-db, or delete {path} if its HITs are not needed"
+                )
+            if found == text and path.stat().st_mode & 0o077 == 0:
+                return path
+        project.mkdir(parents=True, exist_ok=True)
+        _write_privately(path, text)
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path} is not TOML: {error}; delete it, and mitl writes it anew") from error
+    except OSError as error:
+        raise SettingsError(f"cannot keep {path}: {error.strerror or error}") from error
+    return path
+
+
+def _write_privately(path: Path, text: str) -> None:
+    # mkstemp makes the file for its owner alone, before a byte is in it.
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".credentials-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,108 @@
+"""The forms, links and frames of a page, as a browser without scripts sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """One input of a form that could be sent."""
+
+    kind: str
+    """hidden, radio, checkbox, text, …"""
+    name: str
+    value: str
+    checked: bool
+
+
+@dataclass(slots=True)
+class Form:
+    """A form with its controls in document order."""
+
+    action: str
+    method: str
+    controls: list[Control] = field(default_factory=list)
+
+    def sent(self, fill: Callable[[Control], str | None] | None = None) -> list[tuple[str, str]]:
+        """The (name, value) fields that a browser would send.
+
+        Args:
+            fill: the value to send for a control, or None to leave it out; by default what the page itself
+                set.
+        """
+        chosen = [(control, (fill or _as_given)(control)) for control in self.controls]
+        return [(control.name, value) for control, value in chosen if value is not None]
+
+
+@dataclass(slots=True)
+class Page:
+    """What a worker can act on."""
+
+    forms: list[Form] = field(default_factory=list)
+    links: list[str] = field(default_factory=list)
+    frames: list[str] = field(default_factory=list)
+
+
+def parse_page(html: str) -> Page:
+    """The page's forms, links and frames, addresses as written."""
+    parser = _Parser()
+    parser.feed(html)
+    parser.close()
+    return parser.page
+
+
+def _as_given(control: Control) -> str | None:
+    if control.kind in ("radio", "checkbox") and not control.checked:
+        return None
+    return control.value
+
+
+class _Parser(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=False)
+        self.page = Page()
+        self._form: Form | None = None
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "input":
+            if self._form is not None:
+                self._control(dict(attrs))
+        elif tag == "form":
+            given = dict(attrs)
+            self._form = Form(given.get("action") or "", (given.get("method") or "get").lower())
+            self.page.forms.append(self._form)
+        elif tag == "a":
+            self._address(self.page.links, dict(attrs).get("href"))
+        elif tag == "iframe":
+            self._address(self.page.frames, dict(attrs).get("src"))
+        elif tag == "button" and self._form is not None:
+            given = dict(attrs)
+            if given.get("name") and (given.get("type") or "submit") == "submit":
+                self._control({**given, "type": "hidden"})
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "form":
+            self._form = None
+
+    def _control(self, given: dict[str, str | None]) -> None:
+        name, kind = given.get("name"), (given.get("type") or "text").lower()
+        if (
+            not name
+            or "disabled" in given
+            or self._form is None
+            or kind in ("submit", "button", "reset", "image")
+        ):
+            return
+        default = "on" if kind in ("radio", "checkbox") else ""
+        value = given.get("value")
+        self._form.controls.append(
+            Control(kind, name, default if value is None else value, "checked" in given)
+        )
+
+    @staticmethod
+    def _address(addresses: list[str], address: str | None) -> None:
+        if address:
+            addresses.append(address)

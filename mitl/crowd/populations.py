@@ -1,0 +1,211 @@
+"""Scripted workers' characters: how they err around the truth, and how long they look.
+
+A worker's answers on a HIT depend on the seed, the worker's name and the HIT alone, so that a resumed
+simulation gives the same answers in whatever order the work comes.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from mitl.errors import UsageError
+from mitl.records import Concept, Label, Outcome, PlaceAnswer, Shortcoming
+
+_WEAK = (Label.WEAK_YES, Label.WEAK_NO)
+
+
+class TruthLike(Protocol):
+    """What is known about a pair: how well it matches, and why not better."""
+
+    @property
+    def label(self) -> Label:
+        """The right answer."""
+        ...
+
+    @property
+    def shortcomings(self) -> Collection[Shortcoming]:
+        """What is wrong with the description."""
+        ...
+
+    @property
+    def concepts(self) -> Collection[Concept]:
+        """What is described wrongly."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """What is known about a pair."""
+
+    label: Label
+    shortcomings: tuple[Shortcoming, ...] = ()
+    concepts: tuple[Concept, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Character:
+    """How one kind of worker answers."""
+
+    name: str
+    confusion: tuple[tuple[float, ...], ...]
+    """Row: the truth, column: the answer, both yes, weak_yes, weak_no, no; rows sum to 1."""
+    reads: float
+    """Chance that a reason given is the true one, 0 to 1."""
+    seconds_per_pair: float
+    """Median active time on one pair without reasons."""
+
+
+CHARACTERS: Mapping[str, Character] = {
+    character.name: character
+    for character in (
+        Character(
+            "careful",
+            (
+                (0.93, 0.06, 0.01, 0.0),
+                (0.10, 0.80, 0.09, 0.01),
+                (0.01, 0.07, 0.80, 0.12),
+                (0.0, 0.01, 0.09, 0.90),
+            ),
+            reads=0.9,
+            seconds_per_pair=9.0,
+        ),
+        Character(
+            "hasty",
+            (
+                (0.80, 0.14, 0.04, 0.02),
+                (0.25, 0.55, 0.15, 0.05),
+                (0.08, 0.22, 0.50, 0.20),
+                (0.03, 0.07, 0.20, 0.70),
+            ),
+            reads=0.6,
+            seconds_per_pair=4.0,
+        ),
+        Character(
+            "yes-sayer",
+            (
+                (0.90, 0.08, 0.01, 0.01),
+                (0.70, 0.22, 0.05, 0.03),
+                (0.55, 0.25, 0.12, 0.08),
+                (0.40, 0.25, 0.15, 0.20),
+            ),
+            reads=0.3,
+            seconds_per_pair=3.0,
+        ),
+        Character("random", ((0.25, 0.25, 0.25, 0.25),) * 4, reads=0.0, seconds_per_pair=1.2),
+    )
+}
+
+PRESETS: Mapping[str, str] = {"mixed": "careful:0.6,hasty:0.2,yes-sayer:0.1,random:0.1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Population:
+    """Characters with their shares of the workers; the shares are positive and sum to 1."""
+
+    shares: tuple[tuple[str, float], ...]
+
+    def characters(self, count: int, *, seed: int) -> list[str]:
+        """A character for each of ``count`` workers, in drawn order, the shares met as nearly as can be."""
+        quotas = [(name, share * count) for name, share in self.shares]
+        whole = {name: math.floor(quota + 1e-9) for name, quota in quotas}
+        by_remainder = sorted(quotas, key=lambda item: (whole[item[0]] - item[1], item[0]))
+        for name, _ in by_remainder[: count - sum(whole.values())]:
+            whole[name] += 1
+        drawn = [name for name, _ in self.shares for _ in range(whole[name])]
+        random.Random(f"population {seed} {count}").shuffle(drawn)
+        return drawn
+
+
+def parse_population(spec: str) -> Population:
+    """The population written as ``careful:0.8,random:0.2``, as one character's name, or as a preset's.
+
+    Shares are relative: ``careful:4,random:1`` is the same.
+
+    Raises:
+        UsageError: an unknown character, one named twice, or a share that is not a positive number.
+    """
+    weights: dict[str, float] = {}
+    parts = PRESETS.get(spec.strip(), spec).split(",")
+    for part in parts:
+        name, colon, share = (piece.strip() for piece in part.partition(":"))
+        if name not in CHARACTERS:
+            known = ", ".join([*CHARACTERS, *PRESETS])
+            raise UsageError(
+                f"no worker character called {name!r}; known: {known}; write e.g. careful:0.8,random:0.2"
+            )
+        if name in weights:
+            raise UsageError(f"the worker character {name!r} stands twice in {spec!r}; give it one share")
+        if not colon and len(parts) > 1:
+            raise UsageError(f"{name!r} has no share in {spec!r}; write e.g. careful:0.8,random:0.2")
+        weights[name] = _share(share if colon else "1", spec)
+    total = sum(weights.values())
+    return Population(tuple((name, weight / total) for name, weight in weights.items()))
+
+
+def answer_hit(
+    character: Character,
+    truths: Mapping[int, TruthLike],
+    *,
+    rationale: bool,
+    seed: int,
+    worker: str,
+    hit: str,
+) -> list[PlaceAnswer]:
+    """What a worker of this character answers at each place, in rising order; equal for equal arguments.
+
+    Labels and times do not depend on ``rationale``, so that two wordings can be compared.
+    """
+    rng = random.Random(f"answers {seed} {worker} {hit}")
+    places = sorted(truths)
+    labels = {place: _label(character, truths[place].label, rng) for place in places}
+    times = {place: _active_ms(character, rng) for place in places}
+    answers = []
+    for place in places:
+        label, active_ms = labels[place], times[place]
+        shortcomings: tuple[Shortcoming, ...] = ()
+        concepts: tuple[Concept, ...] = ()
+        if rationale and label in _WEAK:
+            shortcomings, concepts = _reasons(character, truths[place], rng)
+            active_ms = active_ms * 8 // 5
+        answers.append(PlaceAnswer(place, Outcome.ANSWERED, label, shortcomings, concepts, "", active_ms))
+    return answers
+
+
+def _share(text: str, spec: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = math.nan
+    if not (math.isfinite(share) and share > 0):
+        raise UsageError(f"the share {text!r} in {spec!r} must be a positive number")
+    return share
+
+
+def _label(character: Character, truth: Label, rng: random.Random) -> Label:
+    return rng.choices(list(Label), weights=character.confusion[truth.code - 1])[0]
+
+
+def _active_ms(character: Character, rng: random.Random) -> int:
+    return max(200, round(1000 * rng.lognormvariate(math.log(character.seconds_per_pair), 0.4)))
+
+
+def _reasons(
+    character: Character, truth: TruthLike, rng: random.Random
+) -> tuple[tuple[Shortcoming, ...], tuple[Concept, ...]]:
+    """At least one shortcoming, and at least one concept where things are described wrongly."""
+    given = {
+        reason for reason in Shortcoming if reason in truth.shortcomings and rng.random() < character.reads
+    }
+    if not given:
+        given = {rng.choice(list(Shortcoming))}
+    wrong: set[Concept] = set()
+    if Shortcoming.DESCRIBED_WRONGLY in given:
+        wrong = {
+            concept for concept in Concept if concept in truth.concepts and rng.random() < character.reads
+        }
+        wrong = wrong or {rng.choice(list(Concept))}
+    return tuple(r for r in Shortcoming if r in given), tuple(c for c in Concept if c in wrong)

@@ -1,0 +1,179 @@
+"""Scripted workers: they come by invitation link and answer HITs over HTTP, through the form a person uses.
+
+They know of the crowd server what a browser knows: cookies, links, forms and frames. The truth they err
+    around comes
+from the caller.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import httpx
+
+from mitl.crowd.populations import CHARACTERS, TruthLike
+from mitl.crowd.worker_session import WorkerSession
+from mitl.errors import CrowdError
+from mitl.progress import Advance, Progress, no_progress
+
+TruthOf = Callable[[str], Mapping[int, TruthLike] | None]
+"""A HIT's id → its places' truth; None where the HIT is none of the caller's."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptedWorker:
+    """One worker to be played."""
+
+    link: str
+    """The invitation link."""
+    character: str
+    """A name of ``CHARACTERS``."""
+    name: str
+    """Seeds the answers; unlike the id that the crowd server gives, the same in every run."""
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationResult:
+    """What the scripted workers did."""
+
+    submitted: int
+    skipped: int
+    """HITs handed out that the caller knew nothing about; they were given back."""
+    by_worker: Mapping[str, int] = field(default_factory=dict)
+    """HITs submitted, by the worker's name."""
+    by_character: Mapping[str, int] = field(default_factory=dict)
+
+
+def run_workers(
+    workers: Sequence[ScriptedWorker],
+    truth_of: TruthOf,
+    *,
+    seed: int,
+    hits_per_worker: int | None = None,
+    max_hits: int | None = None,
+    key_of: Callable[[str], str] | None = None,
+    threads: int = 1,
+    expected: int = 0,
+    progress: Progress = no_progress,
+) -> SimulationResult:
+    """Let the workers take HITs in turn, one each, until none is left for any of them.
+
+    Args:
+        truth_of: the truth by place of a HIT, by the id that the crowd server gave it.
+        hits_per_worker: nobody does more than these.
+        max_hits: all together do no more than these.
+        key_of: a name of the HIT that stays the same when it is posted anew; the answers depend on the seed,
+            the worker's name and this. By default the HIT's id.
+        threads: with one, the order of work is the same each time; with more, it is faster against a remote
+            server.
+        expected: the number of HITs that the progress bar ends at.
+
+    Raises:
+        CrowdError: the server refused an invitation, answered with an error, or showed a page that does not
+            fit.
+        EndpointError: nothing answers.
+    """
+    unknown = sorted({worker.character for worker in workers} - set(CHARACTERS))
+    if unknown:
+        raise CrowdError(f"no worker character called {unknown[0]!r}; known: {', '.join(CHARACTERS)}")
+    with progress("simulate", expected) as advance:
+        shift = _Shift(truth_of, seed, hits_per_worker, max_hits, key_of or str, advance)
+        if threads <= 1:
+            shift.work(workers)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(shift.work, [workers[start::threads] for start in range(threads)]))
+    characters = {worker.name: worker.character for worker in workers}
+    by_character: Counter[str] = Counter()
+    for name, count in shift.done.items():
+        by_character[characters[name]] += count
+    return SimulationResult(sum(shift.done.values()), shift.skipped, dict(shift.done), dict(by_character))
+
+
+class _Shift:
+    """One run: what is shared between the threads, each of which plays its own workers."""
+
+    def __init__(
+        self,
+        truth_of: TruthOf,
+        seed: int,
+        hits_per_worker: int | None,
+        max_hits: int | None,
+        key_of: Callable[[str], str],
+        advance: Advance,
+    ) -> None:
+        self.done: Counter[str] = Counter()
+        self.skipped = 0
+        self._truth_of = truth_of
+        self._seed = seed
+        self._hits_per_worker = hits_per_worker
+        self._left = max_hits
+        self._key_of = key_of
+        self._advance = advance
+        self._lock = threading.Lock()
+        self._failed = False
+
+    def work(self, workers: Sequence[ScriptedWorker]) -> None:
+        """Play these workers in turn until nobody finds work."""
+        sessions: dict[str, WorkerSession] = {}
+        # One pool of connections for all: a few hundred workers would run out of sockets.
+        with httpx.HTTPTransport() as transport:
+            try:
+                waiting = list(workers)
+                while waiting and not self._failed:
+                    waiting = [worker for worker in waiting if self._turn(worker, sessions, transport)]
+            except BaseException:
+                self._failed = True  # the other threads stop after the HIT at hand
+                raise
+
+    def _turn(
+        self, worker: ScriptedWorker, sessions: dict[str, WorkerSession], transport: httpx.BaseTransport
+    ) -> bool:
+        """Let the worker do one HIT; False when there is none left for them."""
+        if self._hits_per_worker is not None and self.done[worker.name] >= self._hits_per_worker:
+            return False
+        if not self._take():
+            return False
+        session = sessions.get(worker.name)
+        if session is None:
+            session = sessions[worker.name] = WorkerSession.join(worker.link, transport)
+        while (task := session.next_task()) is not None:
+            truths = self._truth_of(task.hit_id)
+            if truths is not None:
+                break
+            session.give_back(task)
+            with self._lock:
+                self.skipped += 1
+        else:
+            self._put_back()
+            return False
+        session.submit(
+            task,
+            CHARACTERS[worker.character],
+            truths,
+            seed=self._seed,
+            worker=worker.name,
+            key=self._key_of(task.hit_id),
+        )
+        with self._lock:
+            self.done[worker.name] += 1
+            self._advance(1)
+        return True
+
+    def _take(self) -> bool:
+        with self._lock:
+            if self._left is None:
+                return True
+            if self._left <= 0:
+                return False
+            self._left -= 1
+            return True
+
+    def _put_back(self) -> None:
+        with self._lock:
+            if self._left is not None:
+                self._left += 1

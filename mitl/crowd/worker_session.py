@@ -1,0 +1,219 @@
+"""One scripted worker's browser: joins by link, takes HITs, fills in and posts their forms."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
+
+import httpx
+
+from mitl.crowd.html_forms import Control, Form, Page, parse_page
+from mitl.crowd.populations import Character, TruthLike, answer_hit
+from mitl.errors import CrowdError, EndpointError
+from mitl.records import PlaceAnswer
+
+_TIMEOUT_S = 60.0
+_FIELD = re.compile(r"p(\d\d)_(label|outcome|shortcoming|concept|text|ms)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """An accepted HIT: the page around it, and the frame's address with what its query says."""
+
+    hit_id: str
+    assignment_id: str
+    submit_to: str
+    parent_url: str
+    parent: Page
+    frame_url: str
+
+
+class WorkerSession:
+    """A worker's browser: pages come with cookies, answers go out from a frame of opaque origin."""
+
+    def __init__(self, home: str, client: httpx.Client, sender: httpx.Client) -> None:
+        self._home = home
+        self._client = client
+        self._sender = sender
+        self._exhausted: set[tuple[tuple[str, str], ...]] = set()
+        self._refused: set[str] = set()
+        self._listing: Page | None = None
+        self._at_hand: list[str] = []
+
+    @classmethod
+    def join(cls, link: str, transport: httpx.BaseTransport) -> WorkerSession:
+        """Open an invitation link in a browser of its own, over connections that may be shared.
+
+        Raises:
+            CrowdError: the server refuses the link.
+            EndpointError: nothing answers there.
+        """
+        session = cls(
+            _origin(link) + "/w",
+            httpx.Client(transport=transport, follow_redirects=True, timeout=_TIMEOUT_S),
+            httpx.Client(transport=transport, headers={"Origin": "null"}, timeout=_TIMEOUT_S),
+        )
+        session._get(link)
+        return session
+
+    def next_task(self) -> Task | None:
+        """The HIT at hand from earlier, or a newly accepted one; None when no listed group has one left."""
+        if self._listing is None:
+            response = self._get(self._home)
+            self._listing = parse_page(response.text)
+            links = dict.fromkeys(urljoin(str(response.url), link) for link in self._listing.links)
+            self._at_hand = [url for url in links if self._is_task(url)]
+        while self._at_hand:
+            task = self._open(self._get(self._at_hand.pop(0)))
+            if task is not None and task.assignment_id not in self._refused:
+                return task
+        for form in self._listing.forms:
+            fields = tuple(form.sent())
+            if urlsplit(form.action).path.rstrip("/") != "/w/accept" or fields in self._exhausted:
+                continue
+            task = self._open(self._post(self._client, urljoin(self._home, form.action), list(fields)))
+            if task is not None and task.assignment_id not in self._refused:
+                return task
+            self._exhausted.add(fields)
+        return None
+
+    def give_back(self, task: Task) -> None:
+        """Return a HIT unanswered, if the page around it offers that; it is not taken up again."""
+        self._refused.add(task.assignment_id)
+        for form in task.parent.forms:
+            if urlsplit(form.action).path.endswith("/return"):
+                self._post(self._client, urljoin(task.parent_url, form.action), form.sent())
+
+    def submit(
+        self,
+        task: Task,
+        character: Character,
+        truths: Mapping[int, TruthLike],
+        *,
+        seed: int,
+        worker: str,
+        key: str,
+    ) -> None:
+        """Fill in the HIT's form as this character and post it.
+
+        Raises:
+            CrowdError: the page's form does not ask for exactly these places, or the server refuses the
+                answers.
+        """
+        form = _answer_form(parse_page(self._get(task.frame_url).text), task)
+        kinds = {match[2] for control in form.controls if (match := _FIELD.fullmatch(control.name))}
+        rationale = "shortcoming" in kinds
+        answers = answer_hit(character, truths, rationale=rationale, seed=seed, worker=worker, hit=key)
+        fields = fill_form(form, answers, task.assignment_id)
+        target = urljoin(task.frame_url, form.action)
+        if _origin(target) != _origin(task.frame_url):
+            # The page's script would have taken the address from the query, as on MTurk.
+            target = task.submit_to.rstrip("/") + "/mturk/externalSubmit"
+        if _origin(target) != _origin(task.frame_url):
+            raise CrowdError(
+                f"HIT {task.hit_id} wants its answers sent to another server, {_origin(target)!r}"
+            )
+        self._post(self._sender, target, fields)
+
+    def _is_task(self, url: str) -> bool:
+        return _origin(url) == _origin(self._home) and urlsplit(url).path.startswith("/w/a/")
+
+    def _open(self, response: httpx.Response) -> Task | None:
+        """The task on a page around a HIT; None where the server led back to the list."""
+        parent_url = str(response.url)
+        if not self._is_task(parent_url):
+            return None
+        parent = parse_page(response.text)
+        if not parent.frames:
+            raise CrowdError(f"the page {parent_url} shows no HIT")
+        frame_url = urljoin(parent_url, parent.frames[0])
+        query = parse_qs(urlsplit(frame_url).query)
+        try:
+            hit_id, assignment_id, submit_to = (
+                query[name][0] for name in ("hitId", "assignmentId", "turkSubmitTo")
+            )
+        except KeyError as error:
+            raise CrowdError(f"the frame of {parent_url} lacks {error.args[0]} in its address") from error
+        return Task(hit_id, assignment_id, submit_to, parent_url, parent, frame_url)
+
+    def _get(self, url: str) -> httpx.Response:
+        return _checked(self._client, self._client.build_request("GET", url))
+
+    def _post(self, client: httpx.Client, url: str, fields: list[tuple[str, str]]) -> httpx.Response:
+        # Browsers say where a form was shown; servers use that against forged posts.
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        if client is not self._sender:
+            headers |= {"Origin": _origin(url), "Referer": self._home}
+        body = urlencode(fields)
+        return _checked(client, client.build_request("POST", url, content=body, headers=headers))
+
+
+def fill_form(form: Form, answers: Sequence[PlaceAnswer], assignment_id: str) -> list[tuple[str, str]]:
+    """The fields that a browser would send once a worker had given these answers.
+
+    Raises:
+        CrowdError: the form does not ask for exactly these places, or lacks a choice that an answer needs.
+    """
+    wanted = _wanted(answers)
+    asked = {int(match[1]) for control in form.controls if (match := _FIELD.fullmatch(control.name))}
+    if asked != {answer.place for answer in answers}:
+        raise CrowdError(
+            f"the HIT's form asks for places {sorted(asked)}, but pairs are at {[a.place for a in answers]}"
+        )
+
+    def fill(control: Control) -> str | None:
+        if control.name == "assignmentId":
+            return assignment_id
+        if control.kind in ("radio", "checkbox"):
+            if control.name not in wanted:
+                return control.value if control.checked and not _FIELD.fullmatch(control.name) else None
+            return control.value if control.value in wanted[control.name] else None
+        return wanted[control.name][0] if wanted.get(control.name) else control.value
+
+    fields = form.sent(fill)
+    lacking = {(name, value) for name, values in wanted.items() for value in values} - set(fields)
+    if lacking:
+        name, value = min(lacking)
+        raise CrowdError(f"the HIT's form has no choice {value!r} for {name}")
+    return fields
+
+
+def _wanted(answers: Sequence[PlaceAnswer]) -> dict[str, list[str]]:
+    wanted: dict[str, list[str]] = {}
+    for answer in answers:
+        values = {
+            "label": [answer.label.value] if answer.label is not None else [],
+            "outcome": [answer.outcome.value],
+            "shortcoming": [reason.value for reason in answer.shortcomings],
+            "concept": [concept.value for concept in answer.concepts],
+            "text": [answer.text] if answer.text else [],
+            "ms": [str(answer.active_ms)] if answer.active_ms is not None else [],
+        }
+        wanted |= {f"p{answer.place:02d}_{kind}": given for kind, given in values.items()}
+    return wanted
+
+
+def _answer_form(page: Page, task: Task) -> Form:
+    for form in page.forms:
+        if form.method == "post" and any(_FIELD.fullmatch(control.name) for control in form.controls):
+            return form
+    raise CrowdError(f"the page of HIT {task.hit_id} has no form with the fields of pairs")
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _checked(client: httpx.Client, request: httpx.Request) -> httpx.Response:
+    where = f"{request.method} {request.url.copy_with(query=None)}"
+    try:
+        response = client.send(request)
+    except httpx.HTTPError as error:
+        raise EndpointError(f"{where} got no answer: {error}; is the crowd server running?") from error
+    if response.status_code >= 400:
+        told = " ".join(response.text.split())[:120]
+        raise CrowdError(f"{where} answered {response.status_code}: {told}")
+    return response

@@ -1,0 +1,141 @@
+"""POST / of the requester API: authenticate, settle what is due, run one operation in one transaction."""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from typing import Any
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+
+from mitl.crowd_server.api import assignments, hits, qualifications
+from mitl.crowd_server.api.params import Params
+from mitl.crowd_server.api.registry import OPERATIONS, Call, Operation
+from mitl.crowd_server.clock import Clock
+from mitl.crowd_server.errors import TurkError
+from mitl.crowd_server.sigv4 import SignedRequest, verify
+from mitl.crowd_server.store import accounts, settling
+from mitl.crowd_server.store.database import Database
+from mitl.records import Environment
+
+TARGET_PREFIX = "MTurkRequesterServiceV20170117."
+MAX_BODY = 1_048_576
+GROUPS = (assignments, hits, qualifications)
+"""Importing these files enters their operations in the table."""
+
+log = logging.getLogger(__name__)
+
+
+class RequesterApi:
+    """The requester API over one database."""
+
+    def __init__(self, database: Database, clock: Clock, signing_clock: Clock) -> None:
+        """``signing_clock`` judges the age of signatures: clients sign with the machine's time."""
+        self._database = database
+        self._clock = clock
+        self._signing_clock = signing_clock
+        self._keys: dict[str, tuple[Environment, str]] = {}
+
+    async def answer(self, request: Request) -> Response:
+        """Answer one request of any operation."""
+        body = await _read(request)
+        return await run_in_threadpool(self._answer, request, body)
+
+    def _answer(self, request: Request, body: bytes | None) -> Response:
+        request_id = str(uuid.uuid4())
+        status = 200
+        try:
+            if body is None:
+                raise TurkError(
+                    None, f"The body is over {MAX_BODY} bytes.", type="RequestEntityTooLargeException"
+                )
+            content = json.dumps(self._perform(request, body, request_id)).encode()
+        except TurkError as error:
+            status, content = error.status, error.body(self._clock())
+        except Exception:
+            log.exception("request %s failed", request_id)
+            fault = TurkError(
+                "AWS.ServiceUnavailable",
+                "The server failed; its log says why.",
+                type="ServiceFault",
+                status=500,
+            )
+            status, content = fault.status, fault.body(self._clock())
+        return Response(
+            content, status, {"x-amzn-RequestId": request_id}, media_type="application/x-amz-json-1.1"
+        )
+
+    def _perform(self, request: Request, body: bytes, request_id: str) -> dict[str, Any]:
+        environment = self._authenticate(request, body)
+        operation = _operation(request.headers.get("x-amz-target", ""))
+        params = _params(body)
+        now = self._clock()
+        if operation.writes:
+            with self._database.write(environment) as connection:
+                if settling.is_due(connection, environment, now):
+                    settling.settle(connection, environment, now)
+                return operation.handler(Call(connection, environment, now, params, request_id))
+        with self._database.read() as connection:
+            if not settling.is_due(connection, environment, now):
+                return operation.handler(Call(connection, environment, now, params, request_id))
+        with self._database.write(environment) as connection:
+            settling.settle(connection, environment, now)
+            return operation.handler(Call(connection, environment, now, params, request_id))
+
+    def _authenticate(self, request: Request, body: bytes) -> Environment:
+        signed = SignedRequest(
+            request.method,
+            request.scope["raw_path"].decode("latin-1"),
+            request.url.query,
+            request.headers,
+            body,
+        )
+        access_key = verify(signed, self._secret, self._signing_clock())
+        return self._keys[access_key][0]
+
+    def _secret(self, access_key: str) -> str | None:
+        if access_key not in self._keys:
+            with self._database.read() as connection:
+                pairs = accounts.key_pairs(connection)
+            self._keys = {access: (environment, secret) for environment, (access, secret) in pairs.items()}
+        found = self._keys.get(access_key)
+        return None if found is None else found[1]
+
+
+async def _read(request: Request) -> bytes | None:
+    """The body; None where it is larger than any request can be."""
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size <= MAX_BODY:
+            chunks.append(chunk)
+    return b"".join(chunks) if size <= MAX_BODY else None
+
+
+def _operation(target: str) -> Operation:
+    name = target.removeprefix(TARGET_PREFIX)
+    if name == target or not name.isalnum():
+        raise TurkError(
+            None, "The X-Amz-Target names no operation of MTurk.", type="UnknownOperationException"
+        )
+    found = OPERATIONS.get(name)
+    if found is None:
+        raise TurkError(
+            "AWS.MechanicalTurk.OperationNotSupported",
+            f"This server does not offer {name[:64]}; it offers {', '.join(sorted(OPERATIONS))}.",
+        )
+    return found
+
+
+def _params(body: bytes) -> Params:
+    try:
+        values = json.loads(body or b"{}")
+    except (ValueError, RecursionError) as error:
+        raise TurkError(None, "The body is no JSON.", type="SerializationException") from error
+    if not isinstance(values, dict):
+        raise TurkError(None, "The body is no JSON object.", type="SerializationException")
+    return Params(values)

@@ -1,0 +1,57 @@
+"""What the requester API answers when it refuses: AWS's error shapes."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+
+
+class TurkError(Exception):
+    """A refusal, with the code that clients branch on.
+
+    ``type`` is the modelled exception (RequestError, ServiceFault) or one of AWS's common ones, which carry
+    no TurkErrorCode.
+    """
+
+    def __init__(
+        self, code: str | None, message: str, *, type: str = "RequestError", status: int = 400
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.type = type
+        self.status = status
+
+    def body(self, now: dt.datetime) -> bytes:
+        """The JSON body; messages end with the epoch in milliseconds, as Amazon's did."""
+        if self.code is None:
+            return json.dumps({"__type": self.type, "message": self.message}).encode()
+        stamp = int(now.timestamp() * 1000)
+        return json.dumps(
+            {"__type": self.type, "Message": f"{self.message} ({stamp})", "TurkErrorCode": self.code}
+        ).encode()
+
+
+def turk(code: str, message: str) -> TurkError:
+    """A RequestError under Mechanical Turk's own prefix."""
+    return TurkError(f"AWS.MechanicalTurk.{code}", message)
+
+
+def missing(name: str) -> TurkError:
+    """A required parameter is absent or empty."""
+    return TurkError("AWS.MissingParameters", f"The request is missing the parameter {name}.")
+
+
+def out_of_range(name: str, found: object, allowed: str) -> TurkError:
+    """A value lies outside its documented bounds."""
+    return TurkError("AWS.ParameterOutOfRange", f"{name} is {found}, but it must be {allowed}.")
+
+
+def invalid(name: str, message: str) -> TurkError:
+    """A value is of the wrong form."""
+    return turk("InvalidParameterValue", f"The value of {name} is invalid: {message}.")
+
+
+def absent(noun: str, code: str, mturk_id: str) -> TurkError:
+    """Something with this id does not exist in the caller's environment."""
+    return turk(code, f"{noun} {mturk_id} does not exist.")

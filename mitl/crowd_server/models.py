@@ -1,0 +1,271 @@
+"""The tables of ``crowd.db``: one class per noun. Nothing here knows pairs, golds or judgements."""
+
+from __future__ import annotations
+
+import datetime as dt
+from enum import StrEnum
+from typing import Annotated
+
+from sqlalchemy import BigInteger, ForeignKey, Index, MetaData, UniqueConstraint
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from mitl.db.base import NAMING, TYPES, enum_type, int_pk
+from mitl.records import Environment
+
+
+class AssignmentState(StrEnum):
+    """Where one worker's go at one HIT stands; a lease that ran out is ``accepted`` with its deadline past."""
+
+    ACCEPTED = "accepted"
+    RETURNED = "returned"
+    SUBMITTED = "submitted"
+    APPROVED = "approved"
+    REJECTED = "rejected"
+
+
+DONE_STATES = (AssignmentState.SUBMITTED, AssignmentState.APPROVED, AssignmentState.REJECTED)
+"""The states that the requester API shows; in the others nothing was submitted."""
+
+
+class LedgerKind(StrEnum):
+    """Why money moved. Held money is neither available nor owed; rewards and bonuses are owed to a worker."""
+
+    BUDGET = "budget"
+    """The operator raised (or lowered) what may be spent."""
+    HOLD = "hold"
+    """Set aside for assignments that can still be done."""
+    RELEASE = "release"
+    """No longer set aside: rejected, expired or paid (then with a reward row beside it)."""
+    REWARD = "reward"
+    BONUS = "bonus"
+
+
+Cents = Annotated[int, mapped_column(BigInteger)]
+"""Money; 32 bits would end at 21 million dollars, which a mistyped MaxAssignments reaches."""
+
+
+class Base(DeclarativeBase):
+    """The crowd server's own metadata."""
+
+    metadata = MetaData(naming_convention=NAMING)
+    type_annotation_map = TYPES | {
+        Environment: enum_type(Environment),
+        AssignmentState: enum_type(AssignmentState),
+        LedgerKind: enum_type(LedgerKind),
+    }
+
+
+class Setting(Base):
+    """A value that belongs to this server as a whole: its id and its secrets."""
+
+    __tablename__ = "setting"
+
+    name: Mapped[str] = mapped_column(primary_key=True)
+    value: Mapped[str]
+
+
+class Account(Base):
+    """One environment's key pair and money; the sums are those of its ledger rows."""
+
+    __tablename__ = "account"
+
+    environment: Mapped[Environment] = mapped_column(primary_key=True)
+    access_key: Mapped[str] = mapped_column(unique=True)
+    secret_key: Mapped[str]
+    budget_cents: Mapped[Cents]
+    held_cents: Mapped[Cents]
+    spent_cents: Mapped[Cents]
+    """Rewards and bonuses."""
+
+
+class HitType(Base):
+    """What HITs of one group share; the same values give the same type."""
+
+    __tablename__ = "hit_type"
+    __table_args__ = (UniqueConstraint("environment", "digest"),)
+
+    id: Mapped[int_pk]
+    environment: Mapped[Environment]
+    mturk_id: Mapped[str] = mapped_column(unique=True)
+    group_id: Mapped[str]
+    digest: Mapped[str]
+    """SHA-256 of the values below."""
+    title: Mapped[str]
+    description: Mapped[str]
+    keywords: Mapped[str]
+    reward_cents: Mapped[Cents]
+    duration_s: Mapped[int]
+    auto_approval_s: Mapped[int]
+    requirements: Mapped[str]
+    """QualificationRequirements as a JSON list, as given."""
+    created_at: Mapped[dt.datetime]
+
+
+class Hit(Base):
+    """A HIT; its question is kept apart so that listing never reads it."""
+
+    __tablename__ = "hit"
+    __table_args__ = (
+        Index("ix_hit_open", "hit_type_id", "slots_left", "expires_at"),
+        Index("ix_hit_listing", "environment", "id"),
+        Index("ix_hit_settling", "environment", "settle_at"),
+    )
+
+    id: Mapped[int_pk]
+    environment: Mapped[Environment]
+    mturk_id: Mapped[str] = mapped_column(unique=True)
+    hit_type_id: Mapped[int] = mapped_column(ForeignKey("hit_type.id"))
+    annotation: Mapped[str]
+    max_assignments: Mapped[int]
+    slots_left: Mapped[int]
+    """``max_assignments`` less what was submitted; leases do not count here."""
+    held_slots: Mapped[int]
+    """For how many assignments the reward is set aside."""
+    reviewing: Mapped[bool]
+    """The requester's own marker."""
+    created_at: Mapped[dt.datetime]
+    expires_at: Mapped[dt.datetime]
+    settle_at: Mapped[dt.datetime | None]
+    """When held money of this HIT may next have to be released; None when never by itself."""
+    deleted_at: Mapped[dt.datetime | None]
+
+
+class HitQuestion(Base):
+    """The question XML of a HIT, as posted."""
+
+    __tablename__ = "hit_question"
+
+    hit_id: Mapped[int] = mapped_column(ForeignKey("hit.id"), primary_key=True)
+    xml: Mapped[str]
+
+
+class Invitation(Base):
+    """A link by which people become workers; only its token's hash is kept."""
+
+    __tablename__ = "invitation"
+
+    id: Mapped[int_pk]
+    environment: Mapped[Environment]
+    token_sha256: Mapped[str] = mapped_column(unique=True)
+    label: Mapped[str]
+    personal: Mapped[bool]
+    """A personal link always leads to the one worker whom it made; another makes a worker at each use."""
+    max_uses: Mapped[int | None]
+    uses: Mapped[int]
+    created_at: Mapped[dt.datetime]
+    expires_at: Mapped[dt.datetime]
+    revoked_at: Mapped[dt.datetime | None]
+
+
+class Worker(Base):
+    """A person (or a script) who came by an invitation; nothing personal is kept."""
+
+    __tablename__ = "worker"
+
+    id: Mapped[int_pk]
+    environment: Mapped[Environment]
+    mturk_id: Mapped[str] = mapped_column(unique=True)
+    invitation_id: Mapped[int] = mapped_column(ForeignKey("invitation.id"), index=True)
+    created_at: Mapped[dt.datetime]
+
+
+class Assignment(Base):
+    """One worker's go at one HIT, renewed when the worker takes the HIT again after a return."""
+
+    __tablename__ = "assignment"
+    __table_args__ = (
+        UniqueConstraint("hit_id", "worker_id"),
+        UniqueConstraint("mturk_id", "worker_id"),
+        Index("ix_assignment_worker", "worker_id", "state"),
+        Index("ix_assignment_leases", "state", "deadline_at", "hit_id"),
+        Index("ix_assignment_auto_approval", "environment", "state", "auto_approve_at"),
+    )
+
+    id: Mapped[int_pk]
+    environment: Mapped[Environment]
+    hit_id: Mapped[int] = mapped_column(ForeignKey("hit.id"))
+    worker_id: Mapped[int] = mapped_column(ForeignKey("worker.id"))
+    mturk_id: Mapped[str]
+    """May come again for another worker after a return, as on MTurk."""
+    state: Mapped[AssignmentState]
+    accepted_at: Mapped[dt.datetime]
+    deadline_at: Mapped[dt.datetime]
+    submitted_at: Mapped[dt.datetime | None]
+    auto_approve_at: Mapped[dt.datetime | None]
+    decided_at: Mapped[dt.datetime | None]
+    feedback: Mapped[str]
+    answer: Mapped[str]
+    """QuestionFormAnswers XML, as submitted."""
+
+
+class Bonus(Base):
+    """A bonus granted to a worker for one assignment."""
+
+    __tablename__ = "bonus"
+
+    id: Mapped[int_pk]
+    environment: Mapped[Environment]
+    assignment_id: Mapped[int] = mapped_column(ForeignKey("assignment.id"), index=True)
+    cents: Mapped[Cents]
+    reason: Mapped[str]
+    granted_at: Mapped[dt.datetime]
+
+
+class QualificationType(Base):
+    """A requester's own qualification."""
+
+    __tablename__ = "qualification_type"
+    __table_args__ = (UniqueConstraint("environment", "name"),)
+
+    id: Mapped[int_pk]
+    environment: Mapped[Environment]
+    mturk_id: Mapped[str] = mapped_column(unique=True)
+    name: Mapped[str]
+    description: Mapped[str]
+    keywords: Mapped[str]
+    active: Mapped[bool]
+    created_at: Mapped[dt.datetime]
+
+
+class Qualification(Base):
+    """A qualification that a worker holds, or held until it was revoked."""
+
+    __tablename__ = "qualification"
+    __table_args__ = (UniqueConstraint("worker_id", "qualification_type_id"),)
+
+    id: Mapped[int_pk]
+    qualification_type_id: Mapped[int] = mapped_column(ForeignKey("qualification_type.id"), index=True)
+    worker_id: Mapped[int] = mapped_column(ForeignKey("worker.id"))
+    value: Mapped[int | None]
+    granted_at: Mapped[dt.datetime]
+    revoked_at: Mapped[dt.datetime | None]
+
+
+class RequestToken(Base):
+    """A UniqueRequestToken and what its request made; forgotten 24 hours after ``used_at``."""
+
+    __tablename__ = "request_token"
+    __table_args__ = (UniqueConstraint("environment", "kind", "token"),)
+
+    id: Mapped[int_pk]
+    environment: Mapped[Environment]
+    kind: Mapped[str]
+    """``hit``, ``extend`` or ``bonus``."""
+    token: Mapped[str]
+    result: Mapped[str]
+    """The HIT id, or the id of the earlier request."""
+    used_at: Mapped[dt.datetime]
+
+
+class LedgerEntry(Base):
+    """One movement of money; rows are only ever added."""
+
+    __tablename__ = "ledger"
+
+    id: Mapped[int_pk]
+    environment: Mapped[Environment]
+    kind: Mapped[LedgerKind]
+    hit_id: Mapped[int | None] = mapped_column(ForeignKey("hit.id"))
+    assignment_id: Mapped[int | None] = mapped_column(ForeignKey("assignment.id"))
+    cents: Mapped[Cents]
+    at: Mapped[dt.datetime]

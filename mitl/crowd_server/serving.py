@@ -1,0 +1,108 @@
+"""Running the server: in the foreground for people, or in a thread for one command."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import threading
+import time
+from types import TracebackType
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+
+from mitl.errors import EndpointError
+
+DEFAULT_HOST = "127.0.0.1"
+DEFAULT_PORT = 8765
+START_WITHIN_S = 20.0
+
+
+def serve(app: Starlette, host: str = DEFAULT_HOST, port: int = DEFAULT_PORT) -> None:
+    """Serve until interrupted.
+
+    Raises:
+        EndpointError: the port is in use, or the address is not this machine's.
+    """
+    with bind(host, port) as listener:
+        _server(app).run(sockets=[listener])
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket; EndpointError in one line where it cannot be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # asyncio then sets no-delay
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(128)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise EndpointError(
+                f"port {port} on {host} is in use; stop what listens there, or choose another with --port"
+            ) from error
+        if error.errno == errno.EACCES:
+            raise EndpointError(f"port {port} is reserved; choose one above 1023 with --port") from error
+        raise EndpointError(f"cannot listen on {host!r} port {port}: {error.strerror or error}") from error
+    except OverflowError as error:
+        listener.close()
+        raise EndpointError(f"port is {port}, but ports are 0 to 65535") from error
+    return listener
+
+
+class RunningServer:
+    """A server in a thread of this process, on a free port of the loopback address, for the block of a ``with``."""
+
+    def __init__(self, app: Starlette, host: str = DEFAULT_HOST, port: int = 0) -> None:
+        self._server = _server(app)
+        self._host = host
+        self._port = port
+        self._listener: socket.socket | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it answers, without a slash at the end."""
+        assert self._listener is not None, "the server is not running"
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._listener.getsockname()[1]}"
+
+    def __enter__(self) -> RunningServer:
+        self._listener = bind(self._host, self._port)
+        self._thread = threading.Thread(
+            target=self._server.run,
+            kwargs={"sockets": [self._listener]},
+            name="mitl-crowd-server",
+            daemon=True,
+        )
+        self._thread.start()
+        deadline = time.monotonic() + START_WITHIN_S
+        while not self._server.started:
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                self.__exit__(None, None, None)
+                raise EndpointError("the crowd server did not start within this process")
+            time.sleep(0.005)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.should_exit = True
+        if self._thread is not None:
+            self._thread.join()
+        if self._listener is not None:
+            self._listener.close()
+
+
+def _server(app: Starlette) -> uvicorn.Server:
+    options: dict[str, Any] = {
+        "log_level": "warning",
+        "access_log": False,
+        "lifespan": "off",
+        "timeout_graceful_shutdown": 5,
+        "timeout_keep_alive": 75,
+        "server_header": False,
+    }
+    return uvicorn.Server(uvicorn.Config(app, **options))

@@ -1,0 +1,305 @@
+"""HIT types and HITs."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, and_, bindparam, case, exists, func, insert, or_, select, update
+
+from mitl.crowd_server.ids import entity_id
+from mitl.crowd_server.models import Assignment, AssignmentState, Hit, HitQuestion, HitType
+from mitl.crowd_server.store import accounts
+from mitl.crowd_server.store.rows import Wide, new_id
+from mitl.records import Environment
+
+
+@dataclass(frozen=True, slots=True)
+class TypeValues:
+    """What makes one HIT type differ from another."""
+
+    title: str
+    description: str
+    keywords: str
+    reward_cents: int
+    duration_s: int
+    auto_approval_s: int
+    requirements: str
+
+
+@dataclass(frozen=True, slots=True)
+class TypeRow:
+    """A HIT type as kept."""
+
+    id: int
+    mturk_id: str
+    group_id: str
+    values: TypeValues
+
+
+@dataclass(frozen=True, slots=True)
+class HitRow:
+    """A HIT with its type and what its assignments do at one moment."""
+
+    id: int
+    mturk_id: str
+    type: TypeRow
+    annotation: str
+    max_assignments: int
+    slots_left: int
+    reviewing: bool
+    created_at: dt.datetime
+    expires_at: dt.datetime
+    deleted_at: dt.datetime | None
+    pending: int
+    completed: int
+
+    @property
+    def undecided(self) -> int:
+        """Submitted assignments that wait for a decision."""
+        return self.max_assignments - self.slots_left - self.completed
+
+    def status(self, now: dt.datetime) -> str:
+        """HITStatus, a function of the row and the clock."""
+        if self.deleted_at is not None:
+            return "Disposed"
+        if self.slots_left and self.expires_at > now:
+            return "Assignable" if self.slots_left > self.pending else "Unassignable"
+        if self.pending:
+            return "Unassignable"
+        return "Reviewing" if self.reviewing else "Reviewable"
+
+
+_TYPE_COLUMNS = (
+    HitType.id,
+    HitType.mturk_id,
+    HitType.group_id,
+    HitType.title,
+    HitType.description,
+    HitType.keywords,
+    HitType.reward_cents,
+    HitType.duration_s,
+    HitType.auto_approval_s,
+    HitType.requirements,
+)
+_HIT_COLUMNS = (
+    Hit.id,
+    Hit.mturk_id,
+    Hit.annotation,
+    Hit.max_assignments,
+    Hit.slots_left,
+    Hit.reviewing,
+    Hit.created_at,
+    Hit.expires_at,
+    Hit.deleted_at,
+)
+
+_SELECT: Wide = select(*_HIT_COLUMNS, *_TYPE_COLUMNS).join(HitType, HitType.id == Hit.hit_type_id)
+_OF_ID = (Hit.mturk_id == bindparam("mturk_id"), Hit.environment == bindparam("environment"))
+_FIND_HIT = _SELECT.where(*_OF_ID)
+_HIT_KEY = select(Hit.id).where(*_OF_ID)
+_FIND_TYPE: Wide = select(*_TYPE_COLUMNS).where(
+    HitType.mturk_id == bindparam("mturk_id"), HitType.environment == bindparam("environment")
+)
+_QUESTION = select(HitQuestion.xml).where(HitQuestion.hit_id == bindparam("hit_id"))
+_ADD_HIT, _ADD_QUESTION = insert(Hit), insert(HitQuestion)
+_LIVE = and_(Assignment.state == AssignmentState.ACCEPTED, Assignment.deadline_at > bindparam("now"))
+_DECIDED = Assignment.decided_at.is_not(None)
+_COUNTS = (
+    select(Assignment.hit_id, func.count(case((_LIVE, 1))), func.count(case((_DECIDED, 1))))
+    .where(Assignment.hit_id.in_(bindparam("hit_ids", expanding=True)))
+    .group_by(Assignment.hit_id)
+)
+"""Statements of every request are built once: SQLAlchemy takes longer to build one than SQLite to run it."""
+
+
+def add_type(
+    connection: Connection, environment: Environment, digest: str, values: TypeValues, now: dt.datetime
+) -> TypeRow:
+    """The HIT type of these values, made at its first use."""
+    row = connection.execute(
+        select(*_TYPE_COLUMNS).where(HitType.environment == environment, HitType.digest == digest)
+    ).one_or_none()
+    if row is not None:
+        return _type_row(tuple(row))
+    mturk_id, group_id = entity_id(), entity_id()
+    result = connection.execute(
+        insert(HitType).values(
+            environment=environment,
+            mturk_id=mturk_id,
+            group_id=group_id,
+            digest=digest,
+            created_at=now,
+            title=values.title,
+            description=values.description,
+            keywords=values.keywords,
+            reward_cents=values.reward_cents,
+            duration_s=values.duration_s,
+            auto_approval_s=values.auto_approval_s,
+            requirements=values.requirements,
+        )
+    )
+    return TypeRow(new_id(result), mturk_id, group_id, values)
+
+
+def find_type(connection: Connection, environment: Environment, mturk_id: str) -> TypeRow | None:
+    """The HIT type of this id."""
+    row = connection.execute(_FIND_TYPE, {"mturk_id": mturk_id, "environment": environment}).one_or_none()
+    return None if row is None else _type_row(tuple(row))
+
+
+def add_hit(
+    connection: Connection,
+    environment: Environment,
+    hit_type: TypeRow,
+    *,
+    question: str,
+    annotation: str,
+    max_assignments: int,
+    lifetime_s: int,
+    now: dt.datetime,
+) -> HitRow:
+    """Post a HIT and set its money aside; TurkError InsufficientFunds where there is too little."""
+    mturk_id = entity_id()
+    expires_at = now + dt.timedelta(seconds=lifetime_s)
+    result = connection.execute(
+        _ADD_HIT,
+        {
+            "environment": environment,
+            "mturk_id": mturk_id,
+            "hit_type_id": hit_type.id,
+            "annotation": annotation,
+            "max_assignments": max_assignments,
+            "slots_left": max_assignments,
+            "held_slots": max_assignments,
+            "reviewing": False,
+            "created_at": now,
+            "expires_at": expires_at,
+            "settle_at": expires_at,
+            "deleted_at": None,
+        },
+    )
+    hit_id = new_id(result)
+    connection.execute(_ADD_QUESTION, {"hit_id": hit_id, "xml": question})
+    accounts.hold(connection, environment, hit_id, max_assignments * hit_type.values.reward_cents, now)
+    return HitRow(
+        id=hit_id,
+        mturk_id=mturk_id,
+        type=hit_type,
+        annotation=annotation,
+        max_assignments=max_assignments,
+        slots_left=max_assignments,
+        reviewing=False,
+        created_at=now,
+        expires_at=expires_at,
+        deleted_at=None,
+        pending=0,
+        completed=0,
+    )
+
+
+def find_hit(
+    connection: Connection, environment: Environment, mturk_id: str, now: dt.datetime
+) -> HitRow | None:
+    """The HIT of this id, deleted or not."""
+    return next(iter(_hit_rows(connection, _FIND_HIT, now, mturk_id=mturk_id, environment=environment)), None)
+
+
+def hit_key(connection: Connection, environment: Environment, mturk_id: str) -> int | None:
+    """The row of the HIT of this id."""
+    return connection.execute(
+        _HIT_KEY, {"mturk_id": mturk_id, "environment": environment}
+    ).scalar_one_or_none()
+
+
+def list_hits(
+    connection: Connection, environment: Environment, *, after: int, limit: int, now: dt.datetime
+) -> list[HitRow]:
+    """HITs that are not deleted, oldest first, from the one after id ``after``."""
+    wanted = _SELECT.where(Hit.environment == environment, Hit.id > after, Hit.deleted_at.is_(None))
+    return _hit_rows(connection, wanted.order_by(Hit.id).limit(limit), now)
+
+
+def list_reviewable(
+    connection: Connection,
+    environment: Environment,
+    *,
+    hit_type_id: str | None,
+    reviewing: bool,
+    after: int,
+    limit: int,
+    now: dt.datetime,
+) -> list[HitRow]:
+    """HITs on which no further work will come, marked as being reviewed or not."""
+    lease = exists().where(
+        Assignment.hit_id == Hit.id,
+        Assignment.state == AssignmentState.ACCEPTED,
+        Assignment.deadline_at > now,
+    )
+    wanted = _SELECT.where(
+        Hit.environment == environment,
+        Hit.id > after,
+        Hit.deleted_at.is_(None),
+        Hit.reviewing.is_(reviewing),
+        or_(Hit.slots_left == 0, Hit.expires_at <= now),
+        ~lease,
+    )
+    if hit_type_id is not None:
+        wanted = wanted.where(HitType.mturk_id == hit_type_id)
+    return _hit_rows(connection, wanted.order_by(Hit.id).limit(limit), now)
+
+
+def question(connection: Connection, hit_id: int) -> str:
+    """The question XML, as posted."""
+    return connection.execute(_QUESTION, {"hit_id": hit_id}).scalar_one()
+
+
+def set_expiration(connection: Connection, hit_id: int, expires_at: dt.datetime) -> None:
+    """Move a HIT's expiry; the caller settles its money."""
+    connection.execute(update(Hit).where(Hit.id == hit_id).values(expires_at=expires_at))
+
+
+def set_reviewing(connection: Connection, hit_id: int, reviewing: bool) -> None:
+    """Set or lift the requester's own marker."""
+    connection.execute(update(Hit).where(Hit.id == hit_id).values(reviewing=reviewing))
+
+
+def add_slots(connection: Connection, hit_id: int, count: int) -> None:
+    """Ask for more assignments; the caller settles the HIT's money."""
+    connection.execute(
+        update(Hit)
+        .where(Hit.id == hit_id)
+        .values(max_assignments=Hit.max_assignments + count, slots_left=Hit.slots_left + count)
+    )
+
+
+def delete(connection: Connection, hit_id: int, now: dt.datetime) -> None:
+    """Dispose of a HIT; its rows stay."""
+    connection.execute(update(Hit).where(Hit.id == hit_id).values(deleted_at=now))
+
+
+def _hit_rows(connection: Connection, wanted: Wide, now: dt.datetime, **parameters: object) -> list[HitRow]:
+    rows = connection.execute(wanted, parameters).all()
+    counts = _counts(connection, [row[0] for row in rows], now)
+    split = len(_HIT_COLUMNS)
+    found = []
+    for row in rows:
+        own = dict(zip((column.key for column in _HIT_COLUMNS), row[:split], strict=True))
+        pending, completed = counts.get(own["id"], (0, 0))
+        found.append(HitRow(**own, type=_type_row(tuple(row[split:])), pending=pending, completed=completed))
+    return found
+
+
+def _counts(connection: Connection, hit_ids: Sequence[int], now: dt.datetime) -> dict[int, tuple[int, int]]:
+    """Live leases and decided assignments of these HITs."""
+    if not hit_ids:
+        return {}
+    rows = connection.execute(_COUNTS, {"hit_ids": hit_ids, "now": now})
+    return {hit_id: (pending, completed) for hit_id, pending, completed in rows}
+
+
+def _type_row(row: tuple[Any, ...]) -> TypeRow:
+    own_id, mturk_id, group_id, *values = row
+    return TypeRow(own_id, mturk_id, group_id, TypeValues(*values))

@@ -1,0 +1,273 @@
+"""Accepting, returning and submitting: an assignment from the worker's side."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    BindParameter,
+    Connection,
+    and_,
+    bindparam,
+    case,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+
+from mitl.crowd_server.ids import entity_id
+from mitl.crowd_server.models import Assignment, AssignmentState, Hit, HitType, Worker
+from mitl.crowd_server.store.rows import Wide, new_id
+from mitl.crowd_server.store.workers import WorkerRow
+from mitl.records import Environment
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """A HIT type with the number of HITs that one worker may take."""
+
+    hit_type_id: int
+    mturk_id: str
+    title: str
+    description: str
+    reward_cents: int
+    duration_s: int
+    requirements: str
+    available: int
+    sample: str
+    """A HIT of the group, for a preview."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRow:
+    """One worker's go at one HIT, with what its page shows."""
+
+    id: int
+    mturk_id: str
+    state: AssignmentState
+    accepted_at: dt.datetime
+    deadline_at: dt.datetime
+    submitted_at: dt.datetime | None
+    environment: Environment
+    hit_id: int
+    hit: str
+    worker: str
+    hit_type: str
+    title: str
+    description: str
+    reward_cents: int
+    duration_s: int
+    auto_approval_s: int
+
+    def is_live(self, now: dt.datetime) -> bool:
+        """Whether the worker may still submit."""
+        return self.state is AssignmentState.ACCEPTED and self.deadline_at > now
+
+
+_LEASE: Wide = (
+    select(
+        Assignment.id,
+        Assignment.mturk_id,
+        Assignment.state,
+        Assignment.accepted_at,
+        Assignment.deadline_at,
+        Assignment.submitted_at,
+        Assignment.environment,
+        Assignment.hit_id,
+        Hit.mturk_id,
+        Worker.mturk_id,
+        HitType.mturk_id,
+        HitType.title,
+        HitType.description,
+        HitType.reward_cents,
+        HitType.duration_s,
+        HitType.auto_approval_s,
+    )
+    .join(Hit, Hit.id == Assignment.hit_id)
+    .join(HitType, HitType.id == Hit.hit_type_id)
+    .join(Worker, Worker.id == Assignment.worker_id)
+)
+
+
+_ME: BindParameter[Any] = bindparam("me")
+_NOW: BindParameter[Any] = bindparam("now")
+_LIVE_LEASE = and_(
+    Assignment.hit_id == Hit.id,
+    Assignment.state == AssignmentState.ACCEPTED,
+    Assignment.deadline_at > _NOW,
+)
+_TAKEABLE = (
+    HitType.environment == bindparam("environment"),
+    Hit.slots_left > 0,
+    Hit.expires_at > _NOW,
+    Hit.deleted_at.is_(None),
+    Hit.slots_left > select(func.count(Assignment.id)).where(_LIVE_LEASE).scalar_subquery(),
+    ~exists().where(
+        Assignment.hit_id == Hit.id,
+        Assignment.worker_id == _ME,
+        or_(
+            Assignment.submitted_at.is_not(None),
+            and_(Assignment.state == AssignmentState.RETURNED, Assignment.deadline_at > _NOW),
+        ),
+    ),
+)
+_GROUPS: Wide = (
+    select(
+        HitType.id,
+        HitType.mturk_id,
+        HitType.title,
+        HitType.description,
+        HitType.reward_cents,
+        HitType.duration_s,
+        HitType.requirements,
+        func.count(Hit.id),
+        func.min(Hit.mturk_id),
+    )
+    .join(Hit, Hit.hit_type_id == HitType.id)
+    .where(*_TAKEABLE)
+    .group_by(HitType.id)
+    .order_by(HitType.id)
+)
+_CURRENT = (
+    _LEASE.where(
+        Assignment.worker_id == _ME,
+        Assignment.state == AssignmentState.ACCEPTED,
+        Assignment.deadline_at > _NOW,
+    )
+    .order_by(Assignment.id)
+    .limit(1)
+)
+_FIND = _LEASE.where(Assignment.id == bindparam("own"))
+_REQUIREMENTS = select(HitType.requirements).where(
+    HitType.mturk_id == bindparam("hit_type"), HitType.environment == bindparam("environment")
+)
+_MINE = (
+    select(Assignment.id).where(Assignment.hit_id == Hit.id, Assignment.worker_id == _ME).scalar_subquery()
+)
+_NEXT = (
+    select(Hit.id, HitType.duration_s, _MINE)
+    .join(HitType, HitType.id == Hit.hit_type_id)
+    .where(HitType.mturk_id == bindparam("hit_type"), *_TAKEABLE)
+    .order_by(case((_MINE.is_(None), 0), else_=1), Hit.id)
+    .limit(1)
+)
+_HELD = or_(
+    Assignment.submitted_at.is_not(None),
+    and_(Assignment.state == AssignmentState.ACCEPTED, Assignment.deadline_at > _NOW),
+)
+_IDS = (
+    select(Assignment.mturk_id, func.max(case((_HELD, 1), else_=0)))
+    .where(Assignment.hit_id == bindparam("hit_id"))
+    .group_by(Assignment.mturk_id)
+    .order_by(func.min(Assignment.id))
+)
+_ADD = insert(Assignment)
+_RENEW = (
+    update(Assignment)
+    .where(Assignment.id == bindparam("own"))
+    .values(
+        mturk_id=bindparam("new_id"),
+        state=AssignmentState.ACCEPTED,
+        accepted_at=_NOW,
+        deadline_at=bindparam("until"),
+    )
+)
+_RETURN = update(Assignment).where(Assignment.id == bindparam("own")).values(state=AssignmentState.RETURNED)
+_SUBMIT = (
+    update(Assignment)
+    .where(Assignment.id == bindparam("own"))
+    .values(
+        state=AssignmentState.SUBMITTED,
+        submitted_at=_NOW,
+        auto_approve_at=bindparam("approve_at"),
+        answer=bindparam("xml"),
+    )
+)
+_TAKE_SLOT = update(Hit).where(Hit.id == bindparam("hit")).values(slots_left=Hit.slots_left - 1)
+
+
+def groups(connection: Connection, worker: WorkerRow, now: dt.datetime) -> list[GroupRow]:
+    """HIT types with HITs that this worker may take, oldest first; qualifications are the caller's business."""
+    rows = connection.execute(_GROUPS, {"environment": worker.environment, "me": worker.id, "now": now})
+    return [GroupRow(*row) for row in rows]
+
+
+def requirements(connection: Connection, environment: Environment, hit_type: str) -> str | None:
+    """A HIT type's QualificationRequirements; None where there is no such type."""
+    return connection.execute(
+        _REQUIREMENTS, {"hit_type": hit_type, "environment": environment}
+    ).scalar_one_or_none()
+
+
+def current(connection: Connection, worker: WorkerRow, now: dt.datetime) -> LeaseRow | None:
+    """The one assignment that this worker has open."""
+    row = connection.execute(_CURRENT, {"me": worker.id, "now": now}).one_or_none()
+    return None if row is None else LeaseRow(*row)
+
+
+def find(connection: Connection, assignment_id: int) -> LeaseRow | None:
+    """An assignment by its row."""
+    row = connection.execute(_FIND, {"own": assignment_id}).one_or_none()
+    return None if row is None else LeaseRow(*row)
+
+
+def accept(
+    connection: Connection, worker: WorkerRow, hit_type: str, now: dt.datetime
+) -> tuple[int, dt.datetime] | None:
+    """Lease one HIT of this type that the worker has not done: (assignment row, time); None where there is none.
+
+    HITs come in the order of posting, those that this worker had before last. One that they gave back is not
+    offered to them again until its old deadline.
+    """
+    row = connection.execute(
+        _NEXT, {"environment": worker.environment, "hit_type": hit_type, "me": worker.id, "now": now}
+    ).one_or_none()
+    if row is None:
+        return None
+    hit_id, duration_s, own_id = row
+    fresh = _free_id(connection, hit_id, now) or entity_id()
+    until = now + dt.timedelta(seconds=duration_s)
+    if own_id is not None:
+        connection.execute(_RENEW, {"own": own_id, "new_id": fresh, "now": now, "until": until})
+        return int(own_id), now
+    result = connection.execute(
+        _ADD,
+        {
+            "mturk_id": fresh,
+            "state": AssignmentState.ACCEPTED,
+            "accepted_at": now,
+            "deadline_at": until,
+            "environment": worker.environment,
+            "hit_id": hit_id,
+            "worker_id": worker.id,
+            "submitted_at": None,
+            "auto_approve_at": None,
+            "decided_at": None,
+            "feedback": "",
+            "answer": "",
+        },
+    )
+    return new_id(result), now
+
+
+def give_back(connection: Connection, assignment_id: int) -> None:
+    """Return a HIT: it is free for others at once."""
+    connection.execute(_RETURN, {"own": assignment_id})
+
+
+def submit(connection: Connection, lease: LeaseRow, answer: str, now: dt.datetime) -> None:
+    """Keep a worker's answer, once."""
+    approve_at = now + dt.timedelta(seconds=lease.auto_approval_s)
+    connection.execute(_SUBMIT, {"own": lease.id, "now": now, "approve_at": approve_at, "xml": answer})
+    connection.execute(_TAKE_SLOT, {"hit": lease.hit_id})
+
+
+def _free_id(connection: Connection, hit_id: int, now: dt.datetime) -> str | None:
+    """An AssignmentId of this HIT that nobody holds any more: MTurk gives such ids out again."""
+    rows = connection.execute(_IDS, {"hit_id": hit_id, "now": now})
+    return next((mturk_id for mturk_id, held in rows if not held), None)

@@ -1,0 +1,186 @@
+"""Qualification types of requesters and who holds them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+
+from mitl.crowd_server.ids import entity_id
+from mitl.crowd_server.models import Qualification, QualificationType, Worker
+from mitl.crowd_server.store.rows import new_id
+from mitl.crowd_server.store.workers import WorkerRow
+from mitl.records import Environment
+
+
+@dataclass(frozen=True, slots=True)
+class QualificationTypeRow:
+    """A qualification type."""
+
+    id: int
+    mturk_id: str
+    name: str
+    description: str
+    keywords: str
+    active: bool
+    created_at: dt.datetime
+
+
+@dataclass(frozen=True, slots=True)
+class QualificationRow:
+    """A qualification that a worker holds or held."""
+
+    id: int
+    type: str
+    worker: str
+    value: int | None
+    granted_at: dt.datetime
+    revoked_at: dt.datetime | None
+
+
+_TYPE = select(
+    QualificationType.id,
+    QualificationType.mturk_id,
+    QualificationType.name,
+    QualificationType.description,
+    QualificationType.keywords,
+    QualificationType.active,
+    QualificationType.created_at,
+)
+_HELD = (
+    select(
+        Qualification.id,
+        QualificationType.mturk_id,
+        Worker.mturk_id,
+        Qualification.value,
+        Qualification.granted_at,
+        Qualification.revoked_at,
+    )
+    .join(QualificationType, QualificationType.id == Qualification.qualification_type_id)
+    .join(Worker, Worker.id == Qualification.worker_id)
+)
+
+_HELD_BY = (
+    select(QualificationType.mturk_id, Qualification.value)
+    .join(QualificationType, QualificationType.id == Qualification.qualification_type_id)
+    .where(Qualification.worker_id == bindparam("me"), Qualification.revoked_at.is_(None))
+)
+
+
+def add_type(
+    connection: Connection,
+    environment: Environment,
+    *,
+    name: str,
+    description: str,
+    keywords: str,
+    active: bool,
+    now: dt.datetime,
+) -> QualificationTypeRow | None:
+    """A new type; None where the name is taken."""
+    taken = select(QualificationType.id).where(
+        QualificationType.environment == environment, QualificationType.name == name
+    )
+    if connection.execute(taken).first() is not None:
+        return None
+    mturk_id = entity_id()
+    result = connection.execute(
+        insert(QualificationType).values(
+            environment=environment,
+            mturk_id=mturk_id,
+            name=name,
+            description=description,
+            keywords=keywords,
+            active=active,
+            created_at=now,
+        )
+    )
+    own_id = new_id(result)
+    return QualificationTypeRow(own_id, mturk_id, name, description, keywords, active, now)
+
+
+def find_type(connection: Connection, environment: Environment, mturk_id: str) -> QualificationTypeRow | None:
+    """The type of this id."""
+    row = connection.execute(
+        _TYPE.where(QualificationType.mturk_id == mturk_id, QualificationType.environment == environment)
+    ).one_or_none()
+    return None if row is None else QualificationTypeRow(*row)
+
+
+def list_types(
+    connection: Connection, environment: Environment, *, query: str | None, after: int, limit: int
+) -> list[QualificationTypeRow]:
+    """Types whose name or keywords hold ``query``, oldest first."""
+    wanted = _TYPE.where(QualificationType.environment == environment, QualificationType.id > after)
+    if query:
+        wanted = wanted.where(
+            QualificationType.name.icontains(query, autoescape=True)
+            | QualificationType.keywords.icontains(query, autoescape=True)
+        )
+    rows = connection.execute(wanted.order_by(QualificationType.id).limit(limit))
+    return [QualificationTypeRow(*row) for row in rows]
+
+
+def find_worker(connection: Connection, environment: Environment, mturk_id: str) -> WorkerRow | None:
+    """The worker of this id, whether shut out or not."""
+    row = connection.execute(
+        select(Worker.id, Worker.mturk_id, Worker.environment, Worker.invitation_id).where(
+            Worker.mturk_id == mturk_id, Worker.environment == environment
+        )
+    ).one_or_none()
+    return None if row is None else WorkerRow(*row)
+
+
+def find(connection: Connection, type_id: int, worker_id: int) -> QualificationRow | None:
+    """What this worker holds, or held, of this type."""
+    row = connection.execute(
+        _HELD.where(Qualification.qualification_type_id == type_id, Qualification.worker_id == worker_id)
+    ).one_or_none()
+    return None if row is None else QualificationRow(*row)
+
+
+def grant(connection: Connection, type_id: int, worker_id: int, value: int | None, now: dt.datetime) -> None:
+    """Give a worker a qualification, or change its value."""
+    found = find(connection, type_id, worker_id)
+    if found is None:
+        connection.execute(
+            insert(Qualification).values(
+                qualification_type_id=type_id,
+                worker_id=worker_id,
+                value=value,
+                granted_at=now,
+                revoked_at=None,
+            )
+        )
+    else:
+        connection.execute(
+            update(Qualification)
+            .where(Qualification.id == found.id)
+            .values(value=value, granted_at=now, revoked_at=None)
+        )
+
+
+def revoke(connection: Connection, qualification_id: int, now: dt.datetime) -> None:
+    """Take a qualification away; its row stays."""
+    connection.execute(
+        update(Qualification).where(Qualification.id == qualification_id).values(revoked_at=now)
+    )
+
+
+def list_holders(
+    connection: Connection, type_id: int, *, granted: bool, after: int, limit: int
+) -> list[QualificationRow]:
+    """Who holds this type, or whose was revoked, oldest first."""
+    state = Qualification.revoked_at.is_(None) if granted else Qualification.revoked_at.is_not(None)
+    rows = connection.execute(
+        _HELD.where(Qualification.qualification_type_id == type_id, Qualification.id > after, state)
+        .order_by(Qualification.id)
+        .limit(limit)
+    )
+    return [QualificationRow(*row) for row in rows]
+
+
+def held_by(connection: Connection, worker: WorkerRow) -> dict[str, int | None]:
+    """The values of the qualifications that a worker holds, by type id."""
+    return dict(connection.execute(_HELD_BY, {"me": worker.id}).all())

@@ -1,0 +1,201 @@
+"""Invitations, workers and what they have earned."""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, func, insert, select, update
+
+from mitl.crowd_server.ids import worker_id
+from mitl.crowd_server.models import (
+    Assignment,
+    AssignmentState,
+    Bonus,
+    Hit,
+    HitType,
+    Invitation,
+    Worker,
+)
+from mitl.crowd_server.store.rows import new_id
+from mitl.records import Environment
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """A worker."""
+
+    id: int
+    mturk_id: str
+    environment: Environment
+    invitation_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class InvitationRow:
+    """An invitation without its token, which is known to the invited alone."""
+
+    id: int
+    environment: Environment
+    label: str
+    personal: bool
+    max_uses: int | None
+    uses: int
+    created_at: dt.datetime
+    expires_at: dt.datetime
+    revoked_at: dt.datetime | None
+
+    def state(self, now: dt.datetime) -> str:
+        """open, used up, expired or revoked."""
+        if self.revoked_at is not None:
+            return "revoked"
+        if self.expires_at <= now:
+            return "expired"
+        if self.max_uses is not None and self.uses >= self.max_uses:
+            return "used up"
+        return "open"
+
+
+@dataclass(frozen=True, slots=True)
+class Earnings:
+    """What became of a worker's work."""
+
+    waiting: int
+    approved: int
+    rejected: int
+    reward_cents: int
+    bonus_cents: int
+
+    @property
+    def owed_cents(self) -> int:
+        """Approved rewards and bonuses."""
+        return self.reward_cents + self.bonus_cents
+
+
+_WORKER = (Worker.id, Worker.mturk_id, Worker.environment, Worker.invitation_id)
+_INVITATION = (
+    Invitation.id,
+    Invitation.environment,
+    Invitation.label,
+    Invitation.personal,
+    Invitation.max_uses,
+    Invitation.uses,
+    Invitation.created_at,
+    Invitation.expires_at,
+    Invitation.revoked_at,
+)
+
+_FIND = (
+    select(*_WORKER)
+    .join(Invitation, Invitation.id == Worker.invitation_id)
+    .where(Worker.mturk_id == bindparam("mturk_id"), Invitation.revoked_at.is_(None))
+)
+
+
+def add_invitation(
+    connection: Connection,
+    environment: Environment,
+    *,
+    token_sha256: str,
+    label: str,
+    personal: bool,
+    max_uses: int | None,
+    expires_at: dt.datetime,
+    now: dt.datetime,
+) -> int:
+    """Keep a new invitation."""
+    result = connection.execute(
+        insert(Invitation).values(
+            environment=environment,
+            token_sha256=token_sha256,
+            label=label,
+            personal=personal,
+            max_uses=max_uses,
+            uses=0,
+            created_at=now,
+            expires_at=expires_at,
+            revoked_at=None,
+        )
+    )
+    return new_id(result)
+
+
+def find_invitation(connection: Connection, token_sha256: str) -> InvitationRow | None:
+    """The invitation whose token has this hash."""
+    row = connection.execute(
+        select(*_INVITATION).where(Invitation.token_sha256 == token_sha256)
+    ).one_or_none()
+    return None if row is None else InvitationRow(*row)
+
+
+def list_invitations(connection: Connection) -> list[InvitationRow]:
+    """All invitations, newest first."""
+    rows = connection.execute(select(*_INVITATION).order_by(Invitation.id.desc()))
+    return [InvitationRow(*row) for row in rows]
+
+
+def revoke_invitation(connection: Connection, invitation_id: int, now: dt.datetime) -> bool:
+    """Close an invitation and shut out the workers who came by it; whether it was open."""
+    result = connection.execute(
+        update(Invitation)
+        .where(Invitation.id == invitation_id, Invitation.revoked_at.is_(None))
+        .values(revoked_at=now)
+    )
+    return result.rowcount == 1
+
+
+def worker_of_invitation(connection: Connection, invitation_id: int) -> WorkerRow | None:
+    """The first worker whom an invitation made."""
+    row = connection.execute(
+        select(*_WORKER).where(Worker.invitation_id == invitation_id).order_by(Worker.id).limit(1)
+    ).one_or_none()
+    return None if row is None else WorkerRow(*row)
+
+
+def add_worker(connection: Connection, invitation: InvitationRow, now: dt.datetime) -> WorkerRow:
+    """A new worker by this invitation, whose use is counted."""
+    mturk_id = worker_id()
+    result = connection.execute(
+        insert(Worker).values(
+            environment=invitation.environment,
+            mturk_id=mturk_id,
+            invitation_id=invitation.id,
+            created_at=now,
+        )
+    )
+    connection.execute(
+        update(Invitation).where(Invitation.id == invitation.id).values(uses=Invitation.uses + 1)
+    )
+    own_id = new_id(result)
+    return WorkerRow(own_id, mturk_id, invitation.environment, invitation.id)
+
+
+def find_worker(connection: Connection, mturk_id: str) -> WorkerRow | None:
+    """The worker of this id, unless their invitation was revoked."""
+    row = connection.execute(_FIND, {"mturk_id": mturk_id}).one_or_none()
+    return None if row is None else WorkerRow(*row)
+
+
+def earnings(connection: Connection, worker: WorkerRow) -> Earnings:
+    """What became of this worker's submissions."""
+    rows = connection.execute(
+        select(Assignment.state, func.count(), func.coalesce(func.sum(HitType.reward_cents), 0))
+        .join(Hit, Hit.id == Assignment.hit_id)
+        .join(HitType, HitType.id == Hit.hit_type_id)
+        .where(Assignment.worker_id == worker.id)
+        .group_by(Assignment.state)
+    )
+    by_state = {state: (count, int(cents)) for state, count, cents in rows}
+    bonus = connection.execute(
+        select(func.coalesce(func.sum(Bonus.cents), 0))
+        .join(Assignment, Assignment.id == Bonus.assignment_id)
+        .where(Assignment.worker_id == worker.id)
+    ).scalar_one()
+    approved, reward = by_state.get(AssignmentState.APPROVED, (0, 0))
+    return Earnings(
+        waiting=by_state.get(AssignmentState.SUBMITTED, (0, 0))[0],
+        approved=approved,
+        rejected=by_state.get(AssignmentState.REJECTED, (0, 0))[0],
+        reward_cents=reward,
+        bonus_cents=int(bonus),
+    )

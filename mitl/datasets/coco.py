@@ -1,0 +1,198 @@
+"""COCO captions: the official JSON files, cut down by a Karpathy split or a list of caption ids."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from mitl.datasets.assembling import assemble, check_unique
+from mitl.datasets.files import read_json, readable
+from mitl.datasets.images import COCO_ORIGIN, Picture, locate
+from mitl.datasets.karpathy import SplitImage, read_split
+from mitl.errors import DatasetError
+from mitl.records import Caption, IdKind, RetrievalSet
+
+WHAT = "COCO captions (an object with 'images' and 'annotations')"
+_FILE_NAME = re.compile(r"COCO_([a-z]+20\d\d)_\d{12}\.jpg")
+_COCO_URL = re.compile(r"https?://images\.cocodataset\.org/")
+
+
+def read_coco(
+    captions: Sequence[Path] = (),
+    *,
+    karpathy: Path | None = None,
+    split: str = "test",
+    caption_ids: Path | None = None,
+    images: Path | None = None,
+    url_template: str | None = None,
+    name: str = "coco",
+) -> RetrievalSet:
+    """The captions of official files and/or a Karpathy split, and their images, under COCO's own ids.
+
+    Texts come from the official files where given, else from the split file. ``caption_ids`` (.npy, .txt or
+    .json) keeps the listed captions and their images only. Images are addressed on COCO's https origin unless
+    a template says otherwise.
+
+    Raises:
+        DatasetError: a file is missing or malformed; files contradict each other; a listed caption, or one of
+            the split, is not there.
+    """
+    if not captions and karpathy is None:
+        raise DatasetError("no COCO file was given; give captions JSON files, a Karpathy split, or both")
+    official, pictures = _read_official(captions)
+    source = ", ".join(str(path) for path in [*captions, *([karpathy] if karpathy else [])])
+    if karpathy is not None:
+        entries = read_split(karpathy, split)
+        told = _split_captions(entries, karpathy)
+        named = _split_pictures(entries)
+        pictures = {id_: pictures.get(id_, picture) for id_, picture in named.items()}
+        if captions:
+            told = {id_: _confirmed(caption, official, source) for id_, caption in told.items()}
+        source = f"the split {split!r} of {source}"
+        official = told
+    chosen = list(official.values())
+    if caption_ids is not None:
+        chosen = select(official, read_caption_ids(caption_ids), source)
+        used = {caption.image_external_id for caption in chosen}
+        pictures = {id_: picture for id_, picture in pictures.items() if id_ in used}
+    found = locate(list(pictures.values()), folder=images, url_template=url_template)
+    return assemble(name, "coco", found, chosen, source=source, ids=IdKind.INTEGER)
+
+
+def coco_url(file_name: str, given: str | None = None) -> str | None:
+    """The https address of a COCO image, from its ``coco_url`` or its file name; None where neither tells."""
+    if given is not None:
+        return _COCO_URL.sub(f"{COCO_ORIGIN}/", given, count=1)
+    match = _FILE_NAME.fullmatch(file_name)
+    return f"{COCO_ORIGIN}/{match[1]}/{file_name}" if match else None
+
+
+def read_caption_ids(path: Path) -> list[str]:
+    """Caption ids listed in a file: a NumPy array, a JSON list, or text with one id a line (# for comments).
+
+    Raises:
+        DatasetError: the file is missing, malformed, of another kind, empty, or lists an id twice.
+    """
+    what = "a list of caption ids"
+    values: Iterable[object]
+    if path.suffix == ".npy":
+        values = _read_npy(path, what)
+    elif path.suffix == ".json":
+        values = read_json(path, what)
+    elif path.suffix == ".txt":
+        with readable(path, what):
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        values = [text for line in lines if (text := line.partition("#")[0].strip())]
+    else:
+        raise DatasetError(f"caption ids are read from .npy, .txt or .json files, not from {str(path)!r}")
+    try:
+        if not isinstance(values, list):
+            raise TypeError("not a list")
+        ids = [str(int(str(value))) for value in values]
+    except (TypeError, ValueError) as error:
+        raise DatasetError(
+            f"{str(path)!r} is no list of COCO caption ids, which are integers: {error}"
+        ) from error
+    if not ids:
+        raise DatasetError(f"{str(path)!r} lists no caption ids")
+    check_unique("caption", ids, path)
+    return ids
+
+
+def select(captions: Mapping[str, Caption], ids: Sequence[str], source: str) -> list[Caption]:
+    """The captions of these ids; DatasetError naming the first that is not there."""
+    missing = [id_ for id_ in ids if id_ not in captions]
+    if missing:
+        more = f" (nor are {len(missing) - 1:,} others)" if len(missing) > 1 else ""
+        raise DatasetError(f"caption id {missing[0]} is not in {source}{more}")
+    return [captions[id_] for id_ in ids]
+
+
+def _read_npy(path: Path, what: str) -> list[object]:
+    import numpy as np
+
+    try:
+        with readable(path, what):
+            values: list[object] = np.load(path, allow_pickle=False).ravel().tolist()
+    except (ValueError, EOFError) as error:
+        raise DatasetError(f"{str(path)!r} is not a NumPy array ({error}); it should hold {what}") from error
+    return values
+
+
+def _read_official(paths: Sequence[Path]) -> tuple[dict[str, Caption], dict[str, Picture]]:
+    captions: dict[str, Caption] = {}
+    pictures: dict[str, Picture] = {}
+    for path in paths:
+        value = read_json(path, WHAT)
+        try:
+            new_pictures = [_picture(entry) for entry in value["images"]]
+            new_captions = [
+                Caption(str(int(entry["id"])), str(int(entry["image_id"])), str(entry["caption"]).strip())
+                for entry in value["annotations"]
+            ]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise DatasetError(f"{str(path)!r} is malformed ({error!r}); it should hold {WHAT}") from error
+        for picture in new_pictures:
+            if pictures.setdefault(picture.image_id, picture) is not picture:
+                raise DatasetError(
+                    f"image id {picture.image_id!r} comes twice in the captions files ({path})"
+                )
+        for caption in new_captions:
+            if captions.setdefault(caption.external_id, caption) is not caption:
+                raise DatasetError(
+                    f"caption id {caption.external_id!r} comes twice in the captions files ({path})"
+                )
+    return captions, pictures
+
+
+def _picture(entry: Mapping[str, object]) -> Picture:
+    file_name, url = str(entry["file_name"]), entry.get("coco_url")
+    match = _FILE_NAME.fullmatch(file_name)
+    folder = match[1] if match else str(url).split("/")[-2] if url and str(url).count("/") > 3 else None
+    width, height = entry.get("width"), entry.get("height")
+    return Picture(
+        str(int(str(entry["id"]))),
+        file_name,
+        folder,
+        coco_url(file_name, None if url is None else str(url)),
+        None if width is None else int(str(width)),
+        None if height is None else int(str(height)),
+    )
+
+
+def _split_captions(entries: Sequence[SplitImage], path: Path) -> dict[str, Caption]:
+    captions: dict[str, Caption] = {}
+    for entry in entries:
+        for sentence_id, text in entry.sentences:
+            if entry.cocoid is None or sentence_id is None:
+                raise DatasetError(
+                    f"{entry.file_name!r} in {str(path)!r} lacks a 'cocoid' or a 'sentid'; "
+                    "dataset_coco.json has both"
+                )
+            caption = Caption(str(sentence_id), str(entry.cocoid), text.strip())
+            if captions.setdefault(caption.external_id, caption) is not caption:
+                raise DatasetError(f"caption id {caption.external_id!r} comes twice in {str(path)!r}")
+    return captions
+
+
+def _split_pictures(entries: Sequence[SplitImage]) -> dict[str, Picture]:
+    return {
+        str(entry.cocoid): Picture(
+            str(entry.cocoid), entry.file_name, entry.folder, coco_url(entry.file_name)
+        )
+        for entry in entries
+    }
+
+
+def _confirmed(caption: Caption, official: Mapping[str, Caption], source: str) -> Caption:
+    """The official caption of the split's one."""
+    (found,) = select(
+        official, [caption.external_id], f"the captions files, though the split names it: {source}"
+    )
+    if found.image_external_id != caption.image_external_id:
+        raise DatasetError(
+            f"caption {caption.external_id} belongs to image {found.image_external_id} in the captions files "
+            f"and to {caption.image_external_id} in the split"
+        )
+    return found

@@ -1,0 +1,101 @@
+"""Lists of pairs that must not count: meaningless captions, wrong captions, duplicate images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
+
+from mitl.datasets.files import Row, read_rows
+from mitl.errors import DatasetError
+from mitl.records import Exclusion, ExclusionKind, RetrievalSet
+
+WHAT = "an exclusion list"
+REQUIRED = ("kind",)
+OPTIONAL = ("image_id", "caption_id", "reason", "source")
+NEEDS = {
+    ExclusionKind.CAPTION: ("caption_id",),
+    ExclusionKind.PAIR: ("caption_id",),
+    ExclusionKind.IMAGE: ("image_id",),
+}
+"""What each kind cannot do without. A pair without an image means the caption and its own image."""
+
+
+def paper_exclusions() -> list[Exclusion]:
+    """The invalid items of the COCO test split that ECCV Caption lists (Chun et al., appendix C.1).
+
+    18 meaningless captions, 14 captions that are wrong for their own image (``resolve`` fills it in), and one
+    image that is also in the training set.
+    """
+    path = Path(str(files("mitl.datasets") / "data" / "eccv_caption_exclusions.csv"))
+    return read_exclusions(path)
+
+
+def read_exclusions(path: Path) -> list[Exclusion]:
+    """The entries of a CSV or Parquet list with ``kind`` (caption, pair, image), ``image_id``, ``caption_id``.
+
+    ``reason`` and ``source`` may say why and by whom; without a source it is the file's name.
+
+    Raises:
+        DatasetError: the file is missing or malformed, a kind is unknown, an id that the kind needs is
+            missing, or an entry comes twice.
+    """
+    entries: dict[tuple[ExclusionKind, str | None, str | None], Exclusion] = {}
+    for number, row in enumerate(read_rows(path, WHAT, REQUIRED, OPTIONAL), start=1):
+        entry = _entry(row, number, path)
+        key = (entry.kind, entry.image_external_id, entry.caption_external_id)
+        if key in entries:
+            raise DatasetError(f"row {number} of {str(path)!r} repeats an earlier entry; leave it out")
+        entries[key] = entry
+    return list(entries.values())
+
+
+def resolve(exclusions: Iterable[Exclusion], data: RetrievalSet, *, strict: bool = True) -> list[Exclusion]:
+    """The entries that concern this data set; a pair without an image gets its caption's own image.
+
+    An entry of an unknown id raises DatasetError, or is left out where ``strict`` is off (a published list on a
+    part of its data set).
+    """
+    own = {caption.external_id: caption.image_external_id for caption in data.captions}
+    images = {image.external_id for image in data.images}
+    resolved = []
+    for entry in exclusions:
+        image, caption = entry.image_external_id, entry.caption_external_id
+        if caption is not None and caption not in own:
+            problem = f"caption {caption!r}"
+        elif image is not None and image not in images:
+            problem = f"image {image!r}"
+        else:
+            if entry.kind is ExclusionKind.PAIR and image is None and caption is not None:
+                entry = replace(entry, image_external_id=own[caption])
+            resolved.append(entry)
+            continue
+        if strict:
+            raise DatasetError(
+                f"the exclusion list {entry.source!r} names {problem}, which is not in {data.name!r}"
+            )
+    return resolved
+
+
+def _entry(row: Row, number: int, path: Path) -> Exclusion:
+    cells = {column: str(row[column]).strip() for column in row if row[column] is not None}
+    try:
+        kind = ExclusionKind(cells.get("kind", ""))
+    except ValueError as error:
+        known = ", ".join(ExclusionKind)
+        raise DatasetError(
+            f"row {number} of {str(path)!r} has the kind {cells.get('kind', '')!r}; known: {known}"
+        ) from error
+    for column in NEEDS[kind]:
+        if not cells.get(column):
+            raise DatasetError(
+                f"row {number} of {str(path)!r} is of the kind {kind.value!r}, but has no {column}"
+            )
+    return Exclusion(
+        kind,
+        None if kind is ExclusionKind.CAPTION else cells.get("image_id") or None,
+        None if kind is ExclusionKind.IMAGE else cells.get("caption_id") or None,
+        reason=cells.get("reason", ""),
+        source=cells.get("source") or path.name,
+    )

@@ -1,0 +1,129 @@
+"""Where pictures are: files in a folder, or addresses made from a template."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, urlsplit
+
+from mitl.errors import DatasetError
+from mitl.records import Image
+
+COCO_ORIGIN = "https://s3.amazonaws.com/images.cocodataset.org"
+"""Serves COCO's pictures over https under a valid certificate, which the host of ``coco_url`` does not."""
+FIELDS = ("image_id", "file_name", "folder")
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What a reader knows of one image; ``folder`` is the source's own sub-folder, such as ``val2014``."""
+
+    image_id: str
+    file_name: str | None = None
+    folder: str | None = None
+    url: str | None = None
+    width: int | None = None
+    height: int | None = None
+
+
+class UrlTemplate:
+    """Addresses such as ``https://host/{folder}/{file_name}`` or ``https://host/{image_id:012d}.jpg``.
+
+    Raises:
+        DatasetError: the template is malformed, no http address, or names an unknown field.
+    """
+
+    def __init__(self, template: str) -> None:
+        self.template = template
+        try:
+            parsed = list(string.Formatter().parse(template))
+        except ValueError as error:
+            raise DatasetError(f"the image URL template {template!r} is malformed: {error}") from error
+        fields = [(field, spec or "") for _, field, spec, _ in parsed if field is not None]
+        for field, _ in fields:
+            if field not in FIELDS:
+                raise DatasetError(
+                    f"the image URL template {template!r} names {{{field}}}; known: "
+                    + ", ".join(f"{{{known}}}" for known in FIELDS)
+                )
+        if urlsplit(template).scheme not in ("http", "https"):
+            raise DatasetError(f"the image URL template {template!r} should start with https:// or http://")
+        if all(field == "folder" for field, _ in fields):
+            raise DatasetError(
+                f"the image URL template {template!r} gives images the same address; "
+                "put {image_id} or {file_name} where they differ"
+            )
+        self.fields = fields
+
+    def url(self, picture: Picture) -> str:
+        """The address of one picture; DatasetError where it lacks what the template asks for."""
+        values: dict[str, object] = {}
+        for field, spec in self.fields:
+            value = getattr(picture, field)
+            if value is None:
+                raise DatasetError(
+                    f"image {picture.image_id!r} has no {field}, "
+                    f"which the URL template {self.template!r} asks for"
+                )
+            values[field] = int(value) if spec.endswith("d") and value.isdecimal() else quote(value)
+        try:
+            return self.template.format(**values)
+        except (ValueError, LookupError) as error:
+            raise DatasetError(
+                f"image {picture.image_id!r} does not fit the URL template {self.template!r}: {error}"
+            ) from error
+
+
+class ImageFolder:
+    """A folder of image files, flat or with the source's sub-folders; DatasetError where it is no folder."""
+
+    def __init__(self, folder: Path) -> None:
+        if not folder.is_dir():
+            raise DatasetError(f"there is no image folder {str(folder)!r}")
+        self.folder = folder.resolve()
+
+    def find(self, picture: Picture) -> str | None:
+        """The absolute path of a picture's file, or None; never outside the folder."""
+        if picture.file_name is None:
+            return None
+        names = [picture.file_name]
+        if picture.folder:
+            names.append(f"{picture.folder}/{picture.file_name}")
+        for name in names:
+            path = (self.folder / name).resolve()
+            if path.is_relative_to(self.folder) and path.is_file():
+                return str(path)
+        return None
+
+
+def locate(
+    pictures: Sequence[Picture], *, folder: Path | None = None, url_template: str | None = None
+) -> list[Image]:
+    """Images with the file found in the folder and the address from the template, where these are given.
+
+    Without a template an image keeps the address that its source gave; a file that is not there leaves the
+    image with its address alone.
+
+    Raises:
+        DatasetError: the template or the folder is of no use, or the folder holds none of the pictures.
+    """
+    place = ImageFolder(folder) if folder is not None else None
+    template = UrlTemplate(url_template) if url_template is not None else None
+    images = [
+        Image(
+            picture.image_id,
+            file=place.find(picture) if place else None,
+            url=template.url(picture) if template else picture.url,
+            width=picture.width,
+            height=picture.height,
+        )
+        for picture in pictures
+    ]
+    if place and images and not any(image.file for image in images):
+        raise DatasetError(
+            f"the folder {str(folder)!r} holds none of the {len(images):,} images; "
+            f"it should hold files such as {pictures[0].file_name!r}"
+        )
+    return images

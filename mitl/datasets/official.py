@@ -1,0 +1,94 @@
+"""The official positives of the COCO test split, as the package ``eccv_caption`` carries them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from mitl.datasets.coco import read_caption_ids
+from mitl.datasets.files import read_json
+from mitl.errors import DatasetError
+
+PACKAGE = "eccv_caption"
+OfficialSet = Literal["original", "cxc", "eccv"]
+Positives = dict[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class OfficialPositives:
+    """Positives by external id, in both directions: query id → ids of its positives, in the file's order."""
+
+    image_to_caption: Positives
+    caption_to_image: Positives
+
+    def pairs(self) -> set[tuple[str, str]]:
+        """(image id, caption id) of the positives of either direction."""
+        forward = {
+            (image, caption) for image, captions in self.image_to_caption.items() for caption in captions
+        }
+        backward = {(image, caption) for caption, images in self.caption_to_image.items() for image in images}
+        return forward | backward
+
+
+def official_positives(which: OfficialSet) -> OfficialPositives:
+    """COCO's original, CxC's or ECCV Caption's positives.
+
+    Raises:
+        DatasetError: the package is not installed, or its files are damaged.
+    """
+    if which not in ("original", "cxc", "eccv"):
+        raise DatasetError(f"no official positives called {which!r}; known: original, cxc, eccv")
+    folder = _data_folder()
+    return OfficialPositives(
+        _positives(folder / f"{which}_image_to_caption.json"),
+        _positives(folder / f"{which}_caption_to_image.json"),
+    )
+
+
+def coco_test_ids() -> list[str]:
+    """The 25,000 caption ids of the official COCO test split, in the official order.
+
+    Raises:
+        DatasetError: the package is not installed, or its file is damaged.
+    """
+    return read_caption_ids(coco_test_ids_file())
+
+
+def coco_test_ids_file() -> Path:
+    """The package's list of caption ids, for readers that take such a file."""
+    return _data_folder() / "coco_test_ids.npy"
+
+
+def by_query(pairs: Iterable[tuple[str, str]]) -> OfficialPositives:
+    """(image id, caption id) pairs as positives of both directions, in the order of the pairs."""
+    forward: dict[str, list[str]] = {}
+    backward: dict[str, list[str]] = {}
+    for image, caption in pairs:
+        forward.setdefault(image, []).append(caption)
+        backward.setdefault(caption, []).append(image)
+    return OfficialPositives(
+        {image: tuple(captions) for image, captions in forward.items()},
+        {caption: tuple(images) for caption, images in backward.items()},
+    )
+
+
+def _data_folder() -> Path:
+    # The package's own import pulls its metrics and warns; its place on disk is all that is needed.
+    spec = find_spec(PACKAGE)
+    if spec is None or not spec.submodule_search_locations:
+        raise DatasetError(
+            "the official COCO positives need the package eccv_caption; "
+            "install it with `pip install 'mitl[official]'`"
+        )
+    return Path(spec.submodule_search_locations[0]) / "data"
+
+
+def _positives(path: Path) -> Positives:
+    value = read_json(path, "positives by query id")
+    try:
+        return {str(int(query)): tuple(str(int(item)) for item in items) for query, items in value.items()}
+    except (AttributeError, TypeError, ValueError) as error:
+        raise DatasetError(f"{str(path)!r} is damaged ({error!r}); install eccv_caption again") from error

@@ -1,0 +1,1 @@
+"""Pairs to pages: packing, rendering and pricing."""

@@ -1,0 +1,98 @@
+"""What a batch costs, in integer cents, and what it pays a worker."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from mitl.errors import UsageError
+
+REWARD_STEP_CENTS = 5
+"""Rewards are rounded up to a multiple of this."""
+
+_FEE_PERCENT = 20
+_FEE_PERCENT_MANY = 40
+_MANY_ASSIGNMENTS = 10
+_LEAST_FEE_CENTS = 1
+_DOLLARS = re.compile(r"\$?([0-9][0-9,]*)(?:\.([0-9]{1,2}))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What a batch costs if every assignment is approved."""
+
+    hits: int
+    assignments: int
+    """Different workers per HIT."""
+    reward_cents: int
+    """For one assignment."""
+    estimate_s: int
+    """Expected working time of one assignment."""
+    fee_cents: int
+    """What the endpoint charges for one assignment on top of the reward."""
+
+    def __post_init__(self) -> None:
+        assert self.hits >= 0 and self.assignments >= 1 and self.estimate_s > 0
+        assert self.reward_cents >= 0 and self.fee_cents >= 0
+
+    @property
+    def submissions(self) -> int:
+        """Assignments of all HITs."""
+        return self.hits * self.assignments
+
+    @property
+    def rewards_cents(self) -> int:
+        """All rewards."""
+        return self.submissions * self.reward_cents
+
+    @property
+    def fees_cents(self) -> int:
+        """All fees."""
+        return self.submissions * self.fee_cents
+
+    @property
+    def total_cents(self) -> int:
+        """Rewards and fees."""
+        return self.rewards_cents + self.fees_cents
+
+    @property
+    def hourly_cents(self) -> int:
+        """What an hour of work pays at the estimate, rounded down: never promise more than is paid."""
+        return self.reward_cents * 3600 // self.estimate_s
+
+
+def bill(hits: int, *, assignments: int, reward_cents: int, estimate_s: int, charges_fee: bool) -> Bill:
+    """The bill of ``hits`` HITs; ``charges_fee`` says whether the endpoint takes MTurk's fee."""
+    fee = fee_cents(reward_cents, assignments) if charges_fee else 0
+    return Bill(hits, assignments, reward_cents, estimate_s, fee)
+
+
+def fee_cents(reward_cents: int, assignments: int) -> int:
+    """MTurk's fee for one assignment: 20 %, from 10 assignments 40 %; rounded half up, at least a cent."""
+    percent = _FEE_PERCENT_MANY if assignments >= _MANY_ASSIGNMENTS else _FEE_PERCENT
+    return max(_LEAST_FEE_CENTS, (reward_cents * percent + 50) // 100)
+
+
+def reward_for_floor(floor_cents_per_hour: int, estimate_s: int) -> int:
+    """The least reward in steps of 5 cents that pays the floor at the estimated working time."""
+    step_s = REWARD_STEP_CENTS * 3600
+    return -(-floor_cents_per_hour * estimate_s // step_s) * REWARD_STEP_CENTS
+
+
+def format_dollars(cents: int) -> str:
+    """``$1,234.50``; ``-$0.05`` below zero."""
+    dollars, rest = divmod(abs(cents), 100)
+    return f"{'-' if cents < 0 else ''}${dollars:,}.{rest:02d}"
+
+
+def parse_dollars(text: str) -> int:
+    """Cents of an amount as people write it: ``1``, ``1.5``, ``1.00``, ``$1,234.50``.
+
+    Raises:
+        UsageError: it is no amount of dollars with at most two decimals.
+    """
+    match = _DOLLARS.fullmatch(text.strip())
+    if match is None:
+        raise UsageError(f"{text!r} is no amount of dollars; write it as 1.00")
+    whole, decimals = match[1].replace(",", ""), (match[2] or "").ljust(2, "0")
+    return int(whole) * 100 + int(decimals)

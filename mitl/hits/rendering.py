@@ -1,0 +1,163 @@
+"""Pages of pairs become question XML.
+
+Two bare attributes mark what binds a page to an assignment, so that a crowd server can fill it in without
+running scripts: ``data-mitl-submit`` on the form, whose ``action`` is where answers go, and
+``data-mitl-assignment`` on the hidden input, whose ``value`` is the assignment's id. ``bind_submission``
+fills both. Without it the page's own script does the same from the query string (``assignmentId``,
+``turkSubmitTo``), as MTurk passes them.
+
+A page in a frame speaks with its parent by ``postMessage``, only to the origin that served the page itself:
+it says ``{type: "mitl-ready"}`` once, then ``{type: "mitl-draft", fields: [[name, value], ...]}`` after
+changes, and takes back ``{type: "mitl-restore", fields: [[name, value], ...]}``.
+"""
+
+from __future__ import annotations
+
+import html as html_lib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import jinja2
+
+from mitl.errors import TemplateError
+from mitl.hits.templates import HitTemplate
+from mitl.hits.xmltext import xml_safe
+
+MAX_QUESTION_BYTES = 65_535
+"""The requester API's limit on a question, in bytes of UTF-8, white space included."""
+
+HTML_QUESTION_NAMESPACE = (
+    "http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2011-11-11/HTMLQuestion.xsd"
+)
+
+_INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
+_FORM = re.compile(r"<form\b[^<>]*\bdata-mitl-submit\b[^<>]*>")
+_ASSIGNMENT = re.compile(r"<input\b[^<>]*\bdata-mitl-assignment\b[^<>]*>")
+
+
+@dataclass(frozen=True, slots=True)
+class PagePair:
+    """What a worker sees at one place (from 1) of a page; nothing here tells a control from a candidate."""
+
+    place: int
+    image_src: str
+    """Root-relative (``/i/…``) or absolute https."""
+    caption: str
+
+
+def render_page(
+    template: HitTemplate,
+    pairs: Sequence[PagePair],
+    *,
+    contact: str | None = None,
+    estimate_s: int | None = None,
+) -> str:
+    """The page as self-contained HTML, pairs in the order given.
+
+    Args:
+        contact: whom workers may write to, shown as text.
+        estimate_s: honest working time of the page; by default the template's seconds for each pair.
+
+    Raises:
+        TemplateError: the template is broken, a place occurs twice or is not 1 to 99, or an image's address
+            is not root-relative or https.
+    """
+    places = [pair.place for pair in pairs]
+    if len(set(places)) != len(places) or not all(1 <= place <= 99 for place in places):
+        raise TemplateError(f"places must differ and lie in 1 to 99, but are {places}")
+    for pair in pairs:
+        _check_image_src(pair.image_src)
+    seconds = template.seconds_per_pair * len(pairs) if estimate_s is None else estimate_s
+    try:
+        page = _environment(template.search_path, template.content_hash).get_template("page.html.j2")
+        return page.render(
+            title=template.title,
+            rationale=template.rationale,
+            pairs=pairs,
+            minutes=max(1, round(seconds / 60)),
+            contact=contact,
+        )
+    except jinja2.TemplateSyntaxError as error:
+        where = f"{error.name}, line {error.lineno}"
+        raise TemplateError(
+            f"HIT template {template.name!r} is broken in {where}: {error.message}"
+        ) from error
+    except jinja2.TemplateError as error:
+        raise TemplateError(f"HIT template {template.name!r} does not render: {error}") from error
+
+
+def question_xml(html: str) -> str:
+    """The page as HTMLQuestion XML; what XML cannot carry becomes U+FFFD."""
+    content = xml_safe(html).replace("]]>", "]]]]><![CDATA[>")
+    return (
+        f'<HTMLQuestion xmlns="{HTML_QUESTION_NAMESPACE}"><HTMLContent><![CDATA[{content}]]></HTMLContent>'
+        "<FrameHeight>0</FrameHeight></HTMLQuestion>"
+    )
+
+
+def check_size(xml: str) -> int:
+    """The question's size in bytes of UTF-8.
+
+    Raises:
+        TemplateError: it is over the requester API's 65,535 bytes.
+    """
+    size = len(xml.encode())
+    if size > MAX_QUESTION_BYTES:
+        raise TemplateError(
+            f"the question has {size:,} bytes, but the limit is {MAX_QUESTION_BYTES:,}; "
+            "put fewer pairs on a page, or use shorter image addresses or a leaner template"
+        )
+    return size
+
+
+def bind_submission(html: str, submit_url: str, assignment_id: str) -> str:
+    """The page with its form posting to ``submit_url`` for ``assignment_id``; unchanged without the marks."""
+    html = _FORM.sub(_with_attribute("action", submit_url), html, count=1)
+    return _ASSIGNMENT.sub(_with_attribute("value", assignment_id), html, count=1)
+
+
+def _with_attribute(name: str, value: str) -> Callable[[re.Match[str]], str]:
+    old = re.compile(rf"""(?<=\s){name}\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)""")
+    new = f'{name}="{html_lib.escape(value)}"'
+
+    def rewrite(tag: re.Match[str]) -> str:
+        return old.sub(lambda _: new, tag[0], count=1)
+
+    return rewrite
+
+
+def _check_image_src(src: str) -> None:
+    parts = urlsplit(src)
+    rooted = not parts.scheme and not parts.netloc and src.startswith("/")
+    secure = parts.scheme == "https" and parts.netloc
+    if not (rooted or secure) or src.startswith("//") or re.search(r"[\s\\]", src):
+        raise TemplateError(
+            f"image address {src!r} must be root-relative ('/i/…') or https; "
+            "pages are shown over https, where browsers block anything else"
+        )
+
+
+class _LeanLoader(jinja2.FileSystemLoader):
+    """Reads templates without their indentation, which readers need and the size limit does not forgive."""
+
+    def get_source(
+        self, environment: jinja2.Environment, template: str
+    ) -> tuple[str, str, Callable[[], bool]]:
+        source, filename, uptodate = super().get_source(environment, template)
+        return _INDENT.sub("", source), filename, uptodate
+
+
+@cache
+def _environment(search_path: tuple[Path, ...], content_hash: str) -> jinja2.Environment:
+    """One compiled environment per wording; by its hash too, so that an edited wording is read anew."""
+    return jinja2.Environment(
+        loader=_LeanLoader(search_path),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )

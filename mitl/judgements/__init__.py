@@ -1,0 +1,1 @@
+"""What people answered: gold checks, workers' records, which answers count, and the answer of a pair."""

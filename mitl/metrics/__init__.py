@@ -1,0 +1,1 @@
+"""Retrieval metrics on plain arrays: no files, no database, no torch."""

@@ -1,0 +1,1 @@
+"""From judgements to positives to a release: merging, exclusions, and the files that others load."""

@@ -1,0 +1,131 @@
+"""Release folders on disk: written whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from mitl.errors import ReleaseError
+
+MANIFEST = "manifest.json"
+FORMAT = "mitl-release-1"
+
+
+def file_entries(files: Mapping[str, bytes]) -> dict[str, dict[str, object]]:
+    """Size and SHA-256 of each file, for the manifest."""
+    return {
+        name: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        for name, content in sorted(files.items())
+    }
+
+
+def read_manifest(folder: Path) -> dict[str, object]:
+    """The manifest of a release folder.
+
+    Raises:
+        ReleaseError: there is no folder, or no manifest of a release in it.
+    """
+    path = folder / MANIFEST
+    if not folder.is_dir():
+        raise ReleaseError(f"no release folder at {str(folder)!r}; make one with `mitl build-dataset --out`")
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ReleaseError(f"{str(folder)!r} is no release: it holds no {MANIFEST}") from None
+    except (OSError, ValueError) as error:
+        raise ReleaseError(f"{str(path)!r} cannot be read as a manifest: {error}") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise ReleaseError(f"{str(path)!r} is no manifest of format {FORMAT!r}")
+    if not isinstance(manifest.get("files"), dict):
+        raise ReleaseError(f"{str(path)!r} lists no files, so the release cannot be checked")
+    return manifest
+
+
+def read_checked(folder: Path, manifest: Mapping[str, object], name: str) -> bytes:
+    """One file of a release, as the manifest describes it.
+
+    Raises:
+        ReleaseError: it is missing, or its bytes are not those that were released.
+    """
+    files = manifest["files"]
+    entry = files.get(name) if isinstance(files, dict) else None
+    if not isinstance(entry, dict):
+        raise ReleaseError(f"the manifest of {str(folder)!r} does not list {name!r}")
+    try:
+        content = (folder / name).read_bytes()
+    except OSError as error:
+        raise ReleaseError(
+            f"{str(folder / name)!r} cannot be read ({error.strerror}); build the release again"
+        ) from error
+    if hashlib.sha256(content).hexdigest() != entry.get("sha256"):
+        raise ReleaseError(
+            f"{str(folder / name)!r} is not the file that was released; build the release again"
+        )
+    return content
+
+
+def holds(folder: Path, files: Mapping[str, bytes]) -> bool:
+    """Whether the folder holds exactly these files with these bytes."""
+    if not folder.is_dir() or {path.name for path in folder.iterdir()} != set(files):
+        return False
+    return all(
+        (folder / name).is_file() and (folder / name).read_bytes() == content
+        for name, content in files.items()
+    )
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Pass where a release may be written: nowhere yet, an empty folder, or an earlier release alone.
+
+    Raises:
+        ReleaseError: something there is not a release's, and would be lost.
+    """
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise ReleaseError(f"{str(folder)!r} is no folder; choose another place for the release")
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    if not (folder / MANIFEST).is_file():
+        raise ReleaseError(
+            f"{str(folder)!r} exists and is no release, so it is left alone; choose another folder"
+        )
+    listed = read_manifest(folder)["files"]
+    assert isinstance(listed, dict)
+    strangers = sorted({path.name for path in folder.iterdir()} - set(listed) - {MANIFEST})
+    if strangers:
+        raise ReleaseError(
+            f"{str(folder)!r} holds {strangers[0]!r}, which is not the release's own and would be lost; "
+            "move it away or choose another folder"
+        )
+
+
+def replace_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Put a folder with these files in place of what is there: written beside it, then renamed.
+
+    Raises:
+        ReleaseError: see :func:`refuse_foreign`; or the place cannot be written.
+    """
+    refuse_foreign(folder)
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(
+            prefix=f".{folder.name}.", dir=folder.parent, ignore_cleanup_errors=True
+        ) as beside:
+            new, old = Path(beside) / "new", Path(beside) / "old"
+            new.mkdir()
+            for name, content in files.items():
+                (new / name).write_bytes(content)
+            if folder.exists():
+                folder.rename(old)
+            try:
+                new.rename(folder)
+            except OSError:
+                if old.exists():
+                    old.rename(folder)
+                raise
+            shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        raise ReleaseError(f"cannot write the release to {str(folder)!r}: {error.strerror}") from error

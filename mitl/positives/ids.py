@@ -1,0 +1,58 @@
+"""The ids that a release shows for the surrogate ids inside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from mitl.errors import ReleaseError
+from mitl.records import IdKind
+
+_INT64 = range(-(2**63), 2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseIds:
+    """What one kind of item is called in a release.
+
+    ``shown`` is the external id, an integer or a string. ``number`` is always an integer, as the JSONs and
+    the official CSV need: the external id itself, or for strings the item's place in id order, from 1.
+    """
+
+    shown: Mapping[int, int | str]
+    number: Mapping[int, int]
+
+
+def release_ids(kind: IdKind, external_ids: Mapping[int, str], noun: str) -> ReleaseIds:
+    """Names for every item of the data set.
+
+    Raises:
+        ReleaseError: an id of an integer data set is no 64-bit integer, or two ids show as the same.
+    """
+    if kind is IdKind.STRING:
+        places = {surrogate: place for place, surrogate in enumerate(sorted(external_ids), start=1)}
+        _refuse_repeats(external_ids, noun)
+        return ReleaseIds(dict(external_ids), places)
+    numbers = {surrogate: _integer(text, noun) for surrogate, text in external_ids.items()}
+    _refuse_repeats(numbers, noun)
+    return ReleaseIds(numbers, numbers)
+
+
+def _integer(text: str, noun: str) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        number = None
+    if number is None or number not in _INT64:
+        raise ReleaseError(
+            f"{noun} id {text!r} is no 64-bit integer, but the data set says its ids are integers"
+        )
+    return number
+
+
+def _refuse_repeats(shown: Mapping[int, int | str], noun: str) -> None:
+    seen: set[int | str] = set()
+    for value in shown.values():
+        if value in seen:
+            raise ReleaseError(f"two {noun}s are both called {value!r}; ids must be unique")
+        seen.add(value)

@@ -1,0 +1,128 @@
+"""Positives read back: from a release, from JSONs in the official layout, or the official ones."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mitl.datasets import official
+from mitl.datasets.official import OfficialSet
+from mitl.errors import ReleaseError
+from mitl.positives.folders import read_checked, read_manifest
+from mitl.records import Direction, IdKind
+
+_FILES = {Direction.I2T: "image_to_caption.json", Direction.T2I: "caption_to_image.json"}
+
+
+@dataclass(frozen=True, slots=True)
+class ReleasePositives:
+    """Each query's positives, by external id (as text), for both directions."""
+
+    name: str
+    id_kind: IdKind
+    by_query: Mapping[Direction, Mapping[str, tuple[str, ...]]]
+
+    def pairs(self, direction: Direction) -> frozenset[tuple[str, str]]:
+        """The positives of one direction as (image, caption)."""
+        found = self.by_query[direction].items()
+        if direction is Direction.I2T:
+            return frozenset((query, item) for query, items in found for item in items)
+        return frozenset((item, query) for query, items in found for item in items)
+
+
+def read_release(folder: Path) -> ReleasePositives:
+    """The positives of the queries that a release lists; its files are checked against its manifest.
+
+    Raises:
+        ReleaseError: it is no release, or a file is missing, changed or malformed.
+    """
+    manifest = read_manifest(folder)
+    kind = manifest.get("id_kind")
+    if kind not in list(IdKind):
+        raise ReleaseError(
+            f"the manifest of {str(folder)!r} names the id kind {kind!r}; known: integer, string"
+        )
+    tables = {
+        direction: _parse(read_checked(folder, manifest, name), folder / name)
+        for direction, name in _FILES.items()
+    }
+    if kind == IdKind.STRING:
+        tables = _with_strings(tables, read_checked(folder, manifest, "ids.parquet"), folder)
+    return ReleasePositives(str(manifest.get("name", folder.name)), IdKind(str(kind)), tables)
+
+
+def positives_from_json(image_to_caption: Path, caption_to_image: Path, name: str = "") -> ReleasePositives:
+    """The positives of two JSONs ``{query: [items]}`` with integer ids, as ``eccv_caption`` reads them.
+
+    Raises:
+        ReleaseError: a file is missing or is not of that layout.
+    """
+    paths = {Direction.I2T: image_to_caption, Direction.T2I: caption_to_image}
+    tables = {}
+    for direction, path in paths.items():
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise ReleaseError(f"cannot read {str(path)!r}: {error.strerror}") from error
+        tables[direction] = _parse(content, path)
+    return ReleasePositives(name or image_to_caption.stem, IdKind.INTEGER, tables)
+
+
+def official_positives(which: OfficialSet) -> ReleasePositives:
+    """The positives that the ``eccv_caption`` package carries: COCO's test split, CxC or ECCV Caption.
+
+    Raises:
+        DatasetError: the package is not installed, or its files are damaged.
+    """
+    found = official.official_positives(which)
+    by_query = {Direction.I2T: found.image_to_caption, Direction.T2I: found.caption_to_image}
+    return ReleasePositives(f"official-{which}", IdKind.INTEGER, by_query)
+
+
+def _parse(content: bytes, path: Path) -> dict[str, tuple[str, ...]]:
+    try:
+        table = json.loads(content)
+    except ValueError as error:
+        raise ReleaseError(f"{str(path)!r} is not valid JSON: {error}") from error
+    if not isinstance(table, dict):
+        raise ReleaseError(f"{str(path)!r} holds no object of queries")
+    return {_id(query, path): _items(query, items, path) for query, items in table.items()}
+
+
+def _items(query: str, items: object, path: Path) -> tuple[str, ...]:
+    if not isinstance(items, list):
+        raise ReleaseError(f"{str(path)!r} gives query {query!r} no list of items")
+    return tuple(_id(item, path) for item in items)
+
+
+def _id(value: object, path: Path) -> str:
+    if isinstance(value, bool) or not isinstance(value, (int, str)):
+        raise ReleaseError(f"{str(path)!r} holds the id {value!r}, but ids are integers")
+    try:
+        return str(int(value))
+    except ValueError:
+        raise ReleaseError(f"{str(path)!r} holds the id {value!r}, but ids are integers") from None
+
+
+def _with_strings(
+    tables: Mapping[Direction, Mapping[str, Iterable[str]]], ids: bytes, folder: Path
+) -> dict[Direction, dict[str, tuple[str, ...]]]:
+    import pyarrow.parquet as pq
+
+    names: dict[str, dict[str, str]] = {"image": {}, "caption": {}}
+    for row in pq.read_table(io.BytesIO(ids)).to_pylist():
+        names[row["kind"]][str(row["number"])] = row["external_id"]
+    sides = {Direction.I2T: ("image", "caption"), Direction.T2I: ("caption", "image")}
+    try:
+        return {
+            direction: {
+                names[sides[direction][0]][query]: tuple(names[sides[direction][1]][item] for item in items)
+                for query, items in table.items()
+            }
+            for direction, table in tables.items()
+        }
+    except KeyError as error:
+        raise ReleaseError(f"the ids.parquet of {str(folder)!r} does not name {error.args[0]!r}") from None

@@ -1,0 +1,1 @@
+"""Sampled queries and rankings to candidate pairs with provenance, and gold controls."""

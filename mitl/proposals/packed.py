@@ -1,0 +1,54 @@
+"""Pairs as single integers, so that millions of them can be sorted, compared and looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mitl.records import Pair
+
+Ints = NDArray[np.int64]
+
+_CAPTION_BITS = 32
+
+
+def pack_ids(image_ids: Ints, caption_ids: Ints) -> Ints:
+    """Packed pairs, (n,) int64, that sort by image, then caption; ids must be from 0 to 2^31 - 1."""
+    images, captions = np.asarray(image_ids, np.int64), np.asarray(caption_ids, np.int64)
+    assert not len(images) or (
+        min(images.min(), captions.min()) >= 0 and max(images.max(), captions.max()) < 2**31
+    )
+    return np.asarray(images << _CAPTION_BITS | captions)
+
+
+def unpack_ids(packed: Ints) -> tuple[Ints, Ints]:
+    """Image ids and caption ids of packed pairs."""
+    return packed >> _CAPTION_BITS, packed & ((1 << _CAPTION_BITS) - 1)
+
+
+def pack_pairs(pairs: Iterable[Pair]) -> Ints:
+    """Packed pairs, sorted and distinct."""
+    rows = np.array([(pair.image_id, pair.caption_id) for pair in pairs], np.int64).reshape(-1, 2)
+    return distinct(pack_ids(rows[:, 0], rows[:, 1]))
+
+
+def unpack_pairs(packed: Ints) -> list[Pair]:
+    """The pairs as records, in the order given."""
+    images, captions = unpack_ids(packed)
+    return [Pair(image, caption) for image, caption in zip(images.tolist(), captions.tolist(), strict=True)]
+
+
+def distinct(packed: Ints) -> Ints:
+    """The distinct values, sorted: sort and compare neighbours, which is far faster than ``np.unique``."""
+    values = np.sort(packed)
+    return values[np.append(True, values[1:] != values[:-1])] if len(values) else values
+
+
+def contains(packed: Ints, values: Ints) -> NDArray[np.bool_]:
+    """Whether each of ``values`` is in ``packed``, which must be sorted."""
+    if not len(packed):
+        return np.zeros(len(values), np.bool_)
+    places = np.minimum(np.searchsorted(packed, values), len(packed) - 1)
+    return np.asarray(packed[places] == values)

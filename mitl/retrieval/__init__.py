@@ -1,0 +1,1 @@
+"""Similarity blocks to exact rankings with bounded memory, and rankings on disk."""

@@ -1,0 +1,198 @@
+"""Rankings on disk: one Parquet file per run, annotator and direction, in the data set's own ids."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annotators.base import Ranking
+from mitl.errors import RetrievalError
+from mitl.records import Direction, IdKind
+
+MAX_DEPTH = int(np.iinfo(np.int16).max)
+
+_KEYS = ("mitl", "annotator", "direction", "depth", "fingerprint")
+
+
+@dataclass(frozen=True, slots=True)
+class RankingInfo:
+    """What a ranking file says of itself, without reading its rows."""
+
+    annotator: str
+    direction: Direction
+    depth: int
+    fingerprint: str
+    mitl: str
+    """The version of mitl that wrote it."""
+
+
+def write_ranking(
+    path: Path,
+    ranking: Ranking,
+    *,
+    annotator: str,
+    direction: Direction,
+    fingerprint: str,
+    id_kind: IdKind,
+    query_external_ids: Mapping[int, str],
+    item_external_ids: Mapping[int, str],
+) -> None:
+    """Write a ranking as Parquet: query_id, rank (int16 from 1), item_id, similarity (float32), best first.
+
+    Ids are external: int64 where the data set's are integers, else strings. The file is there whole or not at
+    all, and the same input gives the same bytes.
+
+    Raises:
+        RetrievalError: shapes disagree, an id has no external id, or the ranking is deeper than int16 counts.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    count, depth = _checked_shape(ranking)
+    queries = _external(ranking.query_ids, query_external_ids, id_kind, "query")
+    items = _external(ranking.item_ids.reshape(-1), item_external_ids, id_kind, "item")
+    id_type = pa.int64() if id_kind is IdKind.INTEGER else pa.string()
+    metadata = dict(
+        zip(_KEYS, (version("mitl"), annotator, direction.value, str(depth), fingerprint), strict=True)
+    )
+    table = pa.table(
+        {
+            "query_id": pa.array(queries, id_type).take(pa.array(np.repeat(np.arange(count), depth))),
+            "rank": pa.array(np.tile(np.arange(1, depth + 1, dtype=np.int16), count)),
+            "item_id": pa.array(items, id_type),
+            "similarity": pa.array(ranking.similarities.reshape(-1), pa.float32()),
+        }
+    ).replace_schema_metadata(metadata)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with part.open("wb") as sink:
+            pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+            sink.flush()
+            os.fsync(sink.fileno())
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    _sync_folder(path.parent)
+
+
+def read_ranking_info(path: Path) -> RankingInfo:
+    """What the file says of itself; RetrievalError where it is missing or not a whole ranking file."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    if not path.is_file():
+        raise RetrievalError(f"no ranking file {str(path)!r}; run `mitl propose` to make it")
+    try:
+        metadata = pq.read_metadata(path).metadata or {}
+        found = {key: metadata[key.encode()].decode() for key in _KEYS}
+        return RankingInfo(
+            annotator=found["annotator"],
+            direction=Direction(found["direction"]),
+            depth=int(found["depth"]),
+            fingerprint=found["fingerprint"],
+            mitl=found["mitl"],
+        )
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise _broken(path, error) from error
+
+
+def read_ranking(
+    path: Path, query_surrogates: Mapping[str, int], item_surrogates: Mapping[str, int]
+) -> Ranking:
+    """The ranking in a file of ``write_ranking``, in surrogate ids (external id as text to surrogate).
+
+    Raises:
+        RetrievalError: the file is missing, cut off, damaged, not a ranking, or names an id that is not
+        given.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    info = read_ranking_info(path)
+    try:
+        table = pq.read_table(path, page_checksum_verification=True)
+        columns = {name: table.column(name) for name in ("query_id", "rank", "item_id", "similarity")}
+        rank = np.asarray(columns["rank"].to_numpy(), np.int64)
+        similarity = np.asarray(columns["similarity"].to_numpy(), np.float32)
+        queries, items = columns["query_id"].to_pylist(), columns["item_id"].to_pylist()
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise _broken(path, error) from error
+    depth = info.depth
+    if (
+        depth < 1
+        or len(rank) % depth
+        or not np.array_equal(rank, np.tile(np.arange(1, depth + 1), len(rank) // depth))
+    ):
+        raise _broken(path, f"its ranks do not run from 1 to {depth} for every query")
+    if any(queries[i] != queries[i - i % depth] for i in range(len(queries))):
+        raise _broken(path, "the rows of a query do not stand together")
+    query_ids = _surrogates(queries[::depth], query_surrogates, path, "query")
+    item_ids = _surrogates(items, item_surrogates, path, "item")
+    return Ranking(query_ids, item_ids.reshape(-1, depth), similarity.reshape(-1, depth))
+
+
+def _checked_shape(ranking: Ranking) -> tuple[int, int]:
+    if (
+        ranking.item_ids.ndim != 2
+        or ranking.item_ids.shape != ranking.similarities.shape
+        or len(ranking.item_ids) != len(ranking.query_ids)
+    ):
+        raise RetrievalError(
+            f"a ranking of {len(ranking.query_ids)} queries has items {ranking.item_ids.shape} "
+            f"and similarities {ranking.similarities.shape}"
+        )
+    count, depth = ranking.item_ids.shape
+    if not 1 <= depth <= MAX_DEPTH:
+        raise RetrievalError(f"a ranking is {depth} deep; files hold 1 to {MAX_DEPTH}")
+    return count, depth
+
+
+def _external(
+    ids: NDArray[np.int64], external_ids: Mapping[int, str], id_kind: IdKind, what: str
+) -> list[int] | list[str]:
+    try:
+        texts = [external_ids[surrogate] for surrogate in ids.tolist()]
+    except KeyError as error:
+        raise RetrievalError(f"{what} {error.args[0]} of the ranking has no external id") from error
+    if id_kind is IdKind.STRING:
+        return texts
+    try:
+        return [int(text) for text in texts]
+    except ValueError as error:
+        raise RetrievalError(f"a {what} id is no integer, though the data set's ids are: {error}") from error
+
+
+def _surrogates(
+    external: Sequence[Any], surrogates: Mapping[str, int], path: Path, what: str
+) -> NDArray[np.int64]:
+    try:
+        return np.array([surrogates[str(one)] for one in external], np.int64)
+    except KeyError as error:
+        raise RetrievalError(
+            f"{str(path)!r} ranks {what} {error.args[0]!r}, which is not in the data set; "
+            "the file belongs to another one"
+        ) from error
+
+
+def _broken(path: Path, why: object) -> RetrievalError:
+    reason = " ".join(str(why).split()).rstrip(".")
+    return RetrievalError(
+        f"{str(path)!r} is not a whole ranking file ({reason}); delete it and run `mitl propose` again"
+    )
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the rename itself last through a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

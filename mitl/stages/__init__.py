@@ -1,0 +1,1 @@
+"""One function per step: read, call the pure core, write, commit."""

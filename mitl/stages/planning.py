@@ -1,0 +1,224 @@
+"""Planning a batch: which pairs are open, which controls check the work, what stands on which page."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from mitl.db.store import answers as answer_store
+from mitl.db.store import hits as hit_store
+from mitl.db.store import items as item_store
+from mitl.db.store import proposals as proposal_store
+from mitl.db.store.hits import HitRow
+from mitl.errors import ProposalError, StoreError
+from mitl.hits.packing import CANDIDATES_PER_HIT, pack
+from mitl.positives.merging import CXC_POSITIVE
+from mitl.proposals.candidates import NamedRanking, ranked_pairs
+from mitl.proposals.golds import gold_negatives, gold_positives
+from mitl.proposals.packed import pack_pairs
+from mitl.records import Direction, Environment, HitItem, HitState, PackedHit, Pair, PairRole
+from mitl.retrieval.rankings import read_ranking
+from mitl.settings import Settings
+from mitl.stages.golds import gold_state
+from mitl.stages.ranking import ranking_path
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign:
+    """What `mitl publish` was asked for."""
+
+    environment: Environment
+    direction: str = "both"
+    """``i2t``, ``t2i`` or ``both``: whose proposals are asked."""
+    template: str = "pairs-plain"
+    reward_cents: int | None = None
+    """Per HIT; None computes it from the hourly floor and the template's estimate."""
+    assignments: int = 1
+    limit: int | None = None
+    max_cost_cents: int | None = None
+
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        """The directions whose proposals are asked."""
+        return tuple(Direction) if self.direction == "both" else (Direction(self.direction),)
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A new page for the pairs of a HIT whose answers could not be used."""
+
+    replaces: HitRow
+    page: PackedHit
+
+    @property
+    def attempt(self) -> int:
+        """Counts on from the HIT it replaces."""
+        return self.replaces.attempt + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would be posted: pages of a new batch, pages asked again, and HITs an earlier run did not post."""
+
+    fresh: tuple[PackedHit, ...]
+    again: tuple[Replacement, ...]
+    leftover: tuple[HitRow, ...]
+
+    @property
+    def n_hits(self) -> int:
+        """HITs to post."""
+        return len(self.fresh) + len(self.again) + len(self.leftover)
+
+    @property
+    def n_pairs(self) -> int:
+        """Candidate pairs on the pages that this run adds."""
+        pages = [*self.fresh, *(replacement.page for replacement in self.again)]
+        return sum(item.role is PairRole.CANDIDATE for page in pages for item in page.items)
+
+    @property
+    def n_repeats(self) -> int:
+        """Pairs that fill the last page of the new batch."""
+        return sum(item.role is PairRole.REPEAT for page in self.fresh for item in page.items)
+
+
+def make_plan(session: Session, settings: Settings, campaign: Campaign) -> Plan:
+    """Pack what is open in this environment; reads only.
+
+    Raises:
+        StoreError: nothing was proposed yet, or a ranking file that the controls need is gone.
+        ProposalError: there are not enough gold controls.
+    """
+    environment = campaign.environment
+    leftover = hit_store.hits(session, environment, (HitState.PLANNED, HitState.SENDING))
+    candidates = proposal_store.candidate_pairs(session, campaign.directions)
+    if not candidates and not leftover:
+        proposal_store.latest_run(session)
+    asked = hit_store.asked_pairs(session, environment)
+    open_pairs = [pair for pair in candidates if pair not in asked]
+    barren = hit_store.barren_hits(session, environment)
+    items = hit_store.hit_items(session, [hit.id for hit in barren])
+    wanted_again: list[tuple[HitRow, list[Pair], list[HitItem]]] = []
+    taken: set[Pair] = set()
+    for hit in barren:
+        pairs = [
+            item.pair
+            for item in items[hit.id]
+            if item.role is PairRole.CANDIDATE and item.pair not in asked and item.pair not in taken
+        ]
+        if pairs:
+            taken.update(pairs)
+            wanted_again.append((hit, pairs, items[hit.id]))
+    fresh_pairs = [pair for pair in open_pairs if pair not in taken][: campaign.limit]
+    n_fresh = -(-len(fresh_pairs) // CANDIDATES_PER_HIT)
+    if not n_fresh and not wanted_again:
+        return Plan((), (), tuple(leftover))
+    positives, negatives = _draw_golds(session, settings, environment, n_fresh + len(wanted_again))
+    again = []
+    for place, (hit, pairs, old) in enumerate(wanted_again):
+        met = {item.pair for item in old if item.role.is_gold}
+        (page,) = pack(
+            pairs,
+            _rotate([pair for pair in positives if pair not in met], place),
+            _rotate([pair for pair in negatives if pair not in met], place),
+            seed=_page_seed(settings, hit),
+        )
+        again.append(Replacement(hit, dataclasses.replace(page, number=hit.number)))
+    used = len(wanted_again)
+    fresh = pack(fresh_pairs, _rotate(positives, used), _rotate(negatives, used), seed=settings.seed)
+    return Plan(tuple(fresh), tuple(again), tuple(leftover))
+
+
+def token(project_id: str, batch: str, number: int, attempt: int) -> str:
+    """The ``UniqueRequestToken`` of a HIT: 48 hexadecimal digits of a hash over what names it."""
+    name = f"mitl1:{project_id}:{batch}:{number}:{attempt}"
+    return hashlib.sha256(name.encode()).hexdigest()[:48]
+
+
+def annotation(project_id: str, hit: HitRow) -> str:
+    """The ``RequesterAnnotation`` of a HIT, by which it is found again."""
+    return f"mitl1:{project_id}:{hit.key}"
+
+
+def _page_seed(settings: Settings, hit: HitRow) -> int:
+    digest = token(settings.project_id, hit.batch, hit.number, hit.attempt + 1)
+    return settings.seed ^ int(digest[:8], 16)
+
+
+def _rotate(pairs: Sequence[Pair], places: int) -> list[Pair]:
+    if not pairs:
+        return []
+    start = places % len(pairs)
+    return [*pairs[start:], *pairs[:start]]
+
+
+def _draw_golds(
+    session: Session, settings: Settings, environment: Environment, n_pages: int
+) -> tuple[list[Pair], list[Pair]]:
+    """Gold positives and negatives for this many pages; those that stand on fewest pages so far come first."""
+    dataset = item_store.dataset(session)
+    captions = item_store.captions(session, dataset.id)
+    exclusions = item_store.exclusions(session)
+    ratings = item_store.ratings(session)
+    withdrawn = {gold.pair for gold in gold_state(answer_store.judgements(session, environment)).withdrawn}
+    used = {pair for (pair, _), _count in hit_store.gold_use(session, environment).items()}
+    originals = [Pair(caption.image_id, caption.id) for caption in captions]
+    refused = {pair for pair in originals if any(entry.covers(pair) for entry in exclusions)} | withdrawn
+    known = {
+        *originals,
+        *(pair for pair, score in ratings.items() if score >= CXC_POSITIVE),
+        *_judged_positive(session, environment),
+    }
+    queries = proposal_store.queries(session)
+    image_ids = [image.id for image in item_store.images(session, dataset.id, settings.project)]
+    ranked = ranked_pairs(list(_all_rankings(session, settings, dataset.id)))
+    seed = settings.seed + len(used)
+    # Two spare controls let a page whose candidates hold one of them take another.
+    wanted = n_pages + 2
+    fresh = [pair for pair in originals if pair not in refused | used]
+    pool = fresh if len(fresh) >= wanted else [pair for pair in originals if pair not in refused]
+    positives = gold_positives(pool, excluded=refused, ratings=ratings, n=min(wanted, len(pool)), seed=seed)
+    negatives = gold_negatives(
+        queries[Direction.I2T],
+        queries[Direction.T2I],
+        image_ids,
+        [caption.id for caption in captions],
+        ranked=ranked,
+        known_positives=pack_pairs([*known, *withdrawn, *used]),
+        n=wanted,
+        seed=seed,
+    )
+    if not positives:
+        raise ProposalError(
+            "no gold positive is left: every original is excluded or withdrawn; look at `mitl review`"
+        )
+    return positives, negatives
+
+
+def _judged_positive(session: Session, environment: Environment) -> set[Pair]:
+    return {
+        row.record.pair
+        for row in answer_store.judgements(session, environment)
+        if row.record.label is not None and row.record.label.is_positive and not row.record.role.is_gold
+    }
+
+
+def _all_rankings(session: Session, settings: Settings, dataset_id: int) -> Iterator[NamedRanking]:
+    """Every ranking file of every stored run: a gold negative may be in none of them."""
+    images, captions = item_store.id_maps(session, dataset_id)
+    for run in proposal_store.runs(session):
+        folder = settings.runs / run.hash
+        config = json.loads(run.config)
+        for entry in config["annotators"]:
+            for direction in Direction:
+                if not config["queries"][direction.value]["count"]:
+                    continue
+                path = ranking_path(folder, entry["name"], direction)
+                if not path.exists():
+                    raise StoreError(f"the ranking {path} is gone; run `mitl propose` again to make it")
+                sides = (images, captions) if direction is Direction.I2T else (captions, images)
+                yield NamedRanking(entry["name"], direction, read_ranking(path, *sides))

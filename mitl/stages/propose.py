@@ -1,0 +1,214 @@
+"""Proposing: rank both directions with every annotator, dedupe, store with provenance."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from annotators.base import Annotator, RankingSource
+from mitl.datasets.id_lists import read_ids
+from mitl.db.session import open_database
+from mitl.db.store import items as item_store
+from mitl.db.store import proposals as store
+from mitl.errors import RetrievalError
+from mitl.progress import Progress, no_progress
+from mitl.proposals.candidates import DIRECTIONS, ProposalTable, proposal_summary
+from mitl.proposals.candidates import propose as take_top
+from mitl.proposals.sampling import sample
+from mitl.records import Direction, Pair, Proposal, StageResult, Table
+from mitl.settings import Settings
+from mitl.stages.ranking import Items, build_annotators, rank_all, ranking_path
+
+
+@dataclass(frozen=True, slots=True)
+class QueryChoice:
+    """Which items of one side search: a sample of ``count`` (all where None), or the ids in a file."""
+
+    count: int | None = None
+    file: Path | None = None
+
+
+def propose(
+    settings: Settings,
+    *,
+    annotators: Sequence[str],
+    top_k: int,
+    depth: int,
+    images: QueryChoice,
+    captions: QueryChoice,
+    progress: Progress = no_progress,
+) -> StageResult:
+    """Store the candidate pairs of one run; nothing is done where the same run is stored already.
+
+    Raises:
+        AnnotatorError: an unknown annotator, or what it needs is missing.
+        RetrievalError: ``top_k`` exceeds a gallery.
+        DatasetError: an id list names an item that is not in the data set.
+    """
+    with open_database(settings.db_url, read_only=True) as session:
+        dataset = item_store.dataset(session)
+        items = Items(
+            dataset.id_kind,
+            item_store.images(session, dataset.id, settings.project),
+            item_store.captions(session, dataset.id),
+        )
+    queries = {
+        Direction.I2T: _choose([(i.external_id, i.id) for i in items.images], images, settings.seed, "image"),
+        Direction.T2I: _choose(
+            [(c.external_id, c.id) for c in items.captions], captions, settings.seed, "caption"
+        ),
+    }
+    depths = _depths(items, queries, top_k, depth)
+    built = build_annotators(settings, annotators)
+    config = _configuration(dataset.name, built, settings, top_k, depth, queries, items)
+    run_hash = hashlib.sha256(config.encode()).hexdigest()[:16]
+    folder = settings.runs / run_hash
+    with open_database(settings.db_url, read_only=True) as session:
+        known = store.find_run(session, run_hash) is not None
+    if known and _complete(folder, built, queries):
+        return _nothing_to_do(run_hash, folder)
+    rankings, computed = rank_all(folder, built, items, queries, depths, progress)
+    table = take_top(rankings, top_k)
+    new_pairs = 0
+    if not known:
+        rows = [
+            store.AnnotatorRow(
+                a.name, a.kind, json.dumps(_config_of(settings, a.name), sort_keys=True), a.fingerprint
+            )
+            for a in built
+        ]
+        with open_database(settings.db_url) as session:
+            new_pairs = store.add_run(session, run_hash, config, queries, rows, _proposals(table))
+            session.commit()
+    summary = proposal_summary(table)
+    counts: dict[str, object] = {
+        "run": run_hash,
+        "image_queries": len(queries[Direction.I2T]),
+        "caption_queries": len(queries[Direction.T2I]),
+        "proposals": len(table),
+        "pairs": summary.distinct,
+        "new_pairs": new_pairs,
+        "rankings_computed": computed,
+        "annotators": {
+            row.annotator: {
+                "proposed": row.proposed,
+                "unique": row.unique,
+                "new": row.new,
+                "exclusive": row.exclusive,
+                "overlap": row.overlap_share,
+            }
+            for row in summary.shares
+        },
+    }
+    return StageResult(
+        counts=counts,
+        paths={"rankings": str(folder)},
+        tables=(
+            Table(
+                f"run {run_hash} · top {top_k} of {len(queries[Direction.I2T]):,} image and "
+                f"{len(queries[Direction.T2I]):,} caption queries",
+                ("annotator", "proposed", "unique", "new", "only this one", "overlap"),
+                tuple(
+                    (r.annotator, r.proposed, r.unique, r.new, r.exclusive, r.overlap_share)
+                    for r in summary.shares
+                ),
+            ),
+        ),
+        lines=(f"{summary.distinct:,} candidate pairs, {new_pairs:,} of them new to the project",),
+        next="mitl publish --sandbox",
+    )
+
+
+def _choose(side: list[tuple[str, int]], choice: QueryChoice, seed: int, what: str) -> list[int]:
+    if choice.file is not None:
+        return item_store.resolve(dict(side), read_ids(choice.file), what)
+    return sample([id_ for _, id_ in side], choice.count, seed, f"{what} queries")
+
+
+def _proposals(table: ProposalTable) -> Iterator[Proposal]:
+    columns = (
+        table.image_id,
+        table.caption_id,
+        table.annotator,
+        table.direction,
+        table.rank,
+        table.similarity,
+    )
+    for image, caption, annotator, direction, rank, similarity in zip(
+        *(column.tolist() for column in columns), strict=True
+    ):
+        yield Proposal(
+            Pair(image, caption), table.annotators[annotator], DIRECTIONS[direction], rank, similarity
+        )
+
+
+def _depths(
+    items: Items, queries: dict[Direction, list[int]], top_k: int, depth: int
+) -> dict[Direction, int]:
+    found = {}
+    for direction in Direction:
+        gallery = len(items.side(direction, gallery=True))
+        if queries[direction] and top_k > gallery:
+            raise RetrievalError(
+                f"--top-k is {top_k}, but the gallery of {direction} has {gallery} items; give {gallery} or less"
+            )
+        found[direction] = min(max(top_k, depth), gallery)
+    return found
+
+
+def _config_of(settings: Settings, name: str) -> dict[str, Any]:
+    return dict(settings.annotator_config.get(name, {}))
+
+
+def _configuration(
+    dataset: str,
+    built: Sequence[Annotator | RankingSource],
+    settings: Settings,
+    top_k: int,
+    depth: int,
+    queries: dict[Direction, list[int]],
+    items: Items,
+) -> str:
+    """JSON of all that decides a run; its hash names the run."""
+    digests = {}
+    for direction, chosen in queries.items():
+        names = {item.id: item.external_id for item in items.side(direction, gallery=False)}
+        listed = "\n".join(names[id_] for id_ in chosen)
+        digests[direction.value] = {
+            "count": len(chosen),
+            "sha256": hashlib.sha256(listed.encode()).hexdigest(),
+        }
+    config = {
+        "dataset": dataset,
+        "annotators": [{"name": a.name, "kind": a.kind.value, "fingerprint": a.fingerprint} for a in built],
+        "top_k": top_k,
+        "depth": depth,
+        "queries": digests,
+        "seed": settings.seed,
+    }
+    return json.dumps(config, sort_keys=True)
+
+
+def _complete(
+    folder: Path, built: Sequence[Annotator | RankingSource], queries: dict[Direction, list[int]]
+) -> bool:
+    return all(
+        ranking_path(folder, annotator.name, direction).exists()
+        for annotator in built
+        for direction in Direction
+        if queries[direction]
+    )
+
+
+def _nothing_to_do(run_hash: str, folder: Path) -> StageResult:
+    return StageResult(
+        status="nothing_to_do",
+        counts={"run": run_hash},
+        paths={"rankings": str(folder)},
+        lines=(f"nothing to do: run {run_hash} with these annotators and queries is stored already",),
+        next="mitl publish --sandbox",
+    )

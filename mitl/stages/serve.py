@@ -1,0 +1,161 @@
+"""Running and administering the crowd server."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Engine
+
+from mitl.crowd.client import Keys
+from mitl.crowd.endpoint import mirror_credentials
+from mitl.crowd_server import admin
+from mitl.crowd_server.app import create_app
+from mitl.crowd_server.serving import serve as run_server
+from mitl.db.engine import make_engine
+from mitl.hits.pricing import format_dollars
+from mitl.records import Environment, StageResult, Table
+from mitl.settings import SERVER_PORT, Settings
+
+
+@contextmanager
+def crowd_database(settings: Settings) -> Iterator[Engine]:
+    """The crowd server's database, brought to its newest revision; its keys are mirrored into the project."""
+    engine = make_engine(settings.crowd_db_url)
+    try:
+        admin.prepare(engine)
+        pairs = {of: Keys(*pair) for of, pair in admin.keys(engine).items()}
+        mirror_credentials(settings.project, admin.server_id(engine), pairs)
+        yield engine
+    finally:
+        engine.dispose()
+
+
+def serve(
+    settings: Settings,
+    *,
+    host: str,
+    port: int,
+    public: Sequence[Path],
+    say: Callable[[str], None] | None,
+) -> None:
+    """Serve until interrupted; EndpointError where the port is in use."""
+    tell = say or (lambda line: None)
+    with crowd_database(settings) as engine:
+        app = create_app(engine, public=[*public] or [settings.public])
+        tell(f"crowd server {admin.server_id(engine)} on http://{host}:{port} (Ctrl-C stops it)")
+        tell(f"  operator page: http://{host}:{port}/operator?token={admin.operator_token(engine)}")
+        tell("  invite people: mitl crowd invite --sandbox")
+        run_server(app, host, port)
+
+
+def invite(
+    settings: Settings,
+    environment: Environment,
+    *,
+    people: int,
+    open_uses: int | None,
+    days: int,
+    label: str,
+    base_url: str | None,
+) -> StageResult:
+    """Make invitation links; each is shown once and kept only as a hash."""
+    base = (base_url or f"http://127.0.0.1:{SERVER_PORT}").rstrip("/")
+    with crowd_database(settings) as engine:
+        made = admin.invite(
+            engine, environment, people, label=label, open_uses=open_uses, lasts=dt.timedelta(days=days)
+        )
+    links = [base + invitation.path for invitation in made]
+    return StageResult(
+        counts={"environment": environment.value, "invitations": len(links), "links": links},
+        lines=(*links, "each link is shown only now; hand it to its person"),
+        next="mitl serve",
+    )
+
+
+def list_invitations(settings: Settings) -> StageResult:
+    """All invitations without their tokens."""
+    with crowd_database(settings) as engine:
+        found = admin.invitations(engine)
+    rows = tuple(
+        (
+            row.id,
+            row.environment.value,
+            row.label,
+            row.uses,
+            "revoked" if row.revoked_at else f"until {row.expires_at:%Y-%m-%d}",
+        )
+        for row in found
+    )
+    columns = ("number", "environment", "label", "used", "state")
+    return StageResult(
+        counts={"invitations": len(rows)}, tables=(Table(f"{len(rows)} invitations", columns, rows),)
+    )
+
+
+def revoke(settings: Settings, number: int) -> StageResult:
+    """Close an invitation and shut out who came by it; what they are owed stays owed."""
+    with crowd_database(settings) as engine:
+        admin.revoke(engine, number)
+    return StageResult(counts={"revoked": number}, lines=(f"invitation {number} is revoked",))
+
+
+def keys(settings: Settings) -> StageResult:
+    """Where the requester keys of both environments are; the secrets themselves are not printed."""
+    with crowd_database(settings) as engine:
+        pairs = admin.keys(engine)
+    path = settings.project / "credentials.toml"
+    rows = tuple((environment.value, access) for environment, (access, _) in pairs.items())
+    return StageResult(
+        counts={environment.value: access for environment, (access, _) in pairs.items()},
+        paths={"credentials": str(path)},
+        tables=(Table("requester keys", ("environment", "access key"), rows),),
+        lines=(f"the secrets are in {path} (mode 600)",),
+    )
+
+
+def budget(settings: Settings, cents: int | None) -> StageResult:
+    """Show both environments' money, after setting the live budget where one is given."""
+    with crowd_database(settings) as engine:
+        if cents is not None:
+            admin.set_budget(engine, Environment.LIVE, cents)
+        balances = {environment: admin.balance(engine, environment) for environment in Environment}
+    rows = tuple(
+        (
+            environment.value,
+            format_dollars(found.budget),
+            format_dollars(found.held),
+            format_dollars(found.spent),
+            format_dollars(found.available),
+        )
+        for environment, found in balances.items()
+    )
+    columns = ("environment", "budget", "held", "spent", "left")
+    return StageResult(
+        counts={environment.value: found.available for environment, found in balances.items()},
+        tables=(Table("", columns, rows),),
+    )
+
+
+def payments(settings: Settings, environment: Environment) -> StageResult:
+    """What each worker is owed."""
+    with crowd_database(settings) as engine:
+        found = admin.payments(engine, environment)
+    total = sum(row.total_cents for row in found)
+    rows = tuple(
+        (
+            row.worker,
+            row.approved,
+            format_dollars(row.reward_cents),
+            format_dollars(row.bonus_cents),
+            format_dollars(row.total_cents),
+        )
+        for row in found
+    )
+    columns = ("worker", "approved HITs", "rewards", "bonuses", "owed")
+    return StageResult(
+        counts={"environment": environment.value, "workers": len(found), "owed_cents": total},
+        tables=(Table(f"{format_dollars(total)} owed on {environment}", columns, rows),),
+    )

@@ -1,0 +1,120 @@
+"""Scripted workers on the open HITs: truth and places come from the pipeline, all else goes over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mitl.crowd.endpoint import open_endpoint
+from mitl.crowd.populations import Truth, parse_population
+from mitl.crowd.scripted import ScriptedWorker, run_workers
+from mitl.db.session import open_database
+from mitl.db.store import answers as answer_store
+from mitl.db.store import hits as hit_store
+from mitl.db.store import items as item_store
+from mitl.errors import UsageError
+from mitl.progress import Progress, no_progress
+from mitl.records import Environment, HitItem, HitState, StageResult, Table
+from mitl.settings import Settings
+from mitl.stages.environment import choose_environment
+from mitl.stages.truth import has_known_truth, truth_source
+
+
+def simulate(
+    settings: Settings,
+    environment: Environment | None = None,
+    *,
+    population: str = "careful",
+    truth: str | None = None,
+    hits_per_worker: int = 10,
+    max_hits: int | None = None,
+    progress: Progress = no_progress,
+) -> StageResult:
+    """Answer what is open on mitl's own crowd server as a population of scripted workers would.
+
+    Each call invites new workers, whose answers depend on the seed, their name and the HIT alone.
+
+    Raises:
+        UsageError: another endpoint or live money is meant, or the population or truth is unknown.
+    """
+    characters = parse_population(population)
+    if settings.endpoint is not None:
+        raise UsageError(
+            f"scripted workers only work on mitl's own crowd server, not on {settings.endpoint}; "
+            "leave the endpoint out"
+        )
+    with open_database(settings.db_url, read_only=True) as session:
+        chosen = choose_environment(session, environment)
+        if chosen is Environment.LIVE and hit_store.environments(session):
+            raise UsageError("scripted workers do not work for real money; use --sandbox")
+        posted = hit_store.hits(session, chosen, (HitState.POSTED,))
+        stored = answer_store.stored_counts(session, chosen)
+        wanted = {batch.id: batch.assignments for batch in hit_store.batches(session, chosen)}
+        known_workers = len({row.worker_id for row in answer_store.assignments(session, chosen)})
+        items = hit_store.hit_items(session, [hit.id for hit in posted])
+        dataset = item_store.dataset(session)
+        images = {i.id: i.external_id for i in item_store.images(session, dataset.id, settings.project)}
+        captions = {c.id: c.external_id for c in item_store.captions(session, dataset.id)}
+    missing = sum(max(wanted[hit.batch_id] - stored.get(hit.id, 0), 0) for hit in posted)
+    if not missing:
+        return _nothing_to_do(chosen)
+    truth_of_pair = truth_source(settings, truth or ("scenes" if has_known_truth(settings) else "official"))
+
+    def truth_of_places(places: list[HitItem]) -> Mapping[int, Truth]:
+        return {
+            item.place: truth_of_pair(images[item.pair.image_id], captions[item.pair.caption_id])
+            for item in places
+        }
+
+    hits_by_id = {hit.mturk_hit_id: hit for hit in posted}
+
+    def truth_of_hit(hit_id: str) -> Mapping[int, Truth] | None:
+        hit = hits_by_id.get(hit_id)
+        return None if hit is None else truth_of_places(items[hit.id])
+
+    # One HIT is never given to one worker twice, so several assignments need several people.
+    count = max(-(-missing // hits_per_worker), *wanted.values())
+    names = [f"w{known_workers + number}" for number in range(1, count + 1)]
+    with open_endpoint(settings, chosen) as endpoint:
+        links = endpoint.invite(count, label="scripted workers")
+        workers = [
+            ScriptedWorker(link, character, name)
+            for link, character, name in zip(
+                links, characters.characters(count, seed=settings.seed + known_workers), names, strict=True
+            )
+        ]
+        done = run_workers(
+            workers,
+            truth_of_hit,
+            seed=settings.seed,
+            hits_per_worker=hits_per_worker,
+            max_hits=max_hits,
+            key_of=lambda hit_id: hits_by_id[hit_id].key,
+            expected=min(missing, max_hits or missing),
+            progress=progress,
+        )
+    if not done.submitted:
+        return _nothing_to_do(chosen)
+    rows = tuple(
+        (name, sum(worker.character == name for worker in workers), hits)
+        for name, hits in sorted(done.by_character.items())
+    )
+    return StageResult(
+        counts={
+            "environment": chosen.value,
+            "submitted": done.submitted,
+            "workers": len(workers),
+            "by_character": dict(sorted(done.by_character.items())),
+        },
+        tables=(Table("", ("character", "workers", "HITs"), rows),),
+        lines=(f"{done.submitted:,} HITs answered by {len(workers):,} scripted workers",),
+        next="mitl harvest",
+    )
+
+
+def _nothing_to_do(environment: Environment) -> StageResult:
+    return StageResult(
+        status="nothing_to_do",
+        counts={"environment": environment.value, "submitted": 0},
+        lines=(f"nothing to do: no HIT on {environment} waits for a worker",),
+        next="mitl harvest",
+    )

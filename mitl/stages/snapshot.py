@@ -1,0 +1,126 @@
+"""Everything a project knows in one environment, read once for building, reporting and counting."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from mitl.db.store import answers as answer_store
+from mitl.db.store import hits as hit_store
+from mitl.db.store import items as item_store
+from mitl.db.store import journal, releases
+from mitl.db.store import proposals as proposal_store
+from mitl.db.store.answers import AssignmentRow, StoredJudgement
+from mitl.db.store.hits import BatchRow, HitRow
+from mitl.db.store.items import DatasetRow, ExclusionRow
+from mitl.db.store.proposals import AnnotatorRow, RunRow
+from mitl.positives.exclusions import Exclusions
+from mitl.records import (
+    CaptionItem,
+    Direction,
+    Environment,
+    ExclusionKind,
+    Finding,
+    HitItem,
+    ImageItem,
+    Pair,
+    Proposal,
+)
+from mitl.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One environment of a project, by surrogate ids."""
+
+    environment: Environment
+    dataset: DatasetRow
+    images: tuple[ImageItem, ...]
+    captions: tuple[CaptionItem, ...]
+    ratings: Mapping[Pair, float]
+    exclusion_rows: tuple[ExclusionRow, ...]
+    runs: tuple[RunRow, ...]
+    annotators: tuple[AnnotatorRow, ...]
+    queries: Mapping[Direction, tuple[int, ...]]
+    proposals: tuple[Proposal, ...]
+    batches: tuple[BatchRow, ...]
+    hits: tuple[HitRow, ...]
+    hit_items: Mapping[int, list[HitItem]]
+    submissions: tuple[AssignmentRow, ...]
+    judgements: tuple[StoredJudgement, ...]
+    findings: Mapping[int, list[Finding]]
+    spent: Mapping[str, int]
+    releases: tuple[tuple[str, str | None], ...]
+
+    @property
+    def originals(self) -> list[Pair]:
+        """Each caption with its own image."""
+        return [Pair(caption.image_id, caption.id) for caption in self.captions]
+
+    @property
+    def image_ids(self) -> dict[int, str]:
+        """Surrogate → external id."""
+        return {image.id: image.external_id for image in self.images}
+
+    @property
+    def caption_ids(self) -> dict[int, str]:
+        """Surrogate → external id."""
+        return {caption.id: caption.external_id for caption in self.captions}
+
+    @property
+    def found_by(self) -> dict[Pair, tuple[str, ...]]:
+        """The annotators that proposed each pair."""
+        found: dict[Pair, set[str]] = defaultdict(set)
+        for proposal in self.proposals:
+            found[proposal.pair].add(proposal.annotator)
+        return {pair: tuple(sorted(names)) for pair, names in found.items()}
+
+    @property
+    def exclusions(self) -> Exclusions:
+        """The exclusion lists as sets."""
+        rows = self.exclusion_rows
+        return Exclusions(
+            captions=frozenset(
+                row.caption_id
+                for row in rows
+                if row.kind is ExclusionKind.CAPTION and row.caption_id is not None
+            ),
+            images=frozenset(
+                row.image_id for row in rows if row.kind is ExclusionKind.IMAGE and row.image_id is not None
+            ),
+            pairs=frozenset(
+                Pair(row.image_id, row.caption_id)
+                for row in rows
+                if row.kind is ExclusionKind.PAIR and row.image_id is not None and row.caption_id is not None
+            ),
+        )
+
+
+def snapshot(session: Session, settings: Settings, environment: Environment) -> Snapshot:
+    """Read it all."""
+    dataset = item_store.dataset(session)
+    hits = hit_store.hits(session, environment)
+    queries = proposal_store.queries(session)
+    return Snapshot(
+        environment=environment,
+        dataset=dataset,
+        images=tuple(item_store.images(session, dataset.id, settings.project)),
+        captions=tuple(item_store.captions(session, dataset.id)),
+        ratings=item_store.ratings(session),
+        exclusion_rows=tuple(item_store.exclusions(session)),
+        runs=tuple(proposal_store.runs(session)),
+        annotators=tuple(proposal_store.annotators(session)),
+        queries={direction: tuple(items) for direction, items in queries.items()},
+        proposals=tuple(proposal_store.proposals(session)),
+        batches=tuple(hit_store.batches(session, environment)),
+        hits=tuple(hits),
+        hit_items=hit_store.hit_items(session, [hit.id for hit in hits]),
+        submissions=tuple(answer_store.assignments(session, environment)),
+        judgements=tuple(answer_store.judgements(session, environment)),
+        findings=answer_store.findings(session, environment),
+        spent=journal.spent(session, environment),
+        releases=tuple(releases.releases(session)),
+    )

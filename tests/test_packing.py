@@ -1,0 +1,204 @@
+"""Packing: every pair once, one gold of each kind a HIT, nothing to tell them apart by."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from mitl.errors import PackingError
+from mitl.hits.packing import CANDIDATES_PER_HIT, hits_needed, overlap_pairs, pack, pack_overlap
+from mitl.records import PackedHit, Pair, PairRole
+
+PAIR = st.builds(Pair, st.integers(0, 9), st.integers(0, 30))
+POSITIVES = [Pair(1000 + i, i) for i in range(300)]
+NEGATIVES = [Pair(2000 + i, i) for i in range(300)]
+
+
+def some_pairs(count: int) -> list[Pair]:
+    return [Pair(i // 5, i) for i in range(count)]
+
+
+def roles(hit: PackedHit, *wanted: PairRole) -> list[Pair]:
+    return [item.pair for item in hit.items if item.role in wanted]
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    pairs=st.lists(PAIR, unique=True, max_size=70),
+    golds=st.lists(
+        PAIR | st.builds(Pair, st.integers(50, 60), st.integers(0, 5)), unique=True, min_size=2, max_size=40
+    ),
+    size=st.integers(1, 20),
+    seed=st.integers(0, 2**32),
+    data=st.data(),
+)
+def test_the_invariants_of_packing_hold(pairs, golds, size, seed, data):
+    """Whatever the pairs, golds (also golds that are candidates), size and seed."""
+    cut = data.draw(st.integers(1, len(golds) - 1))
+    positives, negatives = golds[:cut], golds[cut:]
+    try:
+        hits = pack(pairs, positives, negatives, seed=seed, candidates_per_hit=size)
+    except PackingError as error:
+        # Only ever where every gold of a kind could stand on one page.
+        assert "give more than" in str(error)
+        assert min(len(set(side) - set(pairs)) for side in (positives, negatives)) == 0
+        return
+
+    assert len(hits) == hits_needed(len(pairs), size) == -(-len(pairs) // size)
+    assert [hit.number for hit in hits] == list(range(1, len(hits) + 1))
+    asked = Counter(pair for hit in hits for pair in roles(hit, PairRole.CANDIDATE))
+    assert asked == Counter(pairs)
+    for place, hit in enumerate(hits):
+        on_page = [item.pair for item in hit.items]
+        assert len(on_page) == len(set(on_page))
+        assert [item.place for item in hit.items] == list(range(1, len(on_page) + 1))
+        (positive,) = roles(hit, PairRole.GOLD_POSITIVE)
+        (negative,) = roles(hit, PairRole.GOLD_NEGATIVE)
+        assert positive in positives
+        assert negative in negatives
+        repeats = roles(hit, PairRole.REPEAT)
+        assert len(hit.items) == size + 2 or len(hits) == 1
+        assert not repeats or place == len(hits) - 1
+        elsewhere = {p for other in hits if other is not hit for p in roles(other, PairRole.CANDIDATE)}
+        assert set(repeats) <= elsewhere
+    assert hits == pack(pairs[::-1], positives[::-1], negatives, seed=seed, candidates_per_hit=size)
+
+
+def test_the_papers_pairs_make_2580_hits():
+    """46,424 pairs at 18 a HIT."""
+    assert hits_needed(46_424) == 2580
+    assert len(pack(some_pairs(1842), POSITIVES, NEGATIVES, seed=0)) == 103
+
+
+def test_a_short_last_hit_is_filled_and_a_single_one_is_not():
+    """20 pairs: 18 and 2 with 16 repeats; 5 pairs: one HIT of 5 and two golds."""
+    last = pack(some_pairs(20), POSITIVES, NEGATIVES, seed=0)[-1]
+    (only,) = pack(some_pairs(5), POSITIVES, NEGATIVES, seed=0)
+
+    assert Counter(item.role for item in last.items) == {
+        PairRole.CANDIDATE: 2,
+        PairRole.REPEAT: 16,
+        PairRole.GOLD_POSITIVE: 1,
+        PairRole.GOLD_NEGATIVE: 1,
+    }
+    assert len(only.items) == 7
+
+
+@pytest.mark.parametrize("count", [3, 50, 103, 300])
+def test_golds_are_used_as_evenly_as_can_be(count):
+    """No gold is used twice before each is used once; uses differ by one at most."""
+    hits = pack(some_pairs(1842), POSITIVES[:count], NEGATIVES[:count], seed=5)
+
+    for role in (PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE):
+        uses = Counter(pair for hit in hits for pair in roles(hit, role))
+        assert sum(uses.values()) == 103
+        assert max(uses.values()) == -(-103 // count)
+        assert len(uses) == min(count, 103)
+
+
+def test_golds_stand_at_every_place_equally_often():
+    """Over 1,000 HITs each of the 20 places holds about 50 golds of a kind (five standard deviations)."""
+    hits = pack(some_pairs(18_000), POSITIVES, NEGATIVES, seed=1)
+
+    for role in (PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE):
+        places = Counter(item.place for hit in hits for item in hit.items if item.role is role)
+        assert set(places) == set(range(1, 21))
+        assert all(abs(places[place] - 50) < 5 * (1000 * 0.05 * 0.95) ** 0.5 for place in places)
+
+
+def test_pairs_of_one_query_are_spread_over_hits():
+    """Five captions of an image seldom share a page when there are a hundred pages."""
+    hits = pack(some_pairs(1800), POSITIVES, NEGATIVES, seed=0)
+
+    together = Counter(pair.image_id for pair in some_pairs(1800))
+    most = max(max(Counter(p.image_id for p in roles(hit, PairRole.CANDIDATE)).values()) for hit in hits)
+    assert together[0] == 5
+    assert most <= 3
+
+
+def test_another_seed_packs_otherwise():
+    """The same seed gives the same pages, another one others."""
+    packs = [pack(some_pairs(90), POSITIVES, NEGATIVES, seed=seed) for seed in (0, 1, 0)]
+
+    assert packs[0] == packs[2] != packs[1]
+
+
+def test_nothing_to_ask_is_no_hit():
+    """Without pairs no page is made and no gold is needed."""
+    assert pack([], [], [], seed=0) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"pairs": [Pair(1, 2), Pair(1, 2)]},
+            "^the pair of image 1 and caption 2 is given 2 times; give each pair once$",
+        ),
+        ({"positives": []}, "^no gold positives, so no HIT could be checked; draw some first$"),
+        ({"negatives": []}, "^no gold negatives, so no HIT could be checked; draw some first$"),
+        (
+            {"negatives": [POSITIVES[0]]},
+            "image 1000 and caption 0 is both a gold positive and a gold negative",
+        ),
+        (
+            {"positives": [Pair(0, 0)]},
+            "^each gold of kind gold_positive is among the pairs of HIT 1; give more than 1$",
+        ),
+        ({"candidates_per_hit": 0}, "^0 candidates per HIT"),
+    ],
+)
+def test_what_cannot_be_packed_is_said_in_one_line(change, message):
+    """Each message says what is wrong with the pairs or the golds."""
+    call = {"pairs": some_pairs(4), "positives": POSITIVES, "negatives": NEGATIVES, "seed": 0} | change
+
+    with pytest.raises(PackingError, match=message):
+        pack(call.pop("pairs"), call.pop("positives"), call.pop("negatives"), **call)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    count=st.integers(0, 120),
+    share=st.floats(0, 1),
+    size=st.integers(1, 20),
+    seed=st.integers(0, 2**32),
+    golds=st.integers(1, 20),
+)
+def test_overlap_asks_the_share_once_more(count, share, size, seed, golds):
+    """Numbers go on, each chosen pair is asked once, the last page is filled from outside the share."""
+    pairs, positives, negatives = some_pairs(count), POSITIVES[:golds], NEGATIVES[:golds]
+    hits = pack(pairs, positives, negatives, seed=seed, candidates_per_hit=size)
+
+    extra = pack_overlap(hits, positives, negatives, share=share, seed=seed, candidates_per_hit=size)
+
+    chosen = overlap_pairs(pairs, share, seed)
+    assert share * count - 1e-6 <= len(chosen) < share * count + 1
+    assert [hit.number for hit in extra] == list(
+        range(len(hits) + 1, len(hits) + 1 + hits_needed(len(chosen), size))
+    )
+    assert sorted(p for hit in extra for p in roles(hit, PairRole.OVERLAP)) == chosen
+    for hit in extra:
+        on_page = [item.pair for item in hit.items]
+        assert len(on_page) == len(set(on_page))
+        assert not set(roles(hit, PairRole.REPEAT)) & set(chosen)
+        assert set(roles(hit, PairRole.REPEAT)) <= set(pairs)
+        assert len(roles(hit, PairRole.GOLD_POSITIVE)) == len(roles(hit, PairRole.GOLD_NEGATIVE)) == 1
+        assert len(on_page) == size + 2 or count - len(chosen) < size
+    uses = Counter(pair for hit in [*hits, *extra] for pair in roles(hit, PairRole.GOLD_POSITIVE))
+    assume(uses)
+    assert max(uses.values()) == -(-(len(hits) + len(extra)) // golds)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5, float("nan")])
+def test_an_overlap_that_is_no_share_is_refused(share):
+    """Percent are not shares."""
+    with pytest.raises(PackingError, match="but a share lies between 0 and 1"):
+        overlap_pairs(some_pairs(5), share, 0)
+
+
+def test_the_default_page_is_the_papers():
+    """18 candidates and two golds."""
+    assert CANDIDATES_PER_HIT == 18

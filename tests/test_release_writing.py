@@ -1,0 +1,472 @@
+"""The release folder: what it holds, that it is the same every time, and that nothing is lost by writing it."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import hashlib
+import importlib.util
+import io
+import json
+import random
+import re
+import warnings
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from mitl.errors import ReleaseError
+from mitl.metrics.positives import Positives, locate
+from mitl.metrics.retrieval import score
+from mitl.positives.ids import release_ids
+from mitl.positives.loading import official_positives, positives_from_json, read_release
+from mitl.positives.merging import MergeInput, MergeRules, merge
+from mitl.positives.pseudonyms import pseudonym
+from mitl.positives.release import release_files, write_release
+from mitl.positives.release_input import ReleaseCard, ReleaseInput
+from mitl.records import (
+    Concept,
+    Direction,
+    Environment,
+    IdKind,
+    Judgement,
+    Label,
+    Outcome,
+    Pair,
+    PairRole,
+    Proposal,
+    Shortcoming,
+)
+
+YES, WEAK_YES, WEAK_NO, NO = Label
+IMAGES, CAPTIONS = range(1, 7), range(1, 31)
+SALT = b"0123456789abcdef"
+FILES = {
+    "README.md",
+    "caption_to_image.json",
+    "conflicts.csv",
+    "croissant.json",
+    "datasheet.md",
+    "image_to_caption.json",
+    "judgements.parquet",
+    "manifest.json",
+    "mturk_parsed.csv",
+    "positives.parquet",
+}
+
+
+def world(kind=IdKind.INTEGER, *, seed=0, salt=SALT, **changes):
+    """Six images, thirty captions, three workers, two annotators; ids are 10n, or names for strings."""
+    rng = random.Random(seed)
+    prefix = "" if kind is IdKind.INTEGER else "item-"
+    pairs = [Pair(image, caption) for image in IMAGES for caption in CAPTIONS if (image * caption) % 3 == 0]
+    judgements = [
+        Judgement(pair, f"A{n % 3}", list(Label)[(pair.image_id + pair.caption_id) % 4], active_ms=100 * n)
+        for n, pair in enumerate(pairs)
+    ]
+    judgements += [
+        Judgement(Pair(1, 1), "A1", YES, role=PairRole.GOLD_POSITIVE),
+        Judgement(Pair(1, 2), "A1", NO, usable=False),
+        Judgement(Pair(1, 3), "A2", None, outcome=Outcome.SKIPPED),
+        Judgement(
+            Pair(2, 2),
+            "A2",
+            WEAK_NO,
+            role=PairRole.OVERLAP,
+            shortcomings=(Shortcoming.NOT_IN_IMAGE, Shortcoming.DESCRIBED_WRONGLY),
+            concepts=(Concept.COLOR,),
+        ),
+        Judgement(Pair(3, 1), "A1", YES, role=PairRole.REPEAT),
+    ]
+    proposals = [
+        Proposal(pair, annotator, direction, 1 + pair.caption_id % 5, 0.1 * pair.image_id)
+        for pair in [*pairs, Pair(2, 2)]
+        for annotator, direction in (("vsrn", Direction.I2T), ("clip", Direction.T2I))
+    ]
+    originals = [Pair(1 + (caption - 1) // 5, caption) for caption in CAPTIONS]
+    ratings = [(pair, float(pair.caption_id % 6)) for pair in originals]
+    for part in (judgements, proposals, originals, ratings):
+        rng.shuffle(part)
+    found_by = {pair: ["vsrn", "clip"] for pair in pairs}
+    rules = changes.pop("rules", MergeRules())
+    return ReleaseInput(
+        name="demo",
+        dataset="scenes",
+        environment=Environment.SANDBOX,
+        id_kind=kind,
+        image_ids={n: f"{prefix}{10 * n:02}" for n in IMAGES},
+        caption_ids={n: f"{prefix}{100 * n}" for n in CAPTIONS},
+        queries={Direction.I2T: tuple(IMAGES), Direction.T2I: tuple(range(1, 16))},
+        merged=merge(MergeInput(judgements, ratings, originals, found_by), rules),
+        rules=rules,
+        judgements=tuple(judgements),
+        proposals=tuple(proposals),
+        salt=salt,
+        seeds={"propose": 0},
+        **changes,
+    )
+
+
+def test_the_same_inputs_in_another_order_give_the_same_bytes():
+    """Judgements, proposals, ratings and originals are shuffled; every file stays as it was."""
+    files, _ = release_files(world(seed=1))
+    again, _ = release_files(world(seed=2))
+
+    assert files.keys() == FILES
+    assert again == files
+
+
+def test_a_second_writing_touches_nothing(tmp_path):
+    """The first run makes the folder whole with nothing beside it; the second finds it as it should be."""
+    first = write_release(tmp_path / "deep" / "r", world())
+    stamps = {path.name: path.stat().st_mtime_ns for path in first.folder.iterdir()}
+    second = write_release(first.folder, world())
+
+    assert (first.changed, second.changed) == (True, False)
+    assert second.manifest_sha256 == first.manifest_sha256
+    assert {path.name: path.stat().st_mtime_ns for path in first.folder.iterdir()} == stamps
+    assert [path.name for path in first.folder.parent.iterdir()] == ["r"]
+    assert first.folder.stat().st_mode & 0o077 == (tmp_path / "deep").stat().st_mode & 0o077
+
+
+def test_a_release_replaces_an_earlier_or_damaged_one(tmp_path):
+    """A changed recipe gives other bytes; a file that was tampered with is put right."""
+    folder = write_release(tmp_path / "r", world()).folder
+    changed = write_release(folder, world(rules=MergeRules(strict=True)))
+    (folder / "positives.parquet").write_bytes(b"tampered")
+    mended = write_release(folder, world(rules=MergeRules(strict=True)))
+
+    assert changed.changed
+    assert mended.changed
+    assert mended.manifest_sha256 == changed.manifest_sha256
+    assert [path.name for path in tmp_path.iterdir()] == ["r"]
+
+
+def test_folders_of_others_are_left_alone(tmp_path):
+    """Not a release, a release with a stranger's file in it, or a plain file: one line and no change."""
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "todo.txt").write_text("keep me")
+    folder = write_release(tmp_path / "r", world()).folder
+    (folder / "thesis.tex").write_text("keep me too")
+    (tmp_path / "file").write_text("and me")
+
+    with pytest.raises(ReleaseError, match="is no release, so it is left alone"):
+        write_release(tmp_path / "notes", world())
+    with pytest.raises(ReleaseError, match=r"holds 'thesis\.tex'"):
+        write_release(folder, world(rules=MergeRules(strict=True)))
+    with pytest.raises(ReleaseError, match="is no folder"):
+        write_release(tmp_path / "file", world())
+    assert (tmp_path / "notes" / "todo.txt").read_text() == "keep me"
+    assert (folder / "thesis.tex").read_text() == "keep me too"
+
+
+def test_a_failed_writing_leaves_the_old_release_and_no_crumbs(tmp_path, monkeypatch):
+    """The new folder cannot be put in place; the old one comes back."""
+    folder = write_release(tmp_path / "r", world()).folder
+    before = (folder / "manifest.json").read_bytes()
+    rename = type(folder).rename
+
+    def fail(self, target):
+        if self.name == "new":
+            raise OSError(28, "No space left on device")
+        return rename(self, target)
+
+    monkeypatch.setattr(type(folder), "rename", fail)
+    with pytest.raises(ReleaseError, match="No space left"):
+        write_release(folder, world(rules=MergeRules(strict=True)))
+
+    assert (folder / "manifest.json").read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["r"]
+
+
+def test_the_manifest_lists_every_file_with_its_hash_and_no_time():
+    """Hashes match the bytes; nothing looks like a clock time."""
+    files, _ = release_files(world())
+    manifest = json.loads(files["manifest.json"])
+
+    assert manifest["files"].keys() == FILES - {"manifest.json"}
+    for name, entry in manifest["files"].items():
+        assert entry == {"bytes": len(files[name]), "sha256": hashlib.sha256(files[name]).hexdigest()}
+    assert manifest["environment"] == "sandbox"
+    assert manifest["seeds"] == {"propose": 0}
+    assert not re.search(rb"\d\d:\d\d", files["manifest.json"])
+
+
+def test_positives_carry_ids_label_sources_and_share():
+    """Column names and types are those that loaders rely on."""
+    files, summary = release_files(world())
+    table = pq.read_table(io.BytesIO(files["positives.parquet"]))
+    rows = table.to_pylist()
+
+    assert [str(field.type) for field in table.schema] == [
+        "int64",
+        "int64",
+        "string",
+        "list<element: string>",
+        "list<element: string>",
+        "int16",
+        "float",
+    ]
+    assert table.num_rows == summary.positives > 0
+    assert {row["label"] for row in rows} == {"yes", "weak_yes", None}
+    assert all(row["sources"] for row in rows)
+    judged = next(row for row in rows if row["image_id"] == 30 and row["caption_id"] == 100)
+    assert judged == {
+        "image_id": 30,
+        "caption_id": 100,
+        "label": "yes",
+        "sources": ["judgement"],
+        "annotators": ["clip", "vsrn"],
+        "n_judgements": 2,
+        "probability": 1.0,
+    }
+
+
+def test_workers_appear_under_pseudonyms_alone():
+    """No file holds a worker's id or the salt; golds are not shown; the same worker has one name."""
+    data = world()
+    files, _ = release_files(data)
+    rows = pq.read_table(io.BytesIO(files["judgements.parquet"])).to_pylist()
+
+    assert len(rows) == len(data.judgements) - 1
+    assert {row["worker"] for row in rows} == {pseudonym(f"A{n}", SALT) for n in range(3)}
+    assert all(re.fullmatch(r"w_[a-z2-7]{16}", row["worker"]) for row in rows)
+    assert not {row["worker"] for row in rows} & {pseudonym(f"A{n}", b"x" * 16) for n in range(3)}
+    everything = b"".join(files.values())
+    assert SALT not in everything
+    assert SALT.hex().encode() not in everything
+    order = [(row["image_id"], row["caption_id"], row["worker"]) for row in rows]
+    assert order == sorted(order)
+    with pytest.raises(ReleaseError, match="the salt has 4 bytes"):
+        release_files(world(salt=b"salt"))
+
+
+def test_answers_of_all_outcomes_are_kept_as_given():
+    """A skip has no label; an unusable answer is there and says so."""
+    files, _ = release_files(world())
+    rows = pq.read_table(io.BytesIO(files["judgements.parquet"])).to_pylist()
+
+    assert [row["label"] for row in rows if row["outcome"] == "skipped"] == [None]
+    assert [row["label"] for row in rows if not row["usable"]] == ["no"]
+    (overlap,) = [row for row in rows if row["concepts"]]
+    assert (overlap["shortcomings"], overlap["concepts"]) == (
+        ["not_in_image", "described_wrongly"],
+        ["color"],
+    )
+
+
+def test_the_official_csv_has_one_row_per_answer_annotator_and_direction():
+    """Golds, repeats, skips and unusable answers are left out; ranks start at 1; codes follow the official order."""
+    data = world()
+    files, _ = release_files(data)
+    rows = list(csv.DictReader(io.StringIO(files["mturk_parsed.csv"].decode())))
+
+    assert files["mturk_parsed.csv"].startswith(
+        b"model,ranking,score,cid,iid,annotation,shortcoming,shortcoming2\n"
+    )
+    asked = [j for j in data.judgements if j.usable and j.label and j.role in ("candidate", "overlap")]
+    assert len(rows) == 2 * len(asked)
+    assert [row for row in rows if row["iid"] == "20" and row["cid"] == "200"] == [
+        {
+            "model": model,
+            "ranking": "3",
+            "score": "0.2",
+            "cid": "200",
+            "iid": "20",
+            "annotation": "3",
+            "shortcoming": "1|3",
+            "shortcoming2": "2",
+        }
+        for model in ("clip", "vsrn")
+    ]
+
+
+def test_conflicts_are_listed_with_both_opinions():
+    """An original that people refused and CxC rated is there with its score."""
+    files, summary = release_files(world())
+    rows = list(csv.DictReader(io.StringIO(files["conflicts.csv"].decode())))
+
+    assert len(rows) == summary.conflicts > 0
+    assert {row["kept"] for row in rows} == {"true", "false"}
+    assert {row["decided_by"] for row in rows} == {"judgement", "cxc"}
+    assert all(row["label"] or row["original"] == "true" for row in rows)
+
+
+def test_a_release_reads_back_as_it_was_written(tmp_path):
+    """Integers come back as the data set's own ids; queries without positives are not listed."""
+    data = world()
+    folder = write_release(tmp_path / "r", data).folder
+    released = read_release(folder)
+
+    pairs = {(str(10 * p.pair.image_id), str(100 * p.pair.caption_id)) for p in data.merged.positives}
+    assert released.pairs(Direction.I2T) == pairs
+    assert released.pairs(Direction.T2I) == {pair for pair in pairs if int(pair[1]) <= 1500}
+    assert all(released.by_query[Direction.T2I].values())
+    plain = positives_from_json(folder / "image_to_caption.json", folder / "caption_to_image.json")
+    assert plain.by_query == released.by_query
+
+
+def test_string_ids_get_stand_ins_that_lead_back(tmp_path):
+    """The JSONs and the CSV hold integers, `ids.parquet` their names, and reading undoes it."""
+    data = world(IdKind.STRING)
+    folder = write_release(tmp_path / "r", data).folder
+    released = read_release(folder)
+    table = pq.read_table(folder / "positives.parquet")
+
+    assert {path.name for path in folder.iterdir()} == FILES | {"ids.parquet"}
+    assert table.schema.field("image_id").type == "string"
+    assert released.pairs(Direction.I2T) == {
+        (f"item-{10 * p.pair.image_id}", f"item-{100 * p.pair.caption_id}") for p in data.merged.positives
+    }
+    numbers = json.loads((folder / "image_to_caption.json").read_text())
+    assert set(numbers) <= {str(n) for n in range(1, 7)}
+    cells = list(csv.DictReader(io.StringIO((folder / "mturk_parsed.csv").read_text())))
+    assert {int(row["iid"]) for row in cells} <= set(range(1, 7))
+
+
+@pytest.mark.parametrize("kind", list(IdKind))
+def test_the_reference_library_loads_a_release_and_scores_as_we_do(tmp_path, kind):
+    """mAP@R, R-Precision and R@1 of random rankings agree to 1e-12, with integer and with string ids."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it warns about optional packages at import
+        eccv_caption = pytest.importorskip("eccv_caption")
+    data = world(kind)
+    folder = write_release(tmp_path / "r", data).folder
+    reference = eccv_caption.Metrics()
+    reference.set_eccv_gts(str(folder / "image_to_caption.json"), str(folder / "caption_to_image.json"))
+    numbers = {
+        "image": release_ids(kind, data.image_ids, "image").number,
+        "caption": release_ids(kind, data.caption_ids, "caption").number,
+    }
+    rng = np.random.default_rng(0)
+    sides = {Direction.I2T: ("image", "caption"), Direction.T2I: ("caption", "image")}
+    rankings = {d: random_rankings(rng, *(numbers[side] for side in sides[d])) for d in Direction}
+    given = {d.value: {int(q): row.tolist() for q, row in zip(*rankings[d], strict=True)} for d in Direction}
+    theirs = reference.eccv_metrics(given, "all")
+
+    released = read_release(folder)
+    names = {"image": data.image_ids, "caption": data.caption_ids}
+    for direction, (queries, items) in sides.items():
+        index = [{names[s][n]: numbers[s][n] for n in names[s]} for s in (queries, items)]
+        positives = locate(released.by_query[direction], *index).positives
+        ours = score(*rankings[direction], positives, ks=(1,))
+        assert ours.map_at_r == pytest.approx(theirs["eccv_map_at_r"][direction.value], abs=1e-12)
+        assert ours.r_precision == pytest.approx(theirs["eccv_rprecision"][direction.value], abs=1e-12)
+        assert ours.recall[1] == pytest.approx(theirs["eccv_r1"][direction.value], abs=1e-12)
+
+
+def random_rankings(rng, queries, gallery):
+    items = np.array(sorted(gallery.values()))
+    return np.array(sorted(queries.values())), np.array([rng.permutation(items) for _ in queries])
+
+
+def test_official_positives_come_from_the_package():
+    """The sizes of the paper's Table 3; two ECCV captions lie outside the 25,000."""
+    if importlib.util.find_spec("eccv_caption") is None:
+        pytest.skip("the package eccv_caption is missing")
+    eccv, original = official_positives("eccv"), official_positives("original")
+    gallery = {caption: n for n, caption in enumerate(original.by_query[Direction.T2I])}
+    queries = {image: n for n, image in enumerate(original.by_query[Direction.I2T])}
+    located = locate(eccv.by_query[Direction.I2T], queries, gallery)
+
+    assert (len(eccv.pairs(Direction.I2T)), len(eccv.pairs(Direction.T2I))) == (22_550, 11_279)
+    assert located.outside_gallery == 2
+    assert isinstance(located.positives, Positives)
+
+
+def test_a_damaged_release_is_not_read(tmp_path):
+    """No folder, no manifest, a foreign manifest, a changed file, a missing file: each is told as it is."""
+    folder = write_release(tmp_path / "r", world()).folder
+    json_path = folder / "image_to_caption.json"
+    whole = json_path.read_bytes()
+
+    with pytest.raises(ReleaseError, match="no release folder"):
+        read_release(tmp_path / "none")
+    with pytest.raises(ReleaseError, match=r"holds no manifest\.json"):
+        read_release(tmp_path)
+    json_path.write_bytes(whole + b" ")
+    with pytest.raises(ReleaseError, match="is not the file that was released"):
+        read_release(folder)
+    json_path.unlink()
+    with pytest.raises(ReleaseError, match="cannot be read"):
+        read_release(folder)
+    (folder / "manifest.json").write_text("{}")
+    with pytest.raises(ReleaseError, match="no manifest of format"):
+        read_release(folder)
+
+
+@pytest.mark.parametrize("content", ["[", "[]", '{"1": 2}', '{"1": ["x"]}', '{"a": [1]}', '{"1": [true]}'])
+def test_malformed_positives_are_refused(tmp_path, content):
+    """Whatever is wrong with the JSON, it is one clear error."""
+    path = tmp_path / "image_to_caption.json"
+    path.write_text(content)
+
+    with pytest.raises(ReleaseError, match="image_to_caption"):
+        positives_from_json(path, path)
+
+
+def test_ids_that_cannot_be_told_apart_are_refused():
+    """'7' and '007' are one integer; 'x' is none."""
+    with pytest.raises(ReleaseError, match="two images are both called 7"):
+        release_ids(IdKind.INTEGER, {1: "7", 2: "007"}, "image")
+    with pytest.raises(ReleaseError, match="caption id 'x'"):
+        release_ids(IdKind.INTEGER, {1: "x"}, "caption")
+
+
+def test_croissant_describes_every_table_and_data_file():
+    """Record sets mirror the tables' columns; hashes are those of the files; lists are repeated."""
+    files, _ = release_files(world(IdKind.STRING))
+    described = json.loads(files["croissant.json"])
+
+    assert described["conformsTo"] == "http://mlcommons.org/croissant/1.0"
+    hashes = {entry["@id"]: entry["sha256"] for entry in described["distribution"]}
+    assert hashes == {
+        name: hashlib.sha256(files[name]).hexdigest()
+        for name in FILES - {"README.md", "manifest.json", "croissant.json"} | {"ids.parquet"}
+    }
+    for record_set in described["recordSet"]:
+        schema = pq.read_schema(io.BytesIO(files[f"{record_set['@id']}.parquet"]))
+        fields = {field["source"]["extract"]["column"]: field for field in record_set["field"]}
+        assert list(fields) == schema.names
+        assert all(
+            fields[n].get("repeated", False) == str(schema.field(n).type).startswith("list") for n in fields
+        )
+        assert {key["@id"] for key in record_set.get("key", [])} <= {
+            field["@id"] for field in record_set["field"]
+        }
+
+
+def test_the_makers_words_are_text_in_the_datasheet_and_the_readme():
+    """Markup in a name neither breaks a table nor becomes a tag; what is not stated says so."""
+    hostile = "<script>alert(1)</script> | **x** \n# y"
+    card = ReleaseCard(description=hostile, license="CC-BY-4.0")
+    data = dataclasses.replace(world(), name=hostile, card=card, crowd_facts={hostile: "1 | 2"})
+    files, _ = release_files(data)
+    sheet, front = files["datasheet.md"].decode(), files["README.md"].decode()
+
+    assert "<script>" not in sheet
+    assert "<script>" not in front.split("---")[2]
+    assert "not stated" in sheet
+    assert [line.count(" | ") for line in sheet.splitlines() if "1 \\| 2" in line] == [1]
+    assert "config_name: positives\n  data_files: positives.parquet\n  default: true" in front
+    assert 'license: "CC-BY-4.0"' in front
+
+
+def test_a_release_without_any_judgement_is_whole(tmp_path):
+    """CxC alone makes a release: tables are empty but typed, and it reads back."""
+    data = dataclasses.replace(
+        world(), judgements=(), proposals=(), merged=merge(MergeInput(ratings=[(Pair(1, 2), 4.0)]))
+    )
+    folder = write_release(tmp_path / "r", data).folder
+
+    assert read_release(folder).pairs(Direction.I2T) == {("10", "200")}
+    assert pq.read_table(folder / "judgements.parquet").num_rows == 0
+
+
+def test_a_configuration_that_is_no_json_is_refused():
+    """A set would be written in an order of its own."""
+    with pytest.raises(ReleaseError, match="configuration"):
+        release_files(world(configuration={"annotators": {1, 2}}))
+    with pytest.raises(ReleaseError, match="no name"):
+        release_files(dataclasses.replace(world(), name=" "))
