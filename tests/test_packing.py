@@ -64,7 +64,7 @@ def test_the_invariants_of_packing_hold(pairs, golds, size, seed, data):
         assert not repeats or place == len(hits) - 1
         elsewhere = {p for other in hits if other is not hit for p in roles(other, PairRole.CANDIDATE)}
         assert set(repeats) <= elsewhere
-    assert hits == pack(pairs[::-1], positives[::-1], negatives, seed=seed, candidates_per_hit=size)
+    assert hits == pack(pairs[::-1], positives, negatives, seed=seed, candidates_per_hit=size)
 
 
 def test_the_papers_pairs_make_2580_hits():
@@ -85,6 +85,14 @@ def test_a_short_last_hit_is_filled_and_a_single_one_is_not():
         PairRole.GOLD_NEGATIVE: 1,
     }
     assert len(only.items) == 7
+
+
+def test_golds_serve_in_the_order_given():
+    """The first HIT takes the first gold of each kind, and so on: who draws them decides their order."""
+    hits = pack(some_pairs(90), POSITIVES[7:], NEGATIVES[3:], seed=2)
+
+    assert [roles(hit, PairRole.GOLD_POSITIVE) for hit in hits] == [[gold] for gold in POSITIVES[7:12]]
+    assert [roles(hit, PairRole.GOLD_NEGATIVE) for hit in hits] == [[gold] for gold in NEGATIVES[3:8]]
 
 
 @pytest.mark.parametrize("count", [3, 50, 103, 300])

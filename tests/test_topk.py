@@ -16,6 +16,8 @@ from annotators.base import Encoded, Ranking
 from mitl.errors import RetrievalError
 from mitl.progress import Advance
 from mitl.records import AnnotatorKind
+from mitl.retrieval import topk
+from mitl.retrieval.products import TorchProduct
 from mitl.retrieval.topk import block_shape, top_k
 
 KINDS = [AnnotatorKind.INNER_PRODUCT, AnnotatorKind.MULTI_VECTOR]
@@ -133,19 +135,46 @@ def test_near_ties_beyond_float32_products_are_ordered_by_the_float64_sum():
     assert all(same_bytes(naive(left, right, 30), ranking) for ranking in rankings)
 
 
-def test_torch_at_reduced_precision_gives_the_same_bytes():
-    """When torch may multiply in bfloat16, the wider bound keeps the ranking exact."""
+class Bfloat16Product:
+    """A product that drops the low 16 bits of its inputs, and says so."""
+
+    name = "rough"
+    input_error = 2 * 2.0**-7 + 2.0**-14
+
+    def multiply(self, queries, items, out):
+        left, right = (
+            (np.ascontiguousarray(side).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+            for side in (queries, items)
+        )
+        np.matmul(left, right.T, out=out)
+
+
+def test_a_rough_product_with_an_honest_bound_gives_the_same_bytes(monkeypatch):
+    """A backend of 8 significant bits only makes the shortlist longer."""
+    left, right = encoded(vectors(5, 60, (96,))), encoded(vectors(6, 3000, (96,)), "caption")
+    exact = top_k(Vectors(), left, right, 25, backend="numpy")
+
+    monkeypatch.setattr(topk, "choose_product", lambda *args, **kwargs: Bfloat16Product())
+    rough = top_k(Vectors(), left, right, 25)
+
+    assert same_bytes(rough, exact)
+
+
+def test_torch_below_its_highest_precision_widens_the_bound():
+    """Where torch may multiply in bfloat16 its inputs are taken to have 8 significant bits; elsewhere all."""
     import torch
 
-    left, right = encoded(vectors(5, 60, (96,))), encoded(vectors(6, 3000, (96,)), "caption")
     before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("medium")
     try:
-        reduced = top_k(Vectors(), left, right, 25, backend="torch")
+        torch.set_float32_matmul_precision("medium")
+        reduced = TorchProduct().input_error
+        torch.set_float32_matmul_precision("highest")
+        highest = TorchProduct().input_error
     finally:
         torch.set_float32_matmul_precision(before)
 
-    assert same_bytes(reduced, top_k(Vectors(), left, right, 25, backend="numpy"))
+    assert reduced >= 2 * 2.0**-8
+    assert highest == 0
 
 
 @pytest.mark.parametrize("block_bytes", [2_000, 1 << 26])
@@ -215,16 +244,19 @@ def test_memory_stays_within_a_block_and_the_result(block_bytes, alike):
     queries=st.integers(1, 10**6),
     items=st.integers(1, 10**7),
     item_bytes=st.sampled_from([0, 16 * 64, 16 * 4096]),
+    pair_bytes=st.sampled_from([10, 256]),
     block_bytes=st.integers(1, 1 << 30),
 )
-def test_blocks_are_never_empty_and_fit_where_one_pair_fits(k, queries, items, item_bytes, block_bytes):
+def test_blocks_are_never_empty_and_fit_where_one_pair_fits(
+    k, queries, items, item_bytes, pair_bytes, block_bytes
+):
     """A block has at least one query and one item, and stays under the budget when that much does."""
-    rows, columns = block_shape(queries, items, k, item_bytes, block_bytes)
+    rows, columns = block_shape(queries, items, k, item_bytes, pair_bytes, block_bytes)
 
     assert 1 <= rows <= queries
     assert 1 <= columns <= items
     if rows * columns > 1:
-        assert rows * columns * 9 + (rows + columns) * item_bytes <= block_bytes
+        assert rows * columns * pair_bytes + (rows + columns) * item_bytes <= block_bytes
 
 
 @settings(max_examples=60, deadline=None)
@@ -243,7 +275,9 @@ def test_given_similarities_are_ordered_by_value_then_id(
     """Whatever the block, an annotator's own similarities come out as a stable sort puts them."""
     k = data.draw(st.integers(1, items))
     rng = np.random.default_rng(seed)
-    table = (rng.integers(0, levels, (queries, items)) / levels - 0.5).astype(np.float32)
+    # Neighbouring floats from a half on, of either sign.
+    table = (rng.integers(0, levels, (queries, items), np.int32) + 0x3F000000).view(np.float32)
+    table *= rng.choice(np.array([-1, 1], np.float32), table.shape)
     left = Encoded("image", np.arange(queries), {"place": np.arange(queries)})
     right = Encoded("caption", np.arange(items) + 100, {"place": np.arange(items)})
 

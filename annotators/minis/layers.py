@@ -148,8 +148,8 @@ class Block(nn.Module):
     def rest(self, x: Tensor, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
         """Attention among the places, which may be more than those of ``x`` and ``q``, and the rest."""
         allowed = None if mask is None else ~mask[:, None, None]
-        heads = (t.view(*t.shape[:2], self.heads, -1).transpose(1, 2) for t in (q, k, v))
-        y = F.scaled_dot_product_attention(*heads, allowed)
+        q, k, v = (t.view(*t.shape[:2], self.heads, -1).transpose(1, 2) for t in (q, k, v))
+        y = F.scaled_dot_product_attention(q, k, v, allowed)
         x = x + self.proj(y.transpose(1, 2).flatten(2))
         z: Tensor = x + self.fc2(F.gelu(self.fc1(self.norm2(x))))
         return z

@@ -56,7 +56,7 @@ def train(name: str, pairs: TrainingPairs, recipe: Recipe, *, seed: int) -> Trai
     """A network trained from scratch, in evaluation mode; the same seed gives the same weights on one machine."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        network = NETWORKS[name](len(pairs.vocabulary)).to(memory_format=torch.channels_last)
+        network = NETWORKS[name](len(pairs.vocabulary))
     draw = np.random.default_rng(seed)
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(network.parameters(), lr=recipe.rate, weight_decay=recipe.weight_decay)

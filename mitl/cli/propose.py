@@ -20,9 +20,17 @@ from mitl.cli.app import App, common
     "--caption-queries", type=click.IntRange(min=0), help="How many captions search [default: all]."
 )
 @click.option(
-    "--image-query-ids", type=click.Path(path_type=Path), help="File with ids, one a line or .json/.npy."
+    "--image-query-ids",
+    type=click.Path(path_type=Path),
+    metavar="FILE|eccv",
+    help="Which images search: ids one a line, .json or .npy; eccv names ECCV Caption's public queries.",
 )
-@click.option("--caption-query-ids", type=click.Path(path_type=Path), help="The same for captions.")
+@click.option(
+    "--caption-query-ids",
+    type=click.Path(path_type=Path),
+    metavar="FILE|eccv",
+    help="Which captions search, in the same way.",
+)
 @common
 def command(
     app: App,

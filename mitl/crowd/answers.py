@@ -12,12 +12,13 @@ What is odd, with the rule that holds for it:
 - ``missing_rationale``: no shortcoming where the page asks for one.
 - ``missing_answer``: the place has no usable answer; it is left out of the answers, and no other place is.
 - ``unknown_field``, ``unknown_place``, ``bad_value``, ``unreadable``: left out. ``more_findings`` counts
-  those over 100.
+  those over 100 of a code.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
 from typing import TypeVar
@@ -30,6 +31,7 @@ from mitl.records import Concept, Finding, Label, Outcome, ParsedAnswers, PlaceA
 __all__ = ["answer_fields", "answers_xml", "parse_answers"]
 
 MAX_FINDINGS = 100
+"""Of each code, from one assignment."""
 MAX_TEXT = 2000
 """Characters of a free text that are kept; the page accepts 300."""
 MAX_ACTIVE_MS = 24 * 60 * 60 * 1000
@@ -76,22 +78,21 @@ def parse_answers(xml: str | bytes, *, places: Collection[int], rationale: bool)
 
 
 class _Findings:
-    """Collects findings up to a bound, so that a hostile answer cannot fill the database."""
+    """Collects findings, a bounded number of each code, so that a hostile answer cannot fill the database."""
 
     def __init__(self) -> None:
         self._kept: list[Finding] = []
-        self._dropped = 0
+        self._counts: Counter[str] = Counter()
 
     def add(self, code: str, detail: str) -> None:
-        if len(self._kept) < MAX_FINDINGS:
+        self._counts[code] += 1
+        if self._counts[code] <= MAX_FINDINGS:
             self._kept.append(Finding(code, detail))
-        else:
-            self._dropped += 1
 
     def all(self) -> tuple[Finding, ...]:
-        if not self._dropped:
-            return tuple(self._kept)
-        return (*self._kept, Finding("more_findings", f"{self._dropped} more of the same answer"))
+        dropped = self._counts.total() - len(self._kept)
+        more = [Finding("more_findings", f"{dropped} more of the same answer")] if dropped else []
+        return (*self._kept, *more)
 
 
 def _shown(text: str) -> str:

@@ -155,7 +155,7 @@ def _hit_page(request: Request, html: str, *, forms: bool) -> Response:
 
 
 _NOTES = {
-    "thanks": ("Thank you, your answers arrived.", "They will be looked at and paid for as agreed."),
+    "thanks": ("Thank you, your answers arrived.", "The list of HITs shows what becomes of them."),
     "again": ("This HIT was already submitted.", "Your first answers are kept; nothing is lost."),
     "late": (
         "The time for this HIT was over.",

@@ -6,7 +6,7 @@ import datetime as dt
 from enum import StrEnum
 from typing import Annotated
 
-from sqlalchemy import BigInteger, ForeignKey, Index, MetaData, UniqueConstraint
+from sqlalchemy import BigInteger, ForeignKey, Index, MetaData, UniqueConstraint, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from mitl.db.base import NAMING, TYPES, enum_type, int_pk
@@ -101,12 +101,16 @@ class HitType(Base):
     created_at: Mapped[dt.datetime]
 
 
+_IS_OPEN = text("slots_left > 0")
+"""The next HIT for a worker is the first entry of this index that is free, however many were done before."""
+
+
 class Hit(Base):
     """A HIT; its question is kept apart so that listing never reads it."""
 
     __tablename__ = "hit"
     __table_args__ = (
-        Index("ix_hit_open", "hit_type_id", "slots_left", "expires_at"),
+        Index("ix_hit_open", "hit_type_id", "id", sqlite_where=_IS_OPEN, postgresql_where=_IS_OPEN),
         Index("ix_hit_listing", "environment", "id"),
         Index("ix_hit_settling", "environment", "settle_at"),
     )
@@ -177,7 +181,6 @@ class Assignment(Base):
         UniqueConstraint("hit_id", "worker_id"),
         UniqueConstraint("mturk_id", "worker_id"),
         Index("ix_assignment_worker", "worker_id", "state"),
-        Index("ix_assignment_leases", "state", "deadline_at", "hit_id"),
         Index("ix_assignment_auto_approval", "environment", "state", "auto_approve_at"),
     )
 

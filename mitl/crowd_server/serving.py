@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 import uvicorn
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from mitl.errors import EndpointError
 
@@ -19,7 +19,7 @@ DEFAULT_PORT = 8765
 START_WITHIN_S = 20.0
 
 
-def serve(app: Starlette, host: str = DEFAULT_HOST, port: int = DEFAULT_PORT) -> None:
+def serve(app: ASGIApp, host: str = DEFAULT_HOST, port: int = DEFAULT_PORT) -> None:
     """Serve until interrupted.
 
     Raises:
@@ -55,7 +55,7 @@ def bind(host: str, port: int) -> socket.socket:
 class RunningServer:
     """A server in a thread of this process, on a free port of the loopback address, for the block of a ``with``."""
 
-    def __init__(self, app: Starlette, host: str = DEFAULT_HOST, port: int = 0) -> None:
+    def __init__(self, app: ASGIApp, host: str = DEFAULT_HOST, port: int = 0) -> None:
         self._server = _server(app)
         self._host = host
         self._port = port
@@ -96,7 +96,7 @@ class RunningServer:
             self._listener.close()
 
 
-def _server(app: Starlette) -> uvicorn.Server:
+def _server(app: ASGIApp) -> uvicorn.Server:
     options: dict[str, Any] = {
         "log_level": "warning",
         "access_log": False,

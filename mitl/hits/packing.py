@@ -33,8 +33,9 @@ def pack(
     """The pairs on ceil(n / 18) HITs, each with one gold positive and one gold negative; numbers from 1.
 
     Candidates are dealt at random, so that pairs of one query spread over workers. The last HIT is filled
-    with repeats of pairs from other HITs; a batch of one HIT may be shorter. Golds take turns, so that none
-    is used twice before all are used once, except where a gold is itself on the page.
+    with repeats of pairs from other HITs; a batch of one HIT may be shorter. Golds take turns in
+    the order given (``mitl.proposals.golds`` gives a random one), so that none is used twice before all are
+    used once, except where a gold is itself on the page.
 
     Raises:
         PackingError: a pair is given twice, a kind of gold is missing, or all golds of a kind are on one
@@ -44,7 +45,7 @@ def pack(
     dealt = shuffled_pairs(pairs, seed, "candidates")
     pages = [dealt[i : i + candidates_per_hit] for i in range(0, len(dealt), candidates_per_hit)]
     others = dealt[: len(dealt) - len(pages[-1])] if pages else []
-    turns = _Turns(positives, negatives, (), seed, "golds")
+    turns = _Turns(positives, negatives)
     return _finish(pages, PairRole.CANDIDATE, others, turns, seed, 1, candidates_per_hit)
 
 
@@ -60,7 +61,8 @@ def pack_overlap(
     """Further HITs that ask a random share of the candidates of ``hits`` once more, numbered on from them.
 
     Their pairs have the role overlap. The last of them is filled with repeats of candidates outside the
-    share, as far as there are any. Golds used least in ``hits`` come first.
+    share, as far as there are any. Golds used least in ``hits`` come first,
+    else in the order given.
 
     Raises:
         PackingError: the share is not from 0 to 1, a kind of gold is missing or all of a kind are on one
@@ -73,7 +75,7 @@ def pack_overlap(
     pages = [dealt[i : i + candidates_per_hit] for i in range(0, len(dealt), candidates_per_hit)]
     rest = frozenset(chosen)
     others = [pair for pair in asked if pair not in rest]
-    turns = _Turns(positives, negatives, hits, seed, "overlap golds")
+    turns = _Turns(positives, negatives, hits)
     first = max((hit.number for hit in hits), default=0) + 1
     return _finish(pages, PairRole.OVERLAP, others, turns, seed, first, candidates_per_hit)
 
@@ -137,18 +139,11 @@ class _Turns:
     """Golds of both kinds in queues: who served goes to the end, who stood on the page keeps its turn."""
 
     def __init__(
-        self,
-        positives: Iterable[Pair],
-        negatives: Iterable[Pair],
-        before: Iterable[PackedHit],
-        seed: int,
-        stream: str,
+        self, positives: Iterable[Pair], negatives: Iterable[Pair], before: Iterable[PackedHit] = ()
     ) -> None:
         served = Counter(item.pair for hit in before for item in hit.items if item.role.is_gold)
         self._queues = {
-            kind: deque(
-                sorted(shuffled_pairs(frozenset(golds), seed, f"{stream} {kind}"), key=served.__getitem__)
-            )
+            kind: deque(sorted(dict.fromkeys(golds), key=served.__getitem__))
             for kind, golds in ((PairRole.GOLD_POSITIVE, positives), (PairRole.GOLD_NEGATIVE, negatives))
         }
 

@@ -45,11 +45,11 @@ class Shortlist:
     def offer(self, values: NDArray[np.float32], start: int) -> None:
         """Look at a block (rows, B) of similarities to the gallery from position ``start`` on."""
         if start == 0 and values.shape[1] >= 2 * self._k:
-            self._floor = self._lowered(_kth_of_chunks(values, self._k))
+            self._floor = np.maximum(self._floor, self._lowered(_kth_of_chunks(values, self._k)))
         width = values.shape[1]
         reached = values >= self._floor[:, None]
         if width > 1 and np.count_nonzero(reached) > self._count * survivors_per_row(self._k):
-            # So many that their places would need more memory than the block: halves, between which floors rise.
+            # Their places would need more memory than the block: take halves, between which floors rise.
             del reached
             self._merge()
             for part in (slice(0, width // 2), slice(width // 2, width)):

@@ -20,6 +20,8 @@ _QUERY_BLOCK, _GALLERY_BLOCK = 2048, 8192
 """The largest block. Few large products suffer less than many small ones when other work has a core."""
 _PAIR_BYTES = 10
 """Memory for each pair of a block: two buffers of float32, what reached the floor."""
+_JOINT_PAIR_BYTES = 256
+"""The same where an annotator scores pairs itself: room for some 50 numbers each (7 x 7 samples, say)."""
 _NUMBER_BYTES = 16
 """Memory for each number of a block's vectors: as read, in float32, in float64."""
 _SURVIVOR_BYTES = 128
@@ -45,38 +47,40 @@ def top_k(
     blocks of similarities, which are taken as they come; ``backend`` does not concern them.
 
     Args:
-        queries, gallery: what ``annotator`` encoded; arrays may be memory maps. block_bytes: about how much
-        memory is used besides O(Q k) and the annotator's own; at least one pair's. progress: counts pairs of
-        a query and an item.
+        queries, gallery: what ``annotator`` encoded; arrays may be memory maps.
+        block_bytes: about how much memory is used besides O(Q k) and the annotator's own; at least one pair's.
+        progress: counts pairs of a query and an item.
 
     Raises:
-        RetrievalError: k is not between 1 and the size of the gallery, gallery ids do not rise, embeddings do
-        not
-            fit each other or are not finite, the backend is not there.
+        RetrievalError: k is not between 1 and the size of the gallery, gallery ids do not rise, embeddings
+            do not fit each other or are not finite, the backend is not there.
     """
     _check(annotator, gallery, k, block_bytes)
     if annotator.kind in _VECTORS:
         left, right = vectors(queries), vectors(gallery)
         width = right.shape[2]
         item_bytes = _NUMBER_BYTES * width * max(left.shape[1], right.shape[1])
+        pair_bytes = _PAIR_BYTES
         product = choose_product(backend, work=float(len(left)) * left.shape[1] * right.size, width=width)
         rows_per_pass = max(1, min(_GALLERY_BLOCK, block_bytes // item_bytes))
         scorer: Scorer = VectorScorer(queries, gallery, product, rows_per_pass)
     else:
-        item_bytes = 0
+        item_bytes, pair_bytes = 0, _JOINT_PAIR_BYTES
         scorer = AnnotatorScorer(annotator, queries, gallery)
-    shape = block_shape(len(queries), len(gallery), k, item_bytes, block_bytes)
+    shape = block_shape(len(queries), len(gallery), k, item_bytes, pair_bytes, block_bytes)
     with progress(f"rank {annotator.name}", total=len(queries) * len(gallery)) as advance:
         return _search(scorer, queries, gallery, k, shape, advance)
 
 
-def block_shape(queries: int, items: int, k: int, item_bytes: int, block_bytes: int) -> tuple[int, int]:
+def block_shape(
+    queries: int, items: int, k: int, item_bytes: int, pair_bytes: int, block_bytes: int
+) -> tuple[int, int]:
     """How many queries and items make a block of at most about ``block_bytes``; at least one of each."""
     rows, columns = max(1, min(_QUERY_BLOCK, queries)), max(1, min(_GALLERY_BLOCK, items))
 
     def needed() -> int:
         waiting = rows * survivors_per_row(k) * _SURVIVOR_BYTES
-        return rows * columns * _PAIR_BYTES + (rows + columns) * item_bytes + waiting
+        return rows * columns * pair_bytes + (rows + columns) * item_bytes + waiting
 
     while needed() > block_bytes and (rows > 1 or columns > 1):
         if columns >= rows:

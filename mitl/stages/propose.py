@@ -15,6 +15,7 @@ from mitl.db.session import open_database
 from mitl.db.store import items as item_store
 from mitl.db.store import proposals as store
 from mitl.errors import RetrievalError
+from mitl.positives.loading import official_positives
 from mitl.progress import Progress, no_progress
 from mitl.proposals.candidates import DIRECTIONS, ProposalTable, proposal_summary
 from mitl.proposals.candidates import propose as take_top
@@ -22,6 +23,9 @@ from mitl.proposals.sampling import sample
 from mitl.records import Direction, Pair, Proposal, StageResult, Table
 from mitl.settings import Settings
 from mitl.stages.ranking import Items, build_annotators, rank_all, ranking_path
+
+ECCV_QUERIES = "eccv"
+"""Names the public queries of ECCV Caption in place of a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +129,16 @@ def propose(
 
 def _choose(side: list[tuple[str, int]], choice: QueryChoice, seed: int, what: str) -> list[int]:
     if choice.file is not None:
-        return item_store.resolve(dict(side), read_ids(choice.file), what)
+        return item_store.resolve(dict(side), _listed(choice.file, what), what)
     return sample([id_ for _, id_ in side], choice.count, seed, f"{what} queries")
+
+
+def _listed(file: Path, what: str) -> list[str]:
+    """The ids in a file, or the queries of ECCV Caption where it is called so."""
+    if str(file) != ECCV_QUERIES:
+        return read_ids(file)
+    by_query = official_positives("eccv").by_query
+    return list(by_query[Direction.I2T if what == "image" else Direction.T2I])
 
 
 def _proposals(table: ProposalTable) -> Iterator[Proposal]:

@@ -110,7 +110,14 @@ def upgrade() -> None:
         sa.UniqueConstraint("mturk_id", name="uq_hit_mturk_id"),
     )
     op.create_index("ix_hit_listing", "hit", ["environment", "id"], unique=False)
-    op.create_index("ix_hit_open", "hit", ["hit_type_id", "slots_left", "expires_at"], unique=False)
+    op.create_index(
+        "ix_hit_open",
+        "hit",
+        ["hit_type_id", "id"],
+        unique=False,
+        sqlite_where=sa.text("slots_left > 0"),
+        postgresql_where=sa.text("slots_left > 0"),
+    )
     op.create_index("ix_hit_settling", "hit", ["environment", "settle_at"], unique=False)
     op.create_table(
         "worker",
@@ -150,7 +157,6 @@ def upgrade() -> None:
     op.create_index(
         "ix_assignment_auto_approval", "assignment", ["environment", "state", "auto_approve_at"], unique=False
     )
-    op.create_index("ix_assignment_leases", "assignment", ["state", "deadline_at", "hit_id"], unique=False)
     op.create_index("ix_assignment_worker", "assignment", ["worker_id", "state"], unique=False)
     op.create_table(
         "hit_question",

@@ -140,7 +140,7 @@ def reject(
 ) -> None:
     """Refuse this assignment; its money is free again."""
     _drop_hold(connection, own.hit_id)
-    accounts.release(connection, environment, own.hit_id, own.reward_cents, now)
+    pass
     _decide(connection, own.id, AssignmentState.REJECTED, feedback, now)
 
 

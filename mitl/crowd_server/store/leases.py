@@ -15,6 +15,8 @@ from sqlalchemy import (
     exists,
     func,
     insert,
+    literal_column,
+    null,
     or_,
     select,
     update,
@@ -101,21 +103,19 @@ _LIVE_LEASE = and_(
     Assignment.state == AssignmentState.ACCEPTED,
     Assignment.deadline_at > _NOW,
 )
-_TAKEABLE = (
+_FREE = (
     HitType.environment == bindparam("environment"),
-    Hit.slots_left > 0,
+    # Written out, because SQLite cannot tell from a parameter that the index of open HITs serves.
+    Hit.slots_left > literal_column("0"),
     Hit.expires_at > _NOW,
     Hit.deleted_at.is_(None),
-    Hit.slots_left > select(func.count(Assignment.id)).where(_LIVE_LEASE).scalar_subquery(),
-    ~exists().where(
-        Assignment.hit_id == Hit.id,
-        Assignment.worker_id == _ME,
-        or_(
-            Assignment.submitted_at.is_not(None),
-            and_(Assignment.state == AssignmentState.RETURNED, Assignment.deadline_at > _NOW),
-        ),
-    ),
+    Hit.slots_left > select(func.count(Assignment.id)).where(_LIVE_LEASE).correlate(Hit).scalar_subquery(),
 )
+_BARRED = or_(
+    Assignment.submitted_at.is_not(None),
+    and_(Assignment.state == AssignmentState.RETURNED, Assignment.deadline_at > _NOW),
+)
+_MINE = and_(Assignment.hit_id == Hit.id, Assignment.worker_id == _ME)
 _GROUPS: Wide = (
     select(
         HitType.id,
@@ -129,7 +129,7 @@ _GROUPS: Wide = (
         func.min(Hit.mturk_id),
     )
     .join(Hit, Hit.hit_type_id == HitType.id)
-    .where(*_TAKEABLE)
+    .where(*_FREE, ~exists().where(_MINE, _BARRED))
     .group_by(HitType.id)
     .order_by(HitType.id)
 )
@@ -146,14 +146,19 @@ _FIND = _LEASE.where(Assignment.id == bindparam("own"))
 _REQUIREMENTS = select(HitType.requirements).where(
     HitType.mturk_id == bindparam("hit_type"), HitType.environment == bindparam("environment")
 )
-_MINE = (
-    select(Assignment.id).where(Assignment.hit_id == Hit.id, Assignment.worker_id == _ME).scalar_subquery()
-)
 _NEXT = (
-    select(Hit.id, HitType.duration_s, _MINE)
+    select(Hit.id, HitType.duration_s, null())
     .join(HitType, HitType.id == Hit.hit_type_id)
-    .where(HitType.mturk_id == bindparam("hit_type"), *_TAKEABLE)
-    .order_by(case((_MINE.is_(None), 0), else_=1), Hit.id)
+    .where(HitType.mturk_id == bindparam("hit_type"), *_FREE, ~exists().where(_MINE))
+    .order_by(Hit.id)
+    .limit(1)
+)
+_AGAIN = (
+    select(Hit.id, HitType.duration_s, Assignment.id)
+    .join(HitType, HitType.id == Hit.hit_type_id)
+    .join(Assignment, Assignment.hit_id == Hit.id)
+    .where(HitType.mturk_id == bindparam("hit_type"), *_FREE, Assignment.worker_id == _ME, ~_BARRED)
+    .order_by(Hit.id)
     .limit(1)
 )
 _HELD = or_(
@@ -224,9 +229,8 @@ def accept(
     HITs come in the order of posting, those that this worker had before last. One that they gave back is not
     offered to them again until its old deadline.
     """
-    row = connection.execute(
-        _NEXT, {"environment": worker.environment, "hit_type": hit_type, "me": worker.id, "now": now}
-    ).one_or_none()
+    wanted = {"environment": worker.environment, "hit_type": hit_type, "me": worker.id, "now": now}
+    row = connection.execute(_NEXT, wanted).one_or_none() or connection.execute(_AGAIN, wanted).one_or_none()
     if row is None:
         return None
     hit_id, duration_s, own_id = row

@@ -46,13 +46,13 @@ class InvitationRow:
     revoked_at: dt.datetime | None
 
     def state(self, now: dt.datetime) -> str:
-        """open, used up, expired or revoked."""
+        """open, joined (a personal one that was used), used up, expired or revoked."""
         if self.revoked_at is not None:
             return "revoked"
         if self.expires_at <= now:
             return "expired"
         if self.max_uses is not None and self.uses >= self.max_uses:
-            return "used up"
+            return "joined" if self.personal else "used up"
         return "open"
 
 

@@ -150,9 +150,9 @@ def set_answers(
         )
     add_rows(session, Judgement, rows)
     places = dict(
-        session.execute(select(Judgement.place, Judgement.id).where(Judgement.assignment_id == assignment_id))
-        .tuples()
-        .all()
+        session.execute(
+            select(Judgement.place, Judgement.id).where(Judgement.assignment_id == assignment_id)
+        ).all()
     )
     rationale: list[dict[str, Any]] = []
     for answer in parsed.answers:
@@ -215,7 +215,7 @@ def stored_counts(session: Session, environment: Environment) -> dict[int, int]:
         .where(Batch.environment == environment)
         .group_by(Assignment.hit_id)
     )
-    return dict(session.execute(query).tuples().all())
+    return dict(session.execute(query).all())
 
 
 def assignments(
@@ -385,7 +385,7 @@ def free_text(session: Session, assignment_id: int) -> dict[int, str]:
         .join(Judgement, Judgement.id == Rationale.judgement_id)
         .where(Judgement.assignment_id == assignment_id, Rationale.kind == RationaleKind.TEXT)
     )
-    return dict(session.execute(query).tuples().all())
+    return dict(session.execute(query).all())
 
 
 def decision_counts(session: Session, environment: Environment) -> dict[Decision, int]:
@@ -397,4 +397,4 @@ def decision_counts(session: Session, environment: Environment) -> dict[Decision
         .where(Batch.environment == environment)
         .group_by(Assignment.decision)
     )
-    return dict(session.execute(query).tuples().all())
+    return dict(session.execute(query).all())

@@ -161,7 +161,7 @@ def add_hits(
             for hit, attempt, replaces, token in packed
         ),
     )
-    rows = session.execute(select(Hit.token, Hit.id).where(Hit.batch_id == batch_id)).tuples().all()
+    rows = session.execute(select(Hit.token, Hit.id).where(Hit.batch_id == batch_id)).all()
     hit_ids = dict(rows)
     add_rows(
         session,
@@ -301,7 +301,7 @@ def state_counts(session: Session, environment: Environment) -> dict[HitState, i
         .group_by(Hit.state)
     )
     counts: dict[HitState, int] = defaultdict(int)
-    counts.update(dict(session.execute(query).tuples().all()))
+    counts.update(dict(session.execute(query).all()))
     return counts
 
 

@@ -192,7 +192,7 @@ def id_maps(session: Session, dataset_id: int) -> tuple[dict[str, int], dict[str
     caption_rows = session.execute(
         select(Caption.external_id, Caption.id).where(Caption.dataset_id == dataset_id)
     )
-    return dict(image_rows.tuples().all()), dict(caption_rows.tuples().all())
+    return dict(image_rows.all()), dict(caption_rows.all())
 
 
 def resolve(known: dict[str, int], wanted: Sequence[str], what: str) -> list[int]:

@@ -1,0 +1,62 @@
+"""Fixtures of a running crowd server; a test module loads them by ``pytest_plugins = ("crowd_fixtures",)``."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from crowd_kit import Crowd, running_crowd
+from sqlalchemy import Engine
+
+from mitl.crowd_server import admin
+from mitl.db.engine import make_engine
+
+
+@pytest.fixture(scope="session")
+def crowd_template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new crowd.db, made once and copied for each test."""
+    path = tmp_path_factory.mktemp("crowd") / "crowd.db"
+    engine = make_engine(f"sqlite:///{path}")
+    admin.prepare(engine)
+    engine.dispose()
+    return path
+
+
+@pytest.fixture
+def crowd_engine(crowd_template: Path, tmp_path: Path) -> Iterator[Engine]:
+    """A new crowd.db of this test's own."""
+    path = tmp_path / "crowd.db"
+    shutil.copy(crowd_template, path)
+    engine = make_engine(f"sqlite:///{path}")
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def crowd(crowd_engine: Engine) -> Iterator[Crowd]:
+    """A running crowd server over a new database."""
+    with running_crowd(crowd_engine) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def shared_crowd(crowd_template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crowd]:
+    """A running crowd server for tests that change nothing."""
+    path = tmp_path_factory.mktemp("shared") / "crowd.db"
+    shutil.copy(crowd_template, path)
+    engine = make_engine(f"sqlite:///{path}")
+    with running_crowd(engine) as server:
+        yield server
+    engine.dispose()
+
+
+@pytest.fixture
+def either_crowd(engine_url: str) -> Iterator[Crowd]:
+    """A running crowd server, once on each database engine."""
+    engine = make_engine(engine_url)
+    admin.prepare(engine)
+    with running_crowd(engine) as server:
+        yield server
+    engine.dispose()

@@ -1,0 +1,140 @@
+"""A worker's way through the pages in a real browser: join, accept, fill, reload, submit, go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from crowd_kit import TYPE, post_hit
+
+from mitl.crowd.answers import parse_answers
+from mitl.crowd_server import admin
+from mitl.hits.rendering import PagePair, question_xml, render_page
+from mitl.hits.templates import load_template
+from mitl.records import Environment, Label
+
+pytest_plugins = ("crowd_fixtures",)
+pytestmark = pytest.mark.browser
+
+CHROMIUM = Path("/usr/bin/chromium")
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """Debian's Chromium under playwright."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is missing")
+    if not CHROMIUM.exists():
+        pytest.skip("chromium is missing")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(chromium):
+    """A new window without cookies; errors on its console fail the test."""
+    context = chromium.new_context(viewport={"width": 1100, "height": 800})
+    page = context.new_page()
+    faults: list[str] = []
+    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    yield page
+    context.close()
+    assert faults == []
+
+
+def pairs_page(places: int = 3) -> str:
+    """A real HIT with pictures inlined, so that nothing is fetched."""
+    dot = "https://127.0.0.1:1/none.png"
+    pairs = [PagePair(place, dot, f"A description, number {place}.") for place in range(1, places + 1)]
+    html = render_page(load_template("pairs-plain"), pairs)
+    pixel = "data:image/gif;base64,R0lGODlhAQABAIAAAP///wAAACwAAAAAAQABAAACAkQBADs="
+    return question_xml(html.replace(dot, pixel))
+
+
+def test_a_worker_joins_fills_reloads_submits_and_goes_on(crowd, page):
+    """The sandboxed frame posts without a cookie; a draft survives a reload; the next HIT is one click away."""
+    client = crowd.boto()
+    hit_type = client.create_hit_type(**TYPE)["HITTypeId"]
+    first, _ = (post_hit(client, hit_type, Question=pairs_page())["HITId"] for _ in range(2))
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+
+    page.goto(crowd.url + link.path)
+    page.get_by_role("button", name="Accept one").click()
+    frame = page.frame_locator("#hit")
+    for place in (1, 2):
+        frame.locator(f"[name=p0{place}_label][value=weak_yes]").check()
+    # Polled, because the page's policy forbids the evaluation that wait_for_function would use.
+    for _ in range(200):
+        if "p02_label" in page.evaluate("Object.values(localStorage).join()"):
+            break
+        page.wait_for_timeout(50)
+    page.reload()
+    frame.locator("[name=p02_label][value=weak_yes]:checked").wait_for(state="attached")
+    frame.locator("[name=p03_label][value=no]").check()
+    frame.locator("#send").click()
+    page.get_by_text("Submitted. Thank you!").wait_for()
+
+    assert page.evaluate("Object.keys(localStorage).length") == 0
+    assert frame.get_by_text("Thank you, your answers arrived").count() == 1
+    [own] = client.list_assignments_for_hit(HITId=first)["Assignments"]
+    answers = parse_answers(own["Answer"], places=[1, 2, 3], rationale=False).answers
+    assert [answer.label for answer in answers] == [Label.WEAK_YES, Label.WEAK_YES, Label.NO]
+    page.get_by_role("button", name="Accept the next one").click()
+    page.frame_locator("#hit").locator("#send").wait_for()
+    page.get_by_role("button", name="Return this HIT").click()
+    page.get_by_text("You returned the HIT").wait_for()
+    assert page.get_by_text("No HITs are open for you").count() == 1
+
+
+def test_a_hits_script_cannot_reach_the_worker_or_the_server(crowd, page):
+    """Hostile HTML in a HIT has no cookie, no storage, no parent, and no way to other pages of the server."""
+    hostile = """<form data-mitl-submit method="post" action="about:blank">
+    <input data-mitl-assignment type="hidden" name="assignmentId" value=""><input id="out" name="out"></form>
+    <script>
+    const tried = {};
+    const attempt = (name, action) => {
+      try { tried[name] = String(action()); } catch (error) { tried[name] = "refused"; }
+    };
+    attempt("cookie", () => document.cookie);
+    attempt("storage", () => localStorage.length);
+    attempt("parent", () => parent.document.title);
+    attempt("top", () => { top.location = "https://example.org"; return "went"; });
+    fetch("/w").then(() => "read", () => "refused").then(word => {
+      tried.fetch = word;
+      document.getElementById("out").value = JSON.stringify(tried);
+      document.forms[0].submit();
+    });
+    </script>"""
+    client = crowd.boto()
+    hit = post_hit(client, Question=question_xml(hostile))
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    # A window of its own, because its console rightly reports what was refused.
+    quiet = page.context.new_page()
+
+    quiet.goto(crowd.url + link.path)
+    quiet.get_by_role("button", name="Accept one").click()
+    quiet.get_by_text("Submitted. Thank you!").wait_for()
+
+    [own] = client.list_assignments_for_hit(HITId=hit["HITId"])["Assignments"]
+    assert quiet.url.startswith(crowd.url)
+    for name in ("cookie", "storage", "parent", "top", "fetch"):
+        assert f'"{name}":"refused"' in own["Answer"]
+
+
+def test_a_preview_takes_no_input(crowd, page):
+    """Everything shows, nothing can be filled in or sent."""
+    client = crowd.boto()
+    post_hit(client, Question=pairs_page())
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+
+    page.goto(crowd.url + link.path)
+    page.get_by_role("link", name="Preview").click()
+    frame = page.frame_locator("iframe")
+    frame.locator("#send").wait_for()
+
+    assert frame.locator("#send").is_disabled()
+    assert frame.locator("[name=p01_label]").first.is_disabled()
+    page.get_by_role("button", name="Accept one").click()
+    assert page.frame_locator("#hit").locator("[name=p01_label]").first.is_enabled()

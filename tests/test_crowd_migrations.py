@@ -1,0 +1,79 @@
+"""The crowd server's migrations build what its models describe, on both engines."""
+
+from __future__ import annotations
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import inspect, text
+
+from mitl.crowd_server import admin
+from mitl.crowd_server.models import Base
+from mitl.db import migrate
+from mitl.db.engine import make_engine
+from mitl.errors import StoreError
+from mitl.records import Environment
+
+
+def test_upgrade_head_equals_the_models(engine_url):
+    """After `upgrade head`, autogenerate finds nothing to add."""
+    engine = make_engine(engine_url)
+
+    migrate.upgrade("crowd", engine)
+
+    with engine.connect() as connection:
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, Base.metadata) == []
+    engine.dispose()
+
+
+def test_downgrade_to_base_leaves_no_table(engine_url):
+    """The first revision has its way back."""
+    engine = make_engine(engine_url)
+    migrate.upgrade("crowd", engine)
+
+    command.downgrade(migrate.config("crowd", engine), "base")
+
+    assert set(inspect(engine).get_table_names()) <= {"alembic_version"}
+    engine.dispose()
+
+
+def test_a_database_is_made_ready_once(engine_url):
+    """Id, secrets, keys and budgets of a new server stay what they are at the next start."""
+    engine = make_engine(engine_url)
+    admin.prepare(engine)
+    first = (admin.server_id(engine), admin.operator_token(engine), admin.keys(engine))
+
+    admin.prepare(engine)
+
+    assert (admin.server_id(engine), admin.operator_token(engine), admin.keys(engine)) == first
+    assert len({key for pair in first[2].values() for key in pair}) == 4
+    assert all(access.startswith("AKIA") and len(access) == 20 for access, _ in first[2].values())
+    assert admin.balance(engine, Environment.LIVE).available == 0
+    engine.dispose()
+
+
+def test_a_newer_crowd_database_is_refused_in_one_line(tmp_path):
+    """A revision that this mitl does not know is not touched."""
+    engine = make_engine(f"sqlite:///{tmp_path / 'crowd.db'}")
+    admin.prepare(engine)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = 'c9999'"))
+
+    with pytest.raises(StoreError, match="newer mitl") as caught:
+        admin.prepare(engine)
+
+    assert "\n" not in str(caught.value)
+    engine.dispose()
+
+
+def test_a_database_of_others_is_refused(tmp_path):
+    """The server adds its tables to no one else's."""
+    engine = make_engine(f"sqlite:///{tmp_path / 'other.db'}")
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE letters (id INTEGER)"))
+
+    with pytest.raises(StoreError, match="did not make"):
+        admin.prepare(engine)
+    engine.dispose()

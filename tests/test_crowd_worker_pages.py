@@ -1,0 +1,421 @@
+"""Workers' pages by plain HTTP: joining, accepting, submitting, returning, previewing, and what is refused."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+
+import httpx
+import pytest
+from crowd_kit import HTML, TYPE, post_hit, question
+
+from mitl.crowd.answers import answer_fields
+from mitl.crowd_server import admin
+from mitl.errors import StoreError
+from mitl.records import Environment
+
+pytest_plugins = ("crowd_fixtures",)
+
+SANDBOX, LIVE = Environment.SANDBOX, Environment.LIVE
+
+
+@pytest.fixture
+def client(crowd):
+    """The sandbox requester."""
+    return crowd.boto()
+
+
+@pytest.fixture
+def hit_type(client):
+    """A type with three HITs of one assignment each."""
+    own = client.create_hit_type(**TYPE)["HITTypeId"]
+    for _ in range(3):
+        post_hit(client, own)
+    return own
+
+
+def assignments(client):
+    """All submitted assignments."""
+    return [
+        own
+        for hit in client.list_hits(MaxResults=100)["HITs"]
+        for own in client.list_assignments_for_hit(HITId=hit["HITId"])["Assignments"]
+    ]
+
+
+def test_a_worker_sees_groups_with_reward_and_number(crowd, hit_type):
+    """The list says what one needs to choose; a sandbox says that nothing is paid."""
+    text = crowd.worker().get("/w").text
+
+    assert TYPE["Title"] in text
+    assert "$1.00" in text and "<b>3</b> available" in text and "60 min" in text
+    assert "practice" in text
+
+
+def test_fields_arrive_as_they_were_sent(crowd, client, hit_type):
+    """Order, repeated names and odd characters; the form's assignmentId is not an answer."""
+    task = crowd.worker().accept(hit_type)
+    body = "assignmentId=x&p01_concept=color&p01_concept=age&p01_text=%26%3C%5D%5D%3E+%F0%9F%90%88&empty="
+    headers = {"Content-Type": "application/x-www-form-urlencoded"}
+
+    reply = httpx.post(
+        f"{crowd.url}/s/{task.token}/mturk/externalSubmit", content=body, headers=headers, trust_env=False
+    )
+
+    assert reply.status_code == 200
+    assert "mitl-submitted" in reply.text
+    [own] = assignments(client)
+    assert answer_fields(own["Answer"]) == [
+        ("p01_concept", "color"),
+        ("p01_concept", "age"),
+        ("p01_text", "&<]]> 🐈"),
+        ("empty", ""),
+    ]
+
+
+def test_a_multipart_form_is_taken_too(crowd, client, hit_type):
+    """Some templates post multipart; an upload counts as its name."""
+    task = crowd.worker().accept(hit_type)
+
+    reply = httpx.post(
+        f"{crowd.url}/s/{task.token}/mturk/externalSubmit",
+        data={"p01_label": "no"},
+        files={"picture": ("cat.png", b"\x89PNG")},
+        trust_env=False,
+    )
+
+    assert reply.status_code == 200
+    assert answer_fields(assignments(client)[0]["Answer"]) == [("p01_label", "no"), ("picture", "cat.png")]
+
+
+def test_a_second_submission_changes_nothing(crowd, client, hit_type):
+    """A double click or a reload gets a friendly page, and the first answers stay."""
+    task = crowd.worker().do(hit_type, p01_label="yes")
+
+    again = task.submit(p01_label="no")
+
+    assert again.status_code == 200
+    assert "already submitted" in again.text
+    [own] = assignments(client)
+    assert answer_fields(own["Answer"]) == [("p01_label", "yes")]
+
+
+def test_too_much_is_refused_and_the_hit_stays_open(crowd, client, hit_type):
+    """Half a megabyte of answers is no answer."""
+    task = crowd.worker().accept(hit_type)
+
+    assert task.submit(p01_text="x" * 600_000).status_code == 413
+    assert assignments(client) == []
+    assert task.submit(p01_text="x").status_code == 200
+
+
+def test_reloading_gives_the_same_hit(crowd, hit_type):
+    """One assignment at a time: accepting again leads to the open one."""
+    worker = crowd.worker()
+
+    first, second = worker.accept(hit_type), worker.accept(hit_type)
+
+    assert first.query == second.query
+
+
+def test_nobody_does_a_hit_twice(crowd, client, hit_type):
+    """Three HITs of one assignment go to one worker once each; then nothing is left."""
+    worker = crowd.worker()
+
+    done = {worker.do(hit_type).query["hitId"] for _ in range(3)}
+
+    assert len(done) == 3
+    assert worker.accept(hit_type) is None
+    assert crowd.worker().accept(hit_type) is None
+    post_hit(client, hit_type, MaxAssignments=2)
+    assert worker.do(hit_type).query["hitId"] not in done
+    assert worker.accept(hit_type) is None
+    assert crowd.worker().accept(hit_type) is not None
+
+
+def test_two_workers_get_different_hits(crowd, hit_type):
+    """A leased assignment is nobody else's."""
+    tasks = [crowd.worker().accept(hit_type) for _ in range(3)]
+
+    assert len({task.query["hitId"] for task in tasks}) == 3
+    assert crowd.worker().accept(hit_type) is None
+
+
+def test_a_returned_hit_goes_to_others_with_its_assignment_id(crowd, client, hit_type):
+    """As on MTurk an AssignmentId may come again; the first worker is offered other HITs."""
+    first, second = crowd.worker(), crowd.worker()
+    returned = first.accept(hit_type)
+    reply = first.post(f"/w/a/{returned.token}/return")
+
+    taken = second.accept(hit_type)
+
+    assert "You returned the HIT" in reply.text
+    assert taken.query["hitId"] == returned.query["hitId"]
+    assert taken.query["assignmentId"] == returned.query["assignmentId"]
+    assert returned.submit(p01_label="yes").status_code == 410
+    assert first.accept(hit_type).query["hitId"] != returned.query["hitId"]
+    assert taken.submit(p01_label="no").status_code == 200
+    [own] = assignments(client)
+    assert (own["WorkerId"], own["AssignmentId"]) == (second.id, returned.query["assignmentId"])
+
+
+def test_an_abandoned_hit_comes_back_under_a_new_token(crowd, client, hit_type):
+    """When the time is over the HIT is open again; the old page cannot submit into the new lease."""
+    worker = crowd.worker()
+    old = worker.accept(hit_type)
+    crowd.clock.advance(hours=1)
+    assert worker.get(f"/w/a/{old.token}").status_code == 410
+
+    others = [worker.do(hit_type) for _ in range(2)]
+    new = worker.accept(hit_type)
+
+    assert new.query["hitId"] == old.query["hitId"]
+    assert old.query["hitId"] not in {task.query["hitId"] for task in others}
+    assert new.token != old.token
+    assert old.submit(p01_label="yes").status_code == 404
+    assert new.submit(p01_label="yes").status_code == 200
+
+
+def test_the_frame_is_bound_and_locked_down(crowd, hit_type):
+    """The form posts to this assignment's address; the page runs in an opaque origin and loads nothing else."""
+    task = crowd.worker().accept(hit_type)
+
+    page = task.page()
+
+    assert f'action="{crowd.url}/s/{task.token}/mturk/externalSubmit"' in page.text
+    assert f'value="{task.query["assignmentId"]}"' in page.text
+    policy = page.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "sandbox allow-scripts allow-forms" in policy
+    assert task.query["turkSubmitTo"] == f"{crowd.url}/s/{task.token}"
+    assert page.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.parametrize("path", ["/w", "/w/a/1-1.x", "/w/preview/3ABC"])
+def test_without_a_session_nothing_is_shown(shared_crowd, path):
+    """A browser without an invitation is told how to come in."""
+    reply = shared_crowd.browser().get(shared_crowd.url + path)
+
+    assert reply.status_code == 403
+    assert "invitation" in reply.text
+
+
+@pytest.mark.parametrize("cookie", ["A1234567890123", "A1234567890123." + "0" * 40, ".", "é"])
+def test_a_forged_session_is_none(shared_crowd, cookie):
+    """Only cookies sealed by this server count."""
+    headers = {"Cookie": f"mitl_worker={cookie}".encode()}
+
+    assert httpx.get(shared_crowd.url + "/w", headers=headers, trust_env=False).status_code == 403
+
+
+def test_another_workers_hit_is_not_shown(crowd, hit_type):
+    """The page around a HIT belongs to the worker who accepted it."""
+    task = crowd.worker().accept(hit_type)
+
+    assert crowd.worker().get(f"/w/a/{task.token}").status_code == 404
+    assert crowd.worker().post(f"/w/a/{task.token}/return").status_code == 404
+    assert task.submit(p01_label="yes").status_code == 200
+
+
+def test_forms_of_other_sites_do_nothing(crowd, client, hit_type):
+    """Accepting and returning need this server's own page."""
+    worker = crowd.worker()
+    task = worker.accept(hit_type)
+
+    for origin in ("https://evil.example", "null"):
+        assert worker.post(f"/w/a/{task.token}/return", Origin=origin).status_code == 403
+        assert worker.post("/w/accept", {"hit_type_id": hit_type}, Origin=origin).status_code == 403
+    bare = worker.browser.post(f"{crowd.url}/w/accept", headers={"Sec-Fetch-Site": "cross-site"})
+    assert bare.status_code == 403
+    assert task.submit(p01_label="yes").status_code == 200
+
+
+def test_a_tampered_token_opens_nothing(crowd, hit_type):
+    """Neither another row's number nor a changed seal."""
+    task = crowd.worker().accept(hit_type)
+    number, _, rest = task.token.partition("-")
+
+    for token in (f"{int(number) + 1}-{rest}", task.token[:-1] + "x", "1", "..", "%00"):
+        reply = httpx.post(f"{crowd.url}/s/{token}/mturk/externalSubmit", data={"a": "b"}, trust_env=False)
+        assert reply.status_code == 404
+
+
+def test_a_preview_is_not_bound(crowd, client, hit_type):
+    """ASSIGNMENT_ID_NOT_AVAILABLE, no worker id, and forms that lead nowhere; the HIT stays available."""
+    worker = crowd.worker()
+    hit = client.list_hits()["HITs"][0]["HITId"]
+    page = worker.get(f"/w/preview/{hit}").text
+    address = re.search(r'src="(/w/preview/[^"]+/frame[^"]*)"', page)[1].replace("&amp;", "&")
+
+    frame = httpx.get(crowd.url + address, trust_env=False)
+
+    assert "assignmentId=ASSIGNMENT_ID_NOT_AVAILABLE" in address and "workerId" not in address
+    assert 'value="ASSIGNMENT_ID_NOT_AVAILABLE"' in frame.text
+    assert "form-action 'none'" in frame.headers["content-security-policy"]
+    assert client.get_hit(HITId=hit)["HIT"]["NumberOfAssignmentsAvailable"] == 1
+
+
+def test_hostile_words_stay_words(crowd, client):
+    """Title, description, feedback and labels come from others and are escaped everywhere."""
+    evil = "<script>alert(1)</script>\"'>"
+    own = client.create_hit_type(**TYPE | {"Title": evil, "Description": evil})["HITTypeId"]
+    post_hit(client, own)
+    worker = crowd.worker()
+    admin.invite(crowd.engine, SANDBOX, label=evil)
+    entry = crowd.browser()
+
+    pages = [worker.get("/w").text]
+    pages.append(worker.get(f"/w/preview/{client.list_hits()['HITs'][0]['HITId']}").text)
+    task = worker.accept(own)
+    pages.append(worker.get(f"/w/a/{task.token}").text)
+    task.submit(p01_text=evil)
+    pages.append(worker.get(f"/w/a/{task.token}").text)
+    pages.append(entry.get(f"{crowd.url}/operator?token={admin.operator_token(crowd.engine)}").text)
+
+    assert all("&lt;script&gt;" in page for page in pages)
+    assert not any("<script>alert" in page for page in pages)
+
+
+def test_a_personal_link_is_one_worker_on_any_browser(crowd):
+    """A lost cookie costs nothing: the link leads back to the same worker."""
+    [link] = admin.invite(crowd.engine, SANDBOX)
+    first, second = crowd.browser(), crowd.browser()
+
+    pages = [browser.get(crowd.url + link.path).text for browser in (first, second)]
+
+    ids = {re.search(r"A[A-Z0-9]{13}", page)[0] for page in pages}
+    assert len(ids) == 1
+    cookie = httpx.get(crowd.url + link.path, trust_env=False).headers["set-cookie"]
+    assert "HttpOnly" in cookie and "SameSite=lax" in cookie
+
+
+def test_an_open_link_makes_a_worker_for_each_browser(crowd):
+    """Up to its number of uses; the same browser stays the same worker."""
+    [link] = admin.invite(crowd.engine, SANDBOX, open_uses=2)
+    browsers = [crowd.browser() for _ in range(3)]
+
+    replies = [browser.get(crowd.url + link.path) for browser in (*browsers[:2], browsers[0], browsers[2])]
+
+    ids = [re.search(r"A[A-Z0-9]{13}", reply.text) for reply in replies]
+    assert [reply.status_code for reply in replies] == [200, 200, 200, 410]
+    assert ids[0][0] == ids[2][0] != ids[1][0]
+
+
+def test_invitations_end(crowd):
+    """Expired and revoked links are refused; revoking shuts out who came by it."""
+    [short] = admin.invite(crowd.engine, SANDBOX, lasts=dt.timedelta(hours=1), clock=crowd.clock)
+    [other] = admin.invite(crowd.engine, SANDBOX, clock=crowd.clock)
+    browser = crowd.browser()
+    assert browser.get(crowd.url + other.path).status_code == 200
+
+    crowd.clock.advance(hours=1)
+    admin.revoke(crowd.engine, other.id)
+
+    assert crowd.browser().get(crowd.url + short.path).status_code == 410
+    assert crowd.browser().get(crowd.url + other.path).status_code == 410
+    assert browser.get(crowd.url + "/w").status_code == 403
+    assert crowd.browser().get(crowd.url + "/w/join/nonsense").status_code == 404
+    with pytest.raises(StoreError, match="no open invitation"):
+        admin.revoke(crowd.engine, other.id)
+
+
+def test_tokens_of_invitations_are_not_kept(crowd):
+    """Whoever reads crowd.db cannot join with what is in it."""
+    [link] = admin.invite(crowd.engine, SANDBOX)
+
+    with crowd.engine.connect() as connection:
+        raw = connection.connection.driver_connection
+        assert raw is not None
+        dump = "\n".join(raw.iterdump())
+
+    assert link.token not in dump
+
+
+def test_earnings_are_shown(crowd):
+    """What waits, was approved, and is owed."""
+    admin.set_budget(crowd.engine, LIVE, 500)
+    client, worker = crowd.boto(LIVE), crowd.worker(LIVE)
+    hit = post_hit(client, MaxAssignments=1)
+    worker.do(hit["HITTypeId"])
+    [own] = assignments(client)
+    assert "$0.00" in worker.get("/w").text
+
+    client.approve_assignment(AssignmentId=own["AssignmentId"])
+    client.send_bonus(
+        WorkerId=worker.id, AssignmentId=own["AssignmentId"], BonusAmount="0.25", Reason="for care"
+    )
+
+    text = worker.get("/w").text
+    assert "owed to you" in text and "$1.25" in text and "practice" not in text
+
+
+def test_an_external_question_gets_the_usual_query(crowd, client):
+    """Its own address in the frame, with where to submit."""
+    space = "http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2006-07-14/ExternalQuestion.xsd"
+    xml = (
+        f'<ExternalQuestion xmlns="{space}"><ExternalURL>https://study.example/page?a=1</ExternalURL>'
+        "<FrameHeight>600</FrameHeight></ExternalQuestion>"
+    )
+    hit = post_hit(client, Question=xml)
+    worker = crowd.worker()
+
+    page = worker.post("/w/accept", {"hit_type_id": hit["HITTypeId"]}).text
+
+    assert 'src="https://study.example/page?a=1&amp;assignmentId=3' in page
+    assert 'height="600"' in page
+    assert "turkSubmitTo=http" in page
+
+
+def test_images_are_served_from_public_folders_only(crowd_engine, tmp_path):
+    """By safe names, with a type and a cache time; nothing above the folder, nothing that is no image."""
+    from crowd_kit import running_crowd
+
+    public = tmp_path / "public"
+    (public / "i").mkdir(parents=True)
+    (public / "i" / "abc.jpg").write_bytes(b"\xff\xd8")
+    (public / "direct.png").write_bytes(b"\x89PNG")
+    (public / "notes.txt").write_text("secret")
+    (tmp_path / "mitl.db").write_text("secret")
+    with running_crowd(crowd_engine, public) as crowd:
+        found = crowd.browser().get(crowd.url + "/i/abc.jpg")
+        direct = crowd.browser().get(crowd.url + "/i/direct.png")
+        wrong = [
+            crowd.browser().get(crowd.url + path).status_code
+            for path in ("/i/notes.txt", "/i/..%2Fmitl.db", "/i/%2E%2E/mitl.db", "/i/.jpg", "/i/none.jpg")
+        ]
+
+    assert (found.status_code, found.headers["content-type"]) == (200, "image/jpeg")
+    assert "max-age" in found.headers["cache-control"]
+    assert direct.content == b"\x89PNG"
+    assert wrong == [404] * 5
+
+
+def test_the_operator_page_needs_its_token(crowd, client, hit_type):
+    """The printed link opens it; progress, money and invitations are there; a wrong token opens nothing."""
+    crowd.worker().do(hit_type)
+    browser = crowd.browser()
+
+    assert browser.get(crowd.url + "/operator").status_code == 403
+    assert browser.get(crowd.url + "/operator?token=wrong").status_code == 403
+    page = browser.get(f"{crowd.url}/operator?token={admin.operator_token(crowd.engine)}")
+    assert page.status_code == 200
+    assert "token" not in str(page.url)
+    assert TYPE["Title"] in page.text and "DOES NOT BALANCE" not in page.text
+
+
+def test_health_names_the_server(shared_crowd):
+    """Clients know whom they talk to."""
+    reply = shared_crowd.browser().get(shared_crowd.url + "/healthz").json()
+
+    assert reply["status"] == "ok"
+    assert reply["server_id"] == admin.server_id(shared_crowd.engine)
+
+
+def test_a_page_that_is_no_xml_character_is_kept(crowd, client):
+    """A HIT's own markup reaches the worker unchanged."""
+    odd = HTML.replace("yes <input", "j&amp;a “yes” 🐈 <input")
+    hit = post_hit(client, Question=question(odd))
+
+    page = crowd.worker().accept(hit["HITTypeId"]).page()
+
+    assert "j&amp;a “yes” 🐈 <input" in page.text

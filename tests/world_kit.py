@@ -1,0 +1,97 @@
+"""A small generated world with annotators from files, so that the loop's tests need neither torch nor training."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from mitl.datasets.scenes.files import read_world
+from mitl.datasets.scenes.world import truth_matrix
+from mitl.progress import no_progress
+from mitl.records import Environment, StageResult
+from mitl.settings import Settings
+from mitl.settings import load as load_settings
+from mitl.stages.build_dataset import build_dataset
+from mitl.stages.harvest import harvest
+from mitl.stages.init import ensure_config, init
+from mitl.stages.loading import WORLD_FOLDER, Sources, load
+from mitl.stages.propose import QueryChoice, propose
+from mitl.stages.publish import Campaign, publish
+from mitl.stages.review import settle
+from mitl.stages.simulate import simulate
+
+ANNOTATORS = ("near", "far")
+SANDBOX = Environment.SANDBOX
+
+
+def make_world(folder: Path, *, n_images: int = 40, db_url: str | None = None, crowd_url: str | None = None) -> Settings:
+    """A project on ``scenes`` whose two annotators are noisy views of the truth, written as embedding files."""
+    loaded = load(Sources("scenes", n_images=n_images), folder)
+    tables = {
+        "dataset": {"kind": "scenes"},
+        "propose": {"annotators": list(ANNOTATORS)},
+        "annotators": {
+            name: {"embeddings": {"images": f"{name}-images.npz", "captions": f"{name}-captions.npz"}}
+            for name in ANNOTATORS
+        },
+    }
+    ensure_config(folder, "test", 0, tables)
+    _write_embeddings(folder)
+    settings = replace(load_settings(folder, db=db_url, crowd_db=crowd_url, environ={}), endpoint=None)
+    init(settings, loaded.data)
+    return settings
+
+
+def _write_embeddings(folder: Path) -> None:
+    world = read_world(folder / WORLD_FOLDER)
+    images, captions = list(world.scenes), list(world.captions)
+    relevance = (4.0 - truth_matrix(world, images, captions)) / 3
+    left, scale, right = np.linalg.svd(relevance, full_matrices=False)
+    for place, name in enumerate(ANNOTATORS):
+        noise = np.random.default_rng(place)
+        width = min(24, len(scale))
+        sides = {"images": (images, left[:, :width]), "captions": (captions, right[:width].T)}
+        for side, (ids, vectors) in sides.items():
+            values = vectors * np.sqrt(scale[:width]) + noise.normal(size=vectors.shape) * 0.05 * place
+            np.savez(
+                folder / f"{name}-{side}.npz",
+                ids=np.array(ids, dtype=np.int64),
+                embedding=values.astype(np.float32),
+            )
+
+
+def run_propose(settings: Settings, *, image_queries: int = 6, caption_queries: int = 8) -> StageResult:
+    """Propose with both annotators."""
+    return propose(
+        settings,
+        annotators=ANNOTATORS,
+        top_k=5,
+        depth=10,
+        images=QueryChoice(image_queries),
+        captions=QueryChoice(caption_queries),
+        progress=no_progress,
+    )
+
+
+def run_publish(settings: Settings, **campaign: object) -> StageResult:
+    """Post to the sandbox, no questions asked."""
+    return publish(settings, Campaign(SANDBOX, **campaign), confirm=lambda total: True)  # type: ignore[arg-type]
+
+
+def work_until_done(settings: Settings, population: str = "careful", rounds: int = 6) -> None:
+    """Post, answer, harvest and settle until nothing is left to ask."""
+    for _ in range(rounds):
+        run_publish(settings)
+        answered = simulate(settings, SANDBOX, population=population)
+        harvest(settings, SANDBOX)
+        settled = settle(settings, SANDBOX)
+        if answered.status == settled.status == "nothing_to_do":
+            return
+    raise AssertionError(f"still work left after {rounds} rounds")
+
+
+def run_build(settings: Settings, name: str = "release") -> StageResult:
+    """Build a release in the project."""
+    return build_dataset(settings, settings.project / name, SANDBOX)
