@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import stat
+
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
@@ -76,4 +78,19 @@ def test_a_database_of_others_is_refused(tmp_path):
 
     with pytest.raises(StoreError, match="did not make"):
         admin.prepare(engine)
+    engine.dispose()
+
+
+def test_a_new_crowd_database_is_its_owners_alone(tmp_path):
+    """It holds secret keys; what SQLite writes beside it is as private."""
+    path = tmp_path / "crowd.db"
+    engine = make_engine(f"sqlite:///{path}")
+
+    admin.prepare(engine)
+
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE setting SET value = value"))
+        files = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+    assert files.keys() >= {"crowd.db", "crowd.db-wal"}
+    assert set(files.values()) == {0o600}
     engine.dispose()

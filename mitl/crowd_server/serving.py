@@ -6,6 +6,7 @@ import errno
 import socket
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
@@ -19,13 +20,23 @@ DEFAULT_PORT = 8765
 START_WITHIN_S = 20.0
 
 
-def serve(app: ASGIApp, host: str = DEFAULT_HOST, port: int = DEFAULT_PORT) -> None:
+def serve(
+    app: ASGIApp,
+    host: str = DEFAULT_HOST,
+    port: int = DEFAULT_PORT,
+    *,
+    ready: Callable[[str], None] = lambda url: None,
+) -> None:
     """Serve until interrupted.
+
+    Args:
+        ready: is given the server's address, with the port that it got, once it can be reached.
 
     Raises:
         EndpointError: the port is in use, or the address is not this machine's.
     """
     with bind(host, port) as listener:
+        ready(_address(host, listener))
         _server(app).run(sockets=[listener])
 
 
@@ -66,8 +77,7 @@ class RunningServer:
     def url(self) -> str:
         """Where it answers, without a slash at the end."""
         assert self._listener is not None, "the server is not running"
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._listener.getsockname()[1]}"
+        return _address(self._host, self._listener)
 
     def __enter__(self) -> RunningServer:
         self._listener = bind(self._host, self._port)
@@ -94,6 +104,11 @@ class RunningServer:
             self._thread.join()
         if self._listener is not None:
             self._listener.close()
+
+
+def _address(host: str, listener: socket.socket) -> str:
+    name = f"[{host}]" if ":" in host else host
+    return f"http://{name}:{listener.getsockname()[1]}"
 
 
 def _server(app: ASGIApp) -> uvicorn.Server:

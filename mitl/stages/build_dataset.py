@@ -6,7 +6,7 @@ import json
 import statistics
 from pathlib import Path
 
-from mitl.db.session import open_database
+from mitl.db.session import open_database, reading
 from mitl.db.store import releases
 from mitl.errors import ReleaseError
 from mitl.hits.pricing import format_dollars
@@ -38,7 +38,8 @@ def build_dataset(
     release_name = name or out.absolute().name
     with open_database(settings.db_url) as session:
         chosen = choose_environment(session, environment)
-        known = snapshot(session, settings, chosen)
+        with reading(session):
+            known = snapshot(session, settings, chosen)
         if not known.judgements and not known.ratings:
             raise ReleaseError(
                 "there are no judgements and no CxC ratings, so there is nothing to release; "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from mitl.progress import Progress, no_progress
@@ -23,8 +23,10 @@ from mitl.stages.review import settle
 from mitl.stages.simulate import simulate
 
 MINIS = ("pvse-mini", "vsrn-mini", "pcme-mini", "vilt-mini", "clip-mini")
+SANDBOX = Environment.SANDBOX
 N_IMAGES = 300
-IMAGE_QUERIES, CAPTION_QUERIES = 50, 100
+CAPTIONS_PER_IMAGE = 5
+IMAGE_QUERIES, CAPTION_QUERIES = 40, 120
 POPULATION = "careful:0.8,random:0.2"
 MAX_ROUNDS = 8
 """Asking again ends long before; the bound keeps a population of nothing but random workers finite."""
@@ -45,87 +47,84 @@ def demo(
     """Walk the loop in ``folder``; every step is safe to repeat, so an interrupted demo goes on where it was."""
     started = time.monotonic()
     steps = _Steps(say or (lambda line: None))
-    settings = steps.run("init", lambda: _init(folder, n_images, seed, progress))[1]
-    queries = (min(IMAGE_QUERIES, n_images), min(CAPTION_QUERIES, 5 * n_images))
+    settings = _init(folder, n_images, seed, steps, progress)
     steps.run(
         "propose",
-        lambda: (
-            propose(
-                settings,
-                annotators=MINIS,
-                top_k=settings.top_k,
-                depth=settings.depth,
-                images=QueryChoice(queries[0]),
-                captions=QueryChoice(queries[1]),
-                progress=progress,
-            ),
+        partial(
+            propose,
             settings,
+            annotators=MINIS,
+            top_k=settings.top_k,
+            depth=settings.depth,
+            images=QueryChoice(min(IMAGE_QUERIES, n_images)),
+            captions=QueryChoice(min(CAPTION_QUERIES, CAPTIONS_PER_IMAGE * n_images)),
+            progress=progress,
         ),
     )
     _work(settings, population, steps, progress)
-    release = folder / "release"
-    steps.run("build-dataset", lambda: (build_dataset(settings, release, Environment.SANDBOX), settings))
-    steps.run("evaluate", lambda: (evaluate(settings, release=release, progress=progress), settings))
-    page = folder / "report.html"
-    written = steps.run("report", lambda: (report(settings, page, Environment.SANDBOX), settings))[0]
+    release, page = folder / "release", folder / "report.html"
+    steps.run("build-dataset", partial(build_dataset, settings, release, SANDBOX))
+    steps.run("evaluate", partial(evaluate, settings, release=release, progress=progress))
+    written = steps.run("report", partial(report, settings, page, SANDBOX))
     return _result(written, release, page, time.monotonic() - started)
 
 
-def _init(folder: Path, n_images: int, seed: int, progress: Progress) -> tuple[StageResult, Settings]:
+def _init(folder: Path, n_images: int, seed: int, steps: _Steps, progress: Progress) -> Settings:
     loaded = load(Sources("scenes", n_images=n_images), folder, seed=seed, progress=progress)
-    ensure_config(
-        folder, "demo", seed, {"dataset": {"kind": "scenes"}, "propose": {"annotators": list(MINIS)}}
-    )
-    settings = replace(load_settings(folder, environ={}), endpoint=None)
-    return init(settings, loaded.data, exclusions=loaded.exclusions), settings
+    tables: dict[str, dict[str, object]] = {
+        "dataset": {"kind": "scenes"},
+        "propose": {"annotators": list(MINIS)},
+    }
+    ensure_config(folder, "demo", seed, tables)
+    # The demo is a world of its own: neither the environment nor another endpoint may lead it elsewhere.
+    settings = load_settings(folder, environ={})
+    steps.run("init --dataset scenes", partial(init, settings, loaded.data, exclusions=loaded.exclusions))
+    return settings
 
 
 def _work(settings: Settings, population: str, steps: _Steps, progress: Progress) -> None:
     """Post, answer, harvest and review until nothing is left to ask."""
     for _ in range(MAX_ROUNDS):
-        posted = 0
-        for direction, template in _CAMPAIGNS:
-            campaign = Campaign(Environment.SANDBOX, direction=direction, template=template)
-            result, _ = steps.run(
+        results = [
+            steps.run(
                 f"publish --sandbox --direction {direction} --template {template}",
-                lambda campaign=campaign: (
-                    publish(settings, campaign, confirm=lambda total: True, progress=progress),
+                partial(
+                    publish,
                     settings,
+                    Campaign(SANDBOX, direction=direction, template=template),
+                    confirm=lambda total: True,
+                    progress=progress,
                 ),
             )
-            posted += int(str(result.counts.get("hits_posted", 0)))
-        answered, _ = steps.run(
-            f"simulate --workers {population}",
-            lambda: (
-                simulate(settings, Environment.SANDBOX, population=population, progress=progress),
-                settings,
-            ),
+            for direction, template in _CAMPAIGNS
+        ]
+        results.append(
+            steps.run(
+                f"simulate --workers {population}",
+                partial(simulate, settings, SANDBOX, population=population, progress=progress),
+            )
         )
-        steps.run("harvest", lambda: (harvest(settings, Environment.SANDBOX, progress=progress), settings))
-        settled, _ = steps.run(
-            "review settle", lambda: (settle(settings, Environment.SANDBOX, progress=progress), settings)
-        )
-        idle = all(r.status == "nothing_to_do" for r in (answered, settled))
-        if not posted and idle:
+        results.append(steps.run("harvest", partial(harvest, settings, SANDBOX, progress=progress)))
+        results.append(steps.run("review settle", partial(settle, settings, SANDBOX, progress=progress)))
+        if all(result.status == "nothing_to_do" for result in results):
             return
 
 
 class _Steps:
-    """Tells each step's command, what it did and how long it took."""
+    """Tells each step's command, what it did and how long it took; steps with nothing to do are passed over."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
 
-    def run(
-        self, command: str, work: Callable[[], tuple[StageResult, Settings]]
-    ) -> tuple[StageResult, Settings]:
+    def run(self, command: str, work: Callable[[], StageResult]) -> StageResult:
         """Do one step."""
         started = time.monotonic()
-        result, settings = work()
-        self._say(f"$ mitl {command}   ({time.monotonic() - started:.1f} s)")
-        for line in result.lines:
-            self._say(f"    {line}")
-        return result, settings
+        result = work()
+        if result.status != "nothing_to_do":
+            self._say(f"$ mitl {command}   ({time.monotonic() - started:.1f} s)")
+            for line in result.lines:
+                self._say(f"    {line}")
+        return result
 
 
 def _result(written: StageResult, release: Path, page: Path, seconds: float) -> StageResult:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mitl.db.session import open_database
@@ -69,27 +69,43 @@ def evaluate(
         )
         run_queries = proposal_store.queries(session)
         names = annotators or [row.name for row in proposal_store.annotators(session)] or settings.annotators
+    warnings: list[str] = []
     sets: dict[str, Mapping[Direction, Mapping[str, Sequence[str]]]] = {
         PROJECT_ORIGINALS: _originals(items, run_queries)
     }
     if release is not None:
         sets["release"] = read_release(release).by_query
     for name in official:
-        sets[f"official-{name}"] = _inside(official_positives(name), items)  # type: ignore[arg-type]
+        inside = _inside(official_positives(name), items)  # type: ignore[arg-type]
+        if any(inside.values()):
+            sets[f"official-{name}"] = inside
+        else:
+            warnings.append(f"the official set {name!r} lists no item of this data set, so it was left out")
     located = {name: _locate(by_query, items) for name, by_query in sets.items()}
     rows, computed = score_sets(settings, names, items, located, progress)
     result = _result(rows, computed, release)
-    _remember(settings, result.counts["scores"])
-    return result
+    changed = _remember(settings, result.counts["scores"])
+    if computed or changed:
+        return replace(result, warnings=tuple(warnings))
+    return replace(
+        result,
+        status="nothing_to_do",
+        warnings=tuple(warnings),
+        lines=("nothing to do: these scores are kept already",),
+    )
 
 
-def _remember(settings: Settings, scores: object) -> None:
-    """Keep the scores for the report."""
+def _remember(settings: Settings, scores: object) -> bool:
+    """Keep the scores for the report; returns whether they differ from what was kept."""
     path = settings.runs / SCORES_FILE
+    text = json.dumps(scores, indent=1, sort_keys=True) + "\n"
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return False
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
-    part.write_text(json.dumps(scores, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    part.write_text(text, encoding="utf-8")
     part.replace(path)
+    return True
 
 
 def score_sets(
@@ -188,6 +204,6 @@ def _result(rows: Sequence[EvaluatedSet], computed: int, release: Path | None) -
         counts={"scores": scores, "rankings_computed": computed},
         paths={} if release is None else {"release": str(release)},
         tables=(Table("in percent", columns, tuple(table)),),
-        lines=() if computed else ("nothing was ranked anew: the rankings were kept",),
+        lines=(f"{computed:,} rankings computed",) if computed else (),
         next="mitl report",
     )

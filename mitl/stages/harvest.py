@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from mitl.crowd.answers import parse_answers
 from mitl.crowd.client import ListedHit, MTurkClient
 from mitl.crowd.endpoint import open_endpoint
-from mitl.db.session import open_database
+from mitl.db.session import open_database, reading
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
-from mitl.db.store.hits import HitRow
+from mitl.db.store.hits import BatchRow, HitRow
 from mitl.errors import AnswerError
 from mitl.hits.templates import load_template
 from mitl.progress import Progress, no_progress
@@ -29,7 +28,8 @@ from mitl.records import (
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
 from mitl.stages.judging import judge
-from mitl.stages.paying import CarriedOut, carry_out, has_open_calls
+from mitl.stages.paying import APPROVED, CarriedOut, book_payment, carry_out, has_open_calls
+from mitl.stages.posting import reconcile
 
 UNREADABLE = "unreadable"
 _FINISHED = ("Reviewable", "Reviewing", "Disposed")
@@ -49,17 +49,21 @@ def harvest(
     """
     with open_database(settings.db_url) as session:
         chosen = choose_environment(session, environment)
-        posted = hit_store.hits(session, chosen, (HitState.POSTED,))
+        out = hit_store.hits(session, chosen, (HitState.SENDING, HitState.POSTED))
         owed = has_open_calls(session, chosen)
         session.rollback()
         if reparse:
             return _reparse(session, chosen, progress)
-        if not posted and not owed:
+        if not out and not owed:
             return _nothing_to_do(session, chosen)
         with open_endpoint(settings, chosen) as endpoint:
             client = endpoint.client()
             listed = {hit.hit_id: hit for hit in client.list_hits()}
-            fetched = _fetch_all(session, client, chosen, posted, listed, progress)
+            # People may have worked on HITs whose publishing was interrupted before it heard of them.
+            reconcile(session, settings.project_id, chosen, listed.values)
+            fetched = _fetch_all(
+                session, client, chosen, listed, charges_fee=endpoint.charges_fee, progress=progress
+            )
             judge(session, chosen)
             _close_expired(session, chosen, listed)
             session.commit()
@@ -73,12 +77,14 @@ def _fetch_all(
     session: Session,
     client: MTurkClient,
     environment: Environment,
-    posted: list[HitRow],
     listed: dict[str, ListedHit],
+    *,
+    charges_fee: bool,
     progress: Progress,
 ) -> int:
-    stored = answer_store.stored_counts(session, environment)
-    session.rollback()
+    with reading(session):
+        posted = hit_store.hits(session, environment, (HitState.POSTED,))
+        stored = answer_store.stored_counts(session, environment)
     changed = []
     for hit in posted:
         found = listed.get(hit.mturk_hit_id or "")
@@ -86,16 +92,14 @@ def _fetch_all(
             changed.append(hit)
     if not changed:
         return 0
-    items = hit_store.hit_items(session, [hit.id for hit in changed])
-    batches = hit_store.batches(session, environment)
-    rationale = {batch.id: load_template(batch.template).rationale for batch in batches}
-    session.rollback()
+    with reading(session):
+        items = hit_store.hit_items(session, [hit.id for hit in changed])
+        batches = {batch.id: batch for batch in hit_store.batches(session, environment)}
     fetched = 0
     with progress("harvest", len(changed)) as advance:
         for hit in changed:
-            fetched += _fetch(
-                session, client, environment, hit, items[hit.id], rationale=rationale[hit.batch_id]
-            )
+            batch = batches[hit.batch_id]
+            fetched += _fetch(session, client, batch, hit, items[hit.id], charges_fee=charges_fee)
             advance(1)
     return fetched
 
@@ -103,33 +107,34 @@ def _fetch_all(
 def _fetch(
     session: Session,
     client: MTurkClient,
-    environment: Environment,
+    batch: BatchRow,
     hit: HitRow,
     items: list[HitItem],
     *,
-    rationale: bool,
+    charges_fee: bool,
 ) -> int:
     """Store the new submissions of one HIT, one transaction each; another harvest may do the same meanwhile."""
     assert hit.mturk_hit_id is not None
+    rationale = load_template(batch.template).rationale
     count = 0
     for found in client.list_assignments(hit.mturk_hit_id):
-        try:
-            assignment_id = answer_store.add_assignment(
-                session,
-                hit_id=hit.id,
-                worker_id=answer_store.worker_id(session, environment, found.worker_id),
-                mturk_assignment_id=found.assignment_id,
-                accepted_at=found.accepted_at,
-                submitted_at=found.submitted_at,
-                status=found.status,
-                raw_xml=found.answer_xml,
-            )
-            if assignment_id is not None:
-                _parse_into(session, assignment_id, found.answer_xml, items, rationale=rationale)
-                count += 1
-            session.commit()
-        except IntegrityError:
-            session.rollback()  # another harvest stored it between our look and our insert
+        assignment_id = answer_store.add_assignment(
+            session,
+            hit_id=hit.id,
+            worker_id=answer_store.worker_id(session, batch.environment, found.worker_id),
+            mturk_assignment_id=found.assignment_id,
+            accepted_at=found.accepted_at,
+            submitted_at=found.submitted_at,
+            status=found.status,
+            raw_xml=found.answer_xml,
+        )
+        if assignment_id is not None:
+            _parse_into(session, assignment_id, found.answer_xml, items, rationale=rationale)
+            if found.status == APPROVED:  # by itself, because nobody harvested in time
+                key = answer_store.submission_key(found.assignment_id, found.worker_id)
+                book_payment(session, assignment_id, key, batch, charges_fee=charges_fee)
+            count += 1
+        session.commit()
     return count
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from mitl import settings as configuration
+from mitl.db.engine import parse_url
 from mitl.db.session import open_database
 from mitl.db.store import hits, items
 from mitl.errors import StoreError
@@ -32,6 +33,20 @@ def ensure_config(folder: Path, name: str, seed: int, tables: Mapping[str, Mappi
     about = {"name": name, "id": make_project_id(name), "seed": seed}
     configuration.write_config(folder, {"project": about, **tables})
     return True
+
+
+def check_database(settings: Settings) -> None:
+    """Pass where the project's database can take a data set: there is none yet, or it is of this version.
+
+    Raises:
+        SettingsError: its URL cannot be meant.
+        StoreError: it is of another version, holds other tables or cannot be reached.
+    """
+    url = parse_url(settings.db_url)
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
+        return
+    with open_database(settings.db_url, create=True):
+        pass
 
 
 def init(

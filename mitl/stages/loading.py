@@ -53,13 +53,18 @@ def load(sources: Sources, project: Path, *, seed: int = SEED, progress: Progres
         UsageError: a file that this kind needs is not named.
         DatasetError: a file is missing, malformed or contradicts another.
     """
-    data = _read(sources, project, seed, progress)
+    # What can be missing or malformed is read first: a generated world writes its pictures.
     ratings: tuple[Rating, ...] = ()
     if sources.cxc is not None:
         from mitl.datasets.cxc import read_sits
 
         ratings = tuple(read_sits(sources.cxc))
-    exclusions = [entry for source in sources.exclusions for entry in _exclusions(source, data)]
+    lists = [
+        (paper_exclusions(), False) if source == PAPER else (read_exclusions(Path(source)), True)
+        for source in sources.exclusions
+    ]
+    data = _read(sources, project, seed, progress)
+    exclusions = [entry for rows, strict in lists for entry in resolve(rows, data, strict=strict)]
     return Loaded(data, ratings, tuple(exclusions))
 
 
@@ -128,11 +133,5 @@ def _scenes(sources: Sources, project: Path, seed: int, progress: Progress) -> R
 
 def _one(paths: Sequence[Path], what: str, example: str) -> Path:
     if len(paths) != 1:
-        raise UsageError(f"{len(paths)} files were given, but this needs one, {what}; give {example}")
+        raise UsageError(f"{len(paths) or 'no'} files were given, but this needs one, {what}; give {example}")
     return paths[0]
-
-
-def _exclusions(source: str, data: RetrievalSet) -> list[Exclusion]:
-    if source == PAPER:
-        return resolve(paper_exclusions(), data, strict=False)
-    return resolve(read_exclusions(Path(source)), data)

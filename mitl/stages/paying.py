@@ -15,17 +15,20 @@ from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
 from mitl.db.store.answers import AssignmentRow
+from mitl.db.store.hits import BatchRow
 from mitl.errors import CrowdError
 from mitl.hits.pricing import fee_cents
 from mitl.progress import Progress
-from mitl.records import Decision, Environment, JournalState
+from mitl.records import Decision, Environment, Finding, JournalState
 from mitl.settings import Settings
 from mitl.stages.exclusion import exclusion_qualification
 
 APPROVE, REJECT, EXCLUDE = "approve", "reject", "qualification"
 
-SUBMITTED = "Submitted"
-"""The API's status of work that was neither approved nor rejected."""
+SUBMITTED, APPROVED, REJECTED = "Submitted", "Approved", "Rejected"
+"""The API's words for work that waits for a decision, is paid, and is refused."""
+
+APPROVED_BEFORE_REJECTION = "approved_before_rejection"
 
 _PAID = (Decision.PASS, Decision.APPROVE, Decision.APPROVE_EXCLUDE, Decision.DROP)
 _WINDOW = 16
@@ -39,12 +42,24 @@ class CarriedOut:
     approved: int
     rejected: int
     excluded: int
+    too_late: int = 0
+    """Rejections that found the work approved already, by itself after its delay: it is paid and not used."""
 
 
 def plan_rejection(session: Session, row: AssignmentRow, reason: str) -> None:
     """Keep the reason of a rejection with its intent, so that a killed run can still carry it out."""
     request = json.dumps({"assignment": row.mturk_assignment_id, "reason": reason})
     journal.plan(session, REJECT, [(row.key, None, request)], _now())
+
+
+def book_payment(
+    session: Session, assignment_id: int, key: str, batch: BatchRow, *, charges_fee: bool
+) -> None:
+    """Book an approved submission's reward, and the fee where the endpoint takes one; never twice."""
+    journal.add_ledger(session, assignment_id, "reward", f"reward:{key}", batch.reward_cents)
+    fee = fee_cents(batch.reward_cents, batch.assignments) if charges_fee else 0
+    if fee:
+        journal.add_ledger(session, assignment_id, "fee", f"fee:{key}", fee)
 
 
 def has_open_calls(session: Session, environment: Environment) -> bool:
@@ -68,36 +83,58 @@ def carry_out(
     batches = {batch.name: batch for batch in hit_store.batches(session, environment)}
     session.rollback()
 
-    def book_payment(row: AssignmentRow) -> None:
-        batch = batches[row.batch]
-        answer_store.set_status(session, row.id, "Approved")
-        journal.add_ledger(session, row.id, "reward", f"reward:{row.key}", batch.reward_cents)
-        fee = fee_cents(batch.reward_cents, batch.assignments) if charges_fee else 0
-        if fee:
-            journal.add_ledger(session, row.id, "fee", f"fee:{row.key}", fee)
+    def book_approval(row: AssignmentRow, _: bool) -> None:
+        answer_store.set_status(session, row.id, APPROVED)
+        book_payment(session, row.id, row.key, batches[row.batch], charges_fee=charges_fee)
 
     approved = _call_all(
         session,
         APPROVE,
         [row for row in paid if row.status == SUBMITTED],
         call=lambda row: client.approve(row.mturk_assignment_id),
-        book=book_payment,
+        book=book_approval,
         progress=progress,
     )
     to_reject = [row for row in refused if row.status == SUBMITTED]
     reasons = {row.key: _reason(session, row) for row in to_reject}
+    too_late = []
+
+    def book_rejection(row: AssignmentRow, rejected: bool) -> None:
+        if rejected:
+            answer_store.set_status(session, row.id, REJECTED)
+            return
+        book_approval(row, True)
+        answer_store.set_decision(session, [row.id], Decision.DROP)
+        finding = Finding(APPROVED_BEFORE_REJECTION, "the work had been approved by itself")
+        answer_store.add_findings(session, row.id, [finding])
+        too_late.append(row)
+
     rejected = _call_all(
         session,
         REJECT,
         to_reject,
-        call=lambda row: client.reject(row.mturk_assignment_id, reasons[row.key]),
-        book=lambda row: answer_store.set_status(session, row.id, "Rejected"),
+        call=lambda row: _reject(client, row, reasons[row.key]),
+        book=book_rejection,
         progress=progress,
     )
     leaving = {row.worker: row for row in paid if _is_to_exclude(row)}
     for row in leaving.values():
         _exclude(session, client, settings.project_id, row)
-    return CarriedOut(approved, rejected, len(leaving))
+    return CarriedOut(approved, rejected - len(too_late), len(leaving), len(too_late))
+
+
+def _reject(client: MTurkClient, row: AssignmentRow, reason: str) -> bool:
+    """Refuse a submission; False where it had been approved by itself before."""
+    try:
+        client.reject(row.mturk_assignment_id, reason)
+    except CrowdError:
+        assert row.mturk_hit_id is not None
+        found = client.list_assignments(row.mturk_hit_id)
+        now = {(one.assignment_id, one.worker_id): one.status for one in found}
+        if now.get((row.mturk_assignment_id, row.worker)) != APPROVED:
+            raise
+        return False
+    return True
 
 
 def _is_to_exclude(row: AssignmentRow) -> bool:
@@ -129,8 +166,8 @@ def _call_all(
     kind: str,
     rows: Sequence[AssignmentRow],
     *,
-    call: Callable[[AssignmentRow], object],
-    book: Callable[[AssignmentRow], None],
+    call: Callable[[AssignmentRow], bool],
+    book: Callable[[AssignmentRow, bool], None],
     progress: Progress,
 ) -> int:
     done = 0
@@ -152,12 +189,12 @@ def _call_all(
             failure: CrowdError | None = None
             for row, future in futures:
                 try:
-                    future.result()
+                    reply = future.result()
                 except CrowdError as error:
                     failure = failure or error
                     journal.mark(session, kind, [row.key], JournalState.FAILED, _now(), error=str(error))
                     continue
-                book(row)
+                book(row, reply)
                 journal.mark(session, kind, [row.key], JournalState.DONE, _now())
                 done += 1
                 advance(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -16,7 +16,7 @@ from mitl.db.store import items as item_store
 from mitl.db.store import proposals as proposal_store
 from mitl.db.store.hits import HitRow
 from mitl.errors import ProposalError, StoreError
-from mitl.hits.packing import CANDIDATES_PER_HIT, pack
+from mitl.hits.packing import hits_needed, overlap_pairs, pack, pack_overlap
 from mitl.positives.merging import CXC_POSITIVE
 from mitl.proposals.candidates import NamedRanking, ranked_pairs
 from mitl.proposals.golds import gold_negatives, gold_positives
@@ -40,6 +40,8 @@ class Campaign:
     """Per HIT; None computes it from the hourly floor and the template's estimate."""
     assignments: int = 1
     limit: int | None = None
+    overlap: float = 0.0
+    """Share of the new candidates that is asked of a second worker as well, 0 to 1."""
     max_cost_cents: int | None = None
 
     @property
@@ -81,8 +83,13 @@ class Plan:
         return sum(item.role is PairRole.CANDIDATE for page in pages for item in page.items)
 
     @property
+    def n_overlap(self) -> int:
+        """Candidates of the new batch that are asked of a second worker."""
+        return sum(item.role is PairRole.OVERLAP for page in self.fresh for item in page.items)
+
+    @property
     def n_repeats(self) -> int:
-        """Pairs that fill the last page of the new batch."""
+        """Pairs that fill the last pages of the new batch."""
         return sum(item.role is PairRole.REPEAT for page in self.fresh for item in page.items)
 
 
@@ -101,36 +108,70 @@ def make_plan(session: Session, settings: Settings, campaign: Campaign) -> Plan:
     asked = hit_store.asked_pairs(session, environment)
     open_pairs = [pair for pair in candidates if pair not in asked]
     barren = hit_store.barren_hits(session, environment)
-    items = hit_store.hit_items(session, [hit.id for hit in barren])
-    wanted_again: list[tuple[HitRow, list[Pair], list[HitItem]]] = []
-    taken: set[Pair] = set()
-    for hit in barren:
-        pairs = [
-            item.pair
-            for item in items[hit.id]
-            if item.role is PairRole.CANDIDATE and item.pair not in asked and item.pair not in taken
-        ]
-        if pairs:
-            taken.update(pairs)
-            wanted_again.append((hit, pairs, items[hit.id]))
+    items = hit_store.hit_items(session, [hit.id for hit, _ in barren])
+    wanted_again = _wanted_again(barren, items, asked)
+    taken = {pair for wanted in wanted_again for pair in wanted.pairs}
     fresh_pairs = [pair for pair in open_pairs if pair not in taken][: campaign.limit]
-    n_fresh = -(-len(fresh_pairs) // CANDIDATES_PER_HIT)
-    if not n_fresh and not wanted_again:
+    n_second = len(overlap_pairs(fresh_pairs, campaign.overlap, settings.seed))
+    n_pages = hits_needed(len(fresh_pairs)) + hits_needed(n_second) + len(wanted_again)
+    if not n_pages:
         return Plan((), (), tuple(leftover))
-    positives, negatives = _draw_golds(session, settings, environment, n_fresh + len(wanted_again))
-    again = []
-    for place, (hit, pairs, old) in enumerate(wanted_again):
-        met = {item.pair for item in old if item.role.is_gold}
-        (page,) = pack(
-            pairs,
-            _rotate([pair for pair in positives if pair not in met], place),
-            _rotate([pair for pair in negatives if pair not in met], place),
-            seed=_page_seed(settings, hit),
-        )
-        again.append(Replacement(hit, dataclasses.replace(page, number=hit.number)))
+    positives, negatives = _draw_golds(session, settings, environment, n_pages)
+    again = tuple(
+        wanted.pack(_rotate(positives, place), _rotate(negatives, place), settings)
+        for place, wanted in enumerate(wanted_again)
+    )
     used = len(wanted_again)
-    fresh = pack(fresh_pairs, _rotate(positives, used), _rotate(negatives, used), seed=settings.seed)
-    return Plan(tuple(fresh), tuple(again), tuple(leftover))
+    golds = (_rotate(positives, used), _rotate(negatives, used))
+    fresh = pack(fresh_pairs, *golds, seed=settings.seed)
+    if n_second:
+        fresh += pack_overlap(fresh, *golds, share=campaign.overlap, seed=settings.seed)
+    return Plan(tuple(fresh), again, tuple(leftover))
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """A HIT that is to be asked again, with the pairs to ask and the role that they had."""
+
+    hit: HitRow
+    pairs: tuple[Pair, ...]
+    role: PairRole
+    met: frozenset[Pair]
+    """The controls that stood on it, which are not used again."""
+
+    def pack(self, positives: Sequence[Pair], negatives: Sequence[Pair], settings: Settings) -> Replacement:
+        """The page that replaces it."""
+        (page,) = pack(
+            self.pairs,
+            [pair for pair in positives if pair not in self.met],
+            [pair for pair in negatives if pair not in self.met],
+            seed=_page_seed(settings, self.hit),
+        )
+        placed = tuple(
+            dataclasses.replace(item, role=self.role) if item.role is PairRole.CANDIDATE else item
+            for item in page.items
+        )
+        return Replacement(self.hit, PackedHit(self.hit.number, placed))
+
+
+def _wanted_again(
+    barren: Sequence[tuple[HitRow, Sequence[Pair]]],
+    items: Mapping[int, Sequence[HitItem]],
+    asked: Collection[Pair],
+) -> list[_Wanted]:
+    """What barren HITs leave to be asked: candidates that are still open, second opinions that are missing."""
+    found = []
+    taken: set[Pair] = set()
+    for hit, left in barren:
+        second = any(item.role is PairRole.OVERLAP for item in items[hit.id])
+        pairs = left if second else [pair for pair in left if pair not in asked and pair not in taken]
+        if not pairs:
+            continue
+        taken.update(pairs)
+        met = frozenset(item.pair for item in items[hit.id] if item.role.is_gold)
+        role = PairRole.OVERLAP if second else PairRole.CANDIDATE
+        found.append(_Wanted(hit, tuple(pairs), role, met))
+    return found
 
 
 def token(project_id: str, batch: str, number: int, attempt: int) -> str:

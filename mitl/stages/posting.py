@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from sqlalchemy.orm import Session
 
-from mitl.crowd.client import MTurkClient
+from mitl.crowd.client import ListedHit, MTurkClient
 from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
 from mitl.db.store.hits import HitRow
@@ -26,7 +26,12 @@ WINDOW = 16
 _THREADS = 4
 
 
-def reconcile(session: Session, client: MTurkClient, project_id: str, environment: Environment) -> int:
+def reconcile(
+    session: Session,
+    project_id: str,
+    environment: Environment,
+    list_hits: Callable[[], Iterable[ListedHit]],
+) -> int:
     """Adopt the HITs that reached the server though their reply was lost; returns how many.
 
     They are found by their annotation in one sweep of ListHITs, which works after the 24 hours too during which
@@ -38,7 +43,7 @@ def reconcile(session: Session, client: MTurkClient, project_id: str, environmen
         return 0
     wanted = {annotation(project_id, hit): hit for hit in sending}
     adopted = 0
-    for found in client.list_hits():
+    for found in list_hits():
         hit = wanted.pop(found.annotation or "", None)
         if hit is not None:
             _book(session, hit, found.hit_id)
@@ -56,11 +61,17 @@ def post(
     question_of: Callable[[HitRow], str],
     assignments_of: Callable[[HitRow], int],
     progress: Progress,
+    *,
+    in_order: bool = False,
 ) -> int:
     """Create these HITs and return their number.
 
     Each window of HITs goes planned → sending → posted with a commit before the calls and one after them. A call
     that fails leaves its HIT in ``sending``, to be reconciled and sent again with the same token.
+
+    Args:
+        in_order: make the HITs one after the other. A server in this process gains nothing by threads, and in
+            the same order its workers meet the same HITs.
 
     Raises:
         CrowdError: the first failure of a window, after what succeeded in it was booked.
@@ -68,7 +79,7 @@ def post(
     posted = 0
     with (
         progress("post", len(hits)) as advance,
-        ThreadPoolExecutor(_THREADS, thread_name_prefix="post") as pool,
+        ThreadPoolExecutor(1 if in_order else _THREADS, thread_name_prefix="post") as pool,
     ):
         for start in range(0, len(hits), WINDOW):
             window = hits[start : start + WINDOW]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from mitl.datasets.id_lists import read_ids
 from mitl.db.session import open_database
 from mitl.db.store import items as item_store
 from mitl.db.store import proposals as store
-from mitl.errors import RetrievalError
+from mitl.errors import DatasetError, RetrievalError, UsageError
 from mitl.positives.loading import official_positives
 from mitl.progress import Progress, no_progress
 from mitl.proposals.candidates import DIRECTIONS, ProposalTable, proposal_summary
@@ -66,6 +66,8 @@ def propose(
             [(c.external_id, c.id) for c in items.captions], captions, settings.seed, "caption"
         ),
     }
+    if not any(queries.values()):
+        raise UsageError("no image and no caption is left to search with; ask for one query at least")
     depths = _depths(items, queries, top_k, depth)
     built = build_annotators(settings, annotators)
     config = _configuration(dataset.name, built, settings, top_k, depth, queries, items)
@@ -86,7 +88,9 @@ def propose(
             for a in built
         ]
         with open_database(settings.db_url) as session:
-            new_pairs = store.add_run(session, run_hash, config, queries, rows, _proposals(table))
+            # The same command may have run beside this one and stored it meanwhile.
+            if store.find_run(session, run_hash) is None:
+                new_pairs = store.add_run(session, run_hash, config, queries, rows, _proposals(table))
             session.commit()
     summary = proposal_summary(table)
     counts: dict[str, object] = {
@@ -129,16 +133,22 @@ def propose(
 
 def _choose(side: list[tuple[str, int]], choice: QueryChoice, seed: int, what: str) -> list[int]:
     if choice.file is not None:
-        return item_store.resolve(dict(side), _listed(choice.file, what), what)
+        return item_store.resolve(dict(side), _listed(choice.file, what, {name for name, _ in side}), what)
     return sample([id_ for _, id_ in side], choice.count, seed, f"{what} queries")
 
 
-def _listed(file: Path, what: str) -> list[str]:
-    """The ids in a file, or the queries of ECCV Caption where it is called so."""
+def _listed(file: Path, what: str, known: Collection[str]) -> list[str]:
+    """The ids in a file; or, where it is called so, the queries of ECCV Caption that the data set holds."""
     if str(file) != ECCV_QUERIES:
         return read_ids(file)
-    by_query = official_positives("eccv").by_query
-    return list(by_query[Direction.I2T if what == "image" else Direction.T2I])
+    by_query = official_positives("eccv").by_query[Direction.I2T if what == "image" else Direction.T2I]
+    found = [query for query in by_query if query in known]
+    if not found:
+        raise DatasetError(
+            f"none of the {len(by_query):,} {what} queries of ECCV Caption is in this data set; "
+            "it is for COCO's test split under the official ids"
+        )
+    return found
 
 
 def _proposals(table: ProposalTable) -> Iterator[Proposal]:

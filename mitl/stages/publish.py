@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
 from mitl.crowd.client import MTurkClient
 from mitl.crowd.endpoint import Endpoint, open_endpoint
-from mitl.db.session import open_database
+from mitl.db.locks import PUBLISH, only_one
+from mitl.db.session import open_database, reading
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store.hits import BatchRow, HitRow
@@ -62,6 +64,7 @@ def publish(
         announce: is given the bill's lines before anything is posted.
 
     Raises:
+        StoreError: another publish is at work on the same database, and would ask the same pairs.
         UsageError: the bill exceeds ``max_cost_cents``, or was not confirmed.
         FundsError: the balance does not cover the bill.
         CrowdError: a call failed; what was posted is kept and the next run goes on.
@@ -70,15 +73,16 @@ def publish(
     environment = campaign.environment
     terms = _Terms(load_template(campaign.template), _reward(campaign), campaign.assignments)
     with (
-        open_endpoint(settings, environment) as endpoint,
         open_database(settings.db_url) as session,
+        nullcontext() if dry_run else only_one(settings.db_url, PUBLISH),
+        open_endpoint(settings, environment) as endpoint,
     ):
         client = endpoint.client()
         _require_same_server(session, endpoint, environment)
-        adopted = reconcile(session, client, settings.project_id, environment)
-        plan = make_plan(session, settings, campaign)
-        batches = {batch.id: batch for batch in hit_store.batches(session, environment)}
-        session.rollback()
+        adopted = reconcile(session, settings.project_id, environment, client.list_hits)
+        with reading(session):
+            plan = make_plan(session, settings, campaign)
+            batches = {batch.id: batch for batch in hit_store.batches(session, environment)}
         if plan.n_hits == 0:
             return _nothing_to_do(adopted)
         bills = _bills(plan, terms, batches, charges_fee=endpoint.charges_fee)
@@ -96,7 +100,7 @@ def publish(
         fresh_batch = _store(session, settings, campaign, plan, terms, endpoint)
         to_post = hit_store.hits(session, environment, (HitState.PLANNED, HitState.SENDING))
         session.rollback()
-        poster = _Poster(session, settings, client, pages, environment)
+        poster = _Poster(session, settings, client, pages, environment, in_order=endpoint.in_process)
         posted = poster.run(to_post, progress)
     return _result(plan, posted, adopted, total, balance, fresh_batch, campaign)
 
@@ -159,6 +163,8 @@ def _bill_text(
     rewards = sum(part.rewards_cents for _, part in bills)
     fees = sum(part.fees_cents for _, part in bills)
     filled = f"; last filled with {plan.n_repeats} repeats" if plan.n_repeats else ""
+    if plan.n_overlap:
+        filled += f"; {plan.n_overlap:,} pairs asked of a second worker too"
     where = "an endpoint that charges a fee" if endpoint.charges_fee else "this endpoint charges none"
     lines = [
         f"{campaign.environment} · template {terms.template.name} · seed {settings.seed} · {endpoint.url}",
@@ -275,7 +281,10 @@ class _Poster:
         client: MTurkClient,
         pages: _Pages,
         environment: Environment,
+        *,
+        in_order: bool,
     ) -> None:
+        self._in_order = in_order
         self._session, self._settings, self._client, self._pages = session, settings, client, pages
         self._batches = {batch.id: batch for batch in hit_store.batches(session, environment)}
         self._types: dict[int, str] = {}
@@ -298,6 +307,7 @@ class _Poster:
             hit_type_of=lambda hit: self._types[hit.batch_id],
             question_of=lambda hit: self._pages.question(items[hit.id], self._templates[hit.batch_id]),
             assignments_of=lambda hit: self._batches[hit.batch_id].assignments,
+            in_order=self._in_order,
             progress=progress,
         )
 
@@ -402,6 +412,7 @@ def _result(
             "hits_adopted": adopted,
             "hits_again": len(plan.again),
             "repeats": plan.n_repeats,
+            "overlap": plan.n_overlap,
             "total_cents": total,
             "balance_cents": balance - total,
         },

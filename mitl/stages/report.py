@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ from mitl.analysis.inputs import (
 )
 from mitl.analysis.report import render_report
 from mitl.analysis.tables import answer_counts, rationale_counts
-from mitl.db.session import open_database
+from mitl.db.session import open_database, reading
 from mitl.db.store import releases
 from mitl.hits.templates import load_template
 from mitl.judgements.aggregation import answers_by_pair
@@ -68,7 +69,8 @@ def report(settings: Settings, out: Path, environment: Environment | None = None
     """Write the report of one environment; the same data give the same bytes."""
     with open_database(settings.db_url) as session:
         chosen = choose_environment(session, environment)
-        known = snapshot(session, settings, chosen)
+        with reading(session):
+            known = snapshot(session, settings, chosen)
         salt = releases.salt(session, _REPORT_SALT)
         session.commit()
     data = report_input(settings, known, salt)
@@ -77,7 +79,7 @@ def report(settings: Settings, out: Path, environment: Environment | None = None
     changed = not out.exists() or out.read_bytes() != content
     if changed:
         out.parent.mkdir(parents=True, exist_ok=True)
-        part = out.with_name(f".{out.name}.part")
+        part = out.with_name(f".{out.name}.{os.getpid()}.part")
         part.write_bytes(content)
         part.replace(out)
     return StageResult(

@@ -20,7 +20,7 @@ from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
 from mitl.stages.golds import GoldState, gold_state
 from mitl.stages.judging import judge
-from mitl.stages.paying import carry_out, plan_rejection
+from mitl.stages.paying import CarriedOut, carry_out, has_open_calls, plan_rejection
 
 CHOICES = (Decision.APPROVE, Decision.DROP, Decision.APPROVE_EXCLUDE, Decision.REJECT)
 MIN_REASON = 20
@@ -145,8 +145,6 @@ def rule(
             raise UsageError(
                 f"a rejection needs --reason of at least {MIN_REASON} characters; its worker will read it"
             )
-    if not rulings:
-        return StageResult(status="nothing_to_do", lines=("nothing to do: no submission waits for a person",))
     with open_database(settings.db_url) as session:
         chosen = choose_environment(session, environment)
         rows = {ruling.assignment: _one(session, chosen, ruling.assignment) for ruling in rulings}
@@ -156,25 +154,34 @@ def rule(
                 plan_rejection(session, rows[ruling.assignment], ruling.reason)
             answer_store.set_decision(session, [ruling.assignment], ruling.decision)
         session.commit()
-        with open_endpoint(settings, chosen) as endpoint:
-            carry_out(
-                session,
-                endpoint.client(),
-                settings,
-                chosen,
-                charges_fee=endpoint.charges_fee,
-                progress=progress,
-            )
+        owed = has_open_calls(session, chosen)  # an interrupted run's calls among them
+        session.rollback()
+        done = CarriedOut(0, 0, 0)
+        if owed:
+            with open_endpoint(settings, chosen) as endpoint:
+                done = carry_out(
+                    session,
+                    endpoint.client(),
+                    settings,
+                    chosen,
+                    charges_fee=endpoint.charges_fee,
+                    progress=progress,
+                )
         judge(session, chosen)
         session.commit()
+        if not owed and all(rows[ruling.assignment].decision is ruling.decision for ruling in rulings):
+            why = "that is decided already" if rulings else "no submission waits for a person"
+            return StageResult(status="nothing_to_do", lines=(f"nothing to do: {why}",))
         again = len(hit_store.barren_hits(session, chosen))
         left = answer_store.decision_counts(session, chosen).get(Decision.QUEUED, 0)
         out = hit_store.state_counts(session, chosen)[HitState.POSTED] - left
     counts: dict[str, object] = {"environment": chosen.value, "queued": left, "hits_to_ask_again": again}
     for decision in CHOICES:
         counts[decision.value] = sum(ruling.decision is decision for ruling in rulings)
+    late = f"{done.too_late} rejections came too late: the work had been approved by itself; it is paid and not used"
     return StageResult(
         counts=counts,
+        warnings=(late,) if done.too_late else (),
         lines=(
             f"{counts['approve']} approved, {counts['drop']} paid without use, "
             f"{counts['approve_exclude']} paid and their workers excluded, {counts['reject']} rejected; "

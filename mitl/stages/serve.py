@@ -39,16 +39,39 @@ def serve(
     host: str,
     port: int,
     public: Sequence[Path],
-    say: Callable[[str], None] | None,
+    announce: Callable[[StageResult], None],
 ) -> None:
-    """Serve until interrupted; EndpointError where the port is in use."""
-    tell = say or (lambda line: None)
+    """Serve until interrupted.
+
+    Args:
+        announce: is given the addresses once the server can be reached.
+
+    Raises:
+        EndpointError: the port is in use.
+    """
     with crowd_database(settings) as engine:
         app = create_app(engine, public=[*public] or [settings.public])
-        tell(f"crowd server {admin.server_id(engine)} on http://{host}:{port} (Ctrl-C stops it)")
-        tell(f"  operator page: http://{host}:{port}/operator?token={admin.operator_token(engine)}")
-        tell("  invite people: mitl crowd invite --sandbox")
-        run_server(app, host, port)
+        server_id, token = admin.server_id(engine), admin.operator_token(engine)
+
+        def ready(url: str) -> None:
+            operator = f"{url}/operator?token={token}"
+            announce(
+                StageResult(
+                    counts={"url": url, "operator_url": operator, "server_id": server_id},
+                    lines=(
+                        f"crowd server {server_id} on {url} (Ctrl-C stops it)",
+                        f"  operator page: {operator}",
+                        "  invite people: mitl crowd invite --sandbox" + _base_option(url),
+                    ),
+                )
+            )
+
+        run_server(app, host, port, ready=ready)
+
+
+def _base_option(url: str) -> str:
+    """What `mitl crowd invite` must be told where people reach the server at another address than it assumes."""
+    return "" if url == f"http://127.0.0.1:{SERVER_PORT}" else f" --base-url {url}"
 
 
 def invite(
@@ -119,7 +142,8 @@ def keys(settings: Settings) -> StageResult:
 def budget(settings: Settings, cents: int | None) -> StageResult:
     """Show both environments' money, after setting the live budget where one is given."""
     with crowd_database(settings) as engine:
-        if cents is not None:
+        same = cents is not None and admin.balance(engine, Environment.LIVE).budget == cents
+        if cents is not None and not same:
             admin.set_budget(engine, Environment.LIVE, cents)
         balances = {environment: admin.balance(engine, environment) for environment in Environment}
     rows = tuple(
@@ -134,8 +158,10 @@ def budget(settings: Settings, cents: int | None) -> StageResult:
     )
     columns = ("environment", "budget", "held", "spent", "left")
     return StageResult(
+        status="nothing_to_do" if same else "done",
         counts={environment.value: found.available for environment, found in balances.items()},
         tables=(Table("", columns, rows),),
+        lines=("nothing to do: the live budget is that already",) if same else (),
     )
 
 

@@ -16,7 +16,9 @@ from mitl.progress import Progress, no_progress
 from mitl.records import Environment, HitItem, HitState, StageResult, Table
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
-from mitl.stages.truth import has_known_truth, truth_source
+from mitl.stages.truth import has_known_truth, require_known, truth_source
+
+_NOT_FOR_MONEY = "scripted workers do not work for real money; use --sandbox"
 
 
 def simulate(
@@ -37,6 +39,10 @@ def simulate(
         UsageError: another endpoint or live money is meant, or the population or truth is unknown.
     """
     characters = parse_population(population)
+    if truth is not None:
+        require_known(truth)
+    if environment is Environment.LIVE:
+        raise UsageError(_NOT_FOR_MONEY)
     if settings.endpoint is not None:
         raise UsageError(
             f"scripted workers only work on mitl's own crowd server, not on {settings.endpoint}; "
@@ -45,7 +51,7 @@ def simulate(
     with open_database(settings.db_url, read_only=True) as session:
         chosen = choose_environment(session, environment)
         if chosen is Environment.LIVE and hit_store.environments(session):
-            raise UsageError("scripted workers do not work for real money; use --sandbox")
+            raise UsageError(_NOT_FOR_MONEY)
         posted = hit_store.hits(session, chosen, (HitState.POSTED,))
         stored = answer_store.stored_counts(session, chosen)
         wanted = {batch.id: batch.assignments for batch in hit_store.batches(session, chosen)}

@@ -29,6 +29,7 @@ def truth_source(settings: Settings, name: str) -> TruthOf:
     Raises:
         UsageError: no such truth.
     """
+    require_known(name)
     if name == "scenes":
         world = read_world(settings.project / WORLD_FOLDER)
 
@@ -44,12 +45,17 @@ def truth_source(settings: Settings, name: str) -> TruthOf:
             for direction in Direction
             for pair in official_positives(which).pairs(direction)
         }
-    elif name.startswith("release:") and name != "release:":
+    else:
         release = read_release(Path(name.removeprefix("release:")))
         pairs = {pair for direction in Direction for pair in release.pairs(direction)}
-    else:
-        raise UsageError(f"no truth called {name!r}; known: scenes, official, release:DIR")
     return lambda image, caption: _YES if (image, caption) in pairs else _NO
+
+
+def require_known(name: str) -> None:
+    """UsageError unless this names a truth."""
+    is_release = name.startswith("release:") and name != "release:"
+    if name not in ("scenes", "official") and not is_release:
+        raise UsageError(f"no truth called {name!r}; known: scenes, official, release:DIR")
 
 
 def has_known_truth(settings: Settings) -> bool:

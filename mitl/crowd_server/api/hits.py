@@ -14,8 +14,9 @@ from mitl.crowd_server.api import questions, shapes
 from mitl.crowd_server.api.params import Params
 from mitl.crowd_server.api.registry import Call, operation, paged
 from mitl.crowd_server.errors import TurkError, absent, invalid, missing, out_of_range, turk
-from mitl.crowd_server.store import hits, qualifications, settling, tokens
-from mitl.crowd_server.store.hits import HitRow, TypeRow, TypeValues
+from mitl.crowd_server.store import hit_types, hits, qualifications, settling, tokens
+from mitl.crowd_server.store.hit_types import TypeRow, TypeValues
+from mitl.crowd_server.store.hits import HitRow
 
 MONTH_S = 30 * 24 * 3600
 YEAR_S = 365 * 24 * 3600
@@ -211,7 +212,7 @@ def _post(call: Call, type_of: Any) -> dict[str, Any]:
 
 def _existing_type(call: Call) -> TypeRow:
     mturk_id = call.params.entity("HITTypeId")
-    found = hits.find_type(call.connection, call.environment, mturk_id)
+    found = hit_types.find(call.connection, call.environment, mturk_id)
     if found is None:
         raise absent("HITType", "HITTypeDoesNotExist", mturk_id)
     return found
@@ -229,7 +230,7 @@ def _hit_type(call: Call) -> TypeRow:
         requirements=_requirements(call, params),
     )
     digest = hashlib.sha256(json.dumps(asdict(values), sort_keys=True).encode()).hexdigest()
-    return hits.add_type(call.connection, call.environment, digest, values, call.now)
+    return hit_types.add(call.connection, call.environment, digest, values, call.now)
 
 
 def _requirements(call: Call, params: Params) -> str:

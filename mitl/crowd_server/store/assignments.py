@@ -140,7 +140,7 @@ def reject(
 ) -> None:
     """Refuse this assignment; its money is free again."""
     _drop_hold(connection, own.hit_id)
-    pass
+    accounts.release(connection, environment, own.hit_id, own.reward_cents, now)
     _decide(connection, own.id, AssignmentState.REJECTED, feedback, now)
 
 

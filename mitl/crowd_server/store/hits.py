@@ -1,42 +1,20 @@
-"""HIT types and HITs."""
+"""HITs, each with its type and what its assignments do."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, case, exists, func, insert, or_, select, update
 
 from mitl.crowd_server.ids import entity_id
 from mitl.crowd_server.models import Assignment, AssignmentState, Hit, HitQuestion, HitType
 from mitl.crowd_server.store import accounts
+from mitl.crowd_server.store.hit_types import COLUMNS as TYPE_COLUMNS
+from mitl.crowd_server.store.hit_types import TypeRow, type_row
 from mitl.crowd_server.store.rows import Wide, new_id
 from mitl.records import Environment
-
-
-@dataclass(frozen=True, slots=True)
-class TypeValues:
-    """What makes one HIT type differ from another."""
-
-    title: str
-    description: str
-    keywords: str
-    reward_cents: int
-    duration_s: int
-    auto_approval_s: int
-    requirements: str
-
-
-@dataclass(frozen=True, slots=True)
-class TypeRow:
-    """A HIT type as kept."""
-
-    id: int
-    mturk_id: str
-    group_id: str
-    values: TypeValues
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,18 +50,6 @@ class HitRow:
         return "Reviewing" if self.reviewing else "Reviewable"
 
 
-_TYPE_COLUMNS = (
-    HitType.id,
-    HitType.mturk_id,
-    HitType.group_id,
-    HitType.title,
-    HitType.description,
-    HitType.keywords,
-    HitType.reward_cents,
-    HitType.duration_s,
-    HitType.auto_approval_s,
-    HitType.requirements,
-)
 _HIT_COLUMNS = (
     Hit.id,
     Hit.mturk_id,
@@ -96,13 +62,10 @@ _HIT_COLUMNS = (
     Hit.deleted_at,
 )
 
-_SELECT: Wide = select(*_HIT_COLUMNS, *_TYPE_COLUMNS).join(HitType, HitType.id == Hit.hit_type_id)
+_SELECT: Wide = select(*_HIT_COLUMNS, *TYPE_COLUMNS).join(HitType, HitType.id == Hit.hit_type_id)
 _OF_ID = (Hit.mturk_id == bindparam("mturk_id"), Hit.environment == bindparam("environment"))
 _FIND_HIT = _SELECT.where(*_OF_ID)
 _HIT_KEY = select(Hit.id).where(*_OF_ID)
-_FIND_TYPE: Wide = select(*_TYPE_COLUMNS).where(
-    HitType.mturk_id == bindparam("mturk_id"), HitType.environment == bindparam("environment")
-)
 _QUESTION = select(HitQuestion.xml).where(HitQuestion.hit_id == bindparam("hit_id"))
 _ADD_HIT, _ADD_QUESTION = insert(Hit), insert(HitQuestion)
 _LIVE = and_(Assignment.state == AssignmentState.ACCEPTED, Assignment.deadline_at > bindparam("now"))
@@ -113,41 +76,6 @@ _COUNTS = (
     .group_by(Assignment.hit_id)
 )
 """Statements of every request are built once: SQLAlchemy takes longer to build one than SQLite to run it."""
-
-
-def add_type(
-    connection: Connection, environment: Environment, digest: str, values: TypeValues, now: dt.datetime
-) -> TypeRow:
-    """The HIT type of these values, made at its first use."""
-    row = connection.execute(
-        select(*_TYPE_COLUMNS).where(HitType.environment == environment, HitType.digest == digest)
-    ).one_or_none()
-    if row is not None:
-        return _type_row(tuple(row))
-    mturk_id, group_id = entity_id(), entity_id()
-    result = connection.execute(
-        insert(HitType).values(
-            environment=environment,
-            mturk_id=mturk_id,
-            group_id=group_id,
-            digest=digest,
-            created_at=now,
-            title=values.title,
-            description=values.description,
-            keywords=values.keywords,
-            reward_cents=values.reward_cents,
-            duration_s=values.duration_s,
-            auto_approval_s=values.auto_approval_s,
-            requirements=values.requirements,
-        )
-    )
-    return TypeRow(new_id(result), mturk_id, group_id, values)
-
-
-def find_type(connection: Connection, environment: Environment, mturk_id: str) -> TypeRow | None:
-    """The HIT type of this id."""
-    row = connection.execute(_FIND_TYPE, {"mturk_id": mturk_id, "environment": environment}).one_or_none()
-    return None if row is None else _type_row(tuple(row))
 
 
 def add_hit(
@@ -288,7 +216,7 @@ def _hit_rows(connection: Connection, wanted: Wide, now: dt.datetime, **paramete
     for row in rows:
         own = dict(zip((column.key for column in _HIT_COLUMNS), row[:split], strict=True))
         pending, completed = counts.get(own["id"], (0, 0))
-        found.append(HitRow(**own, type=_type_row(tuple(row[split:])), pending=pending, completed=completed))
+        found.append(HitRow(**own, type=type_row(tuple(row[split:])), pending=pending, completed=completed))
     return found
 
 
@@ -298,8 +226,3 @@ def _counts(connection: Connection, hit_ids: Sequence[int], now: dt.datetime) ->
         return {}
     rows = connection.execute(_COUNTS, {"hit_ids": hit_ids, "now": now})
     return {hit_id: (pending, completed) for hit_id, pending, completed in rows}
-
-
-def _type_row(row: tuple[Any, ...]) -> TypeRow:
-    own_id, mturk_id, group_id, *values = row
-    return TypeRow(own_id, mturk_id, group_id, TypeValues(*values))

@@ -19,7 +19,7 @@ from mitl.datasets.scenes.streams import Stream
 RADII = {Size.SMALL: (19, 22), Size.MEDIUM: (29, 34), Size.LARGE: (46, 54)}
 GROUP_WEIGHTS = (0.18, 0.36, 0.30, 0.16)
 QUANTITY_WEIGHTS = (0.56, 0.28, 0.16)
-USUAL_SHARE = 0.45
+USUAL_SHARE = 0.55
 """How often a group has its shape's usual colour, and a scene its main shape's usual background, by habit
 rather than by chance: as in real pictures, what is often seen together is described alike."""
 USUAL: dict[Shape, tuple[Color, Background]] = {

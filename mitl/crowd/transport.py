@@ -1,0 +1,189 @@
+"""Calls over the wire: the only module that knows boto3. Signing, repeating, and errors in mitl's own terms.
+
+botocore's own retries are off. Its default mode gave up on one HIT in seven at a limit of ten calls a second,
+its adaptive mode lost none but stayed at half of what a faster service allowed, and both keep retrying for
+minutes where nothing listens at all. Here a throttled call waits under one limiter shared by all threads, a
+failed call is repeated only where that cannot cost twice, and a dead host is reported after a second look.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import botocore.session
+from botocore.config import Config
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    HTTPClientError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    ReadTimeoutError,
+)
+from botocore.exceptions import ConnectionError as BotoConnectionError
+
+from mitl.crowd.limiter import AdaptiveLimiter
+from mitl.errors import CrowdError, EndpointError, FundsError, SettingsError
+
+REGION = "us-east-1"
+"""MTurk lived in this region only; the server checks it too."""
+CLOSED = "Amazon closed Mechanical Turk on 30 September 2026"
+CONNECT_TIMEOUT_S = 5
+READ_TIMEOUT_S = 60
+THROTTLED_TRIES = 20
+FAULT_TRIES = 4
+_THROTTLES = {"throttlingexception", "throttling", "toomanyrequestsexception", "requestlimitexceeded"}
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """An access key and its secret; the secret never shows."""
+
+    access_key: str
+    secret_key: str
+
+    def __repr__(self) -> str:
+        """Name the access key alone."""
+        return f"Keys({self.access_key!r})"
+
+
+class Transport:
+    """Makes calls of one service at one address; safe to share between threads.
+
+    Raises EndpointError where nothing answers, FundsError where money is lacking, SettingsError where there are
+    no credentials, and CrowdError, with the API's ``code``, for any other refusal.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        keys: Keys | None,
+        max_connections: int,
+        limiter: AdaptiveLimiter,
+        sleep: Callable[[float], None],
+    ) -> None:
+        self.url = url
+        self._limiter = limiter
+        self._sleep = sleep
+        self._client = _boto_client(url, keys, max_connections)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._client.close()
+
+    def call(self, operation: str, **parameters: Any) -> Mapping[str, Any]:
+        """The reply to one operation, by boto3's name for it."""
+        call = getattr(self._client, operation)
+        throttled = failed = 0
+        while True:
+            self._limiter.wait()
+            try:
+                reply: Mapping[str, Any] = call(**parameters)
+                return reply
+            except ClientError as error:
+                if _is_throttle(error):
+                    self._limiter.complain()
+                    throttled += 1
+                    if throttled >= THROTTLED_TRIES:
+                        raise self._translate(error, operation) from error
+                    continue
+                failed += 1
+                if not _is_fault(error) or failed >= FAULT_TRIES:
+                    raise self._translate(error, operation) from error
+            except (BotoConnectionError, HTTPClientError) as error:
+                failed += 1
+                tries = FAULT_TRIES if isinstance(error, ReadTimeoutError) else 2
+                if failed >= tries:
+                    raise self._unreachable(error) from error
+            except (BotoCoreError, ProfileNotFound) as error:
+                raise self._local(error, operation) from error
+            # Every call that binds carries a token or is idempotent, so that a repeat costs nothing.
+            self._sleep(0.2 * 2**failed)
+
+    def _translate(self, error: ClientError, operation: str) -> CrowdError:
+        code = str(error.response.get("TurkErrorCode") or error.response["Error"].get("Code", "unknown"))
+        message = re.sub(r"\s*\(\d{13}[^)]*\)$", "", str(error.response["Error"].get("Message", ""))).rstrip(
+            "."
+        )
+        kind: type[CrowdError] = CrowdError
+        if code.lower().endswith("insufficientfunds"):
+            kind = FundsError
+        raised = kind(f"{operation} was refused at {self.url}: {message or 'no reason given'} [{code}]")
+        raised.code = code
+        return raised
+
+    def _unreachable(self, error: Exception) -> EndpointError:
+        if is_amazon(self.url):
+            return EndpointError(
+                f"cannot reach {self.url}: {CLOSED}; post to mitl's own crowd server instead "
+                "(leave out --endpoint-url), and run `mitl serve` when people work"
+            )
+        return EndpointError(
+            f"nothing answers at {self.url} ({type(error).__name__}); start the server there with `mitl serve`, "
+            "or check --endpoint-url"
+        )
+
+    def _local(self, error: Exception, operation: str) -> CrowdError | SettingsError:
+        if isinstance(error, ParamValidationError):
+            return CrowdError(f"{operation} cannot be sent: {' '.join(str(error).split())}")
+        if isinstance(error, NoCredentialsError | PartialCredentialsError | ProfileNotFound):
+            return SettingsError(
+                f"{self.url} needs AWS credentials, and none were found; set AWS_ACCESS_KEY_ID and "
+                "AWS_SECRET_ACCESS_KEY, or leave out --endpoint-url to use mitl's own crowd server"
+            )
+        return CrowdError(f"{operation} failed at {self.url}: {' '.join(str(error).split())}")
+
+
+def is_amazon(url: str) -> bool:
+    """Whether this address is one of Amazon's."""
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    return host == "amazonaws.com" or host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+
+
+def _boto_client(url: str, keys: Keys | None, max_connections: int) -> Any:
+    options: dict[str, Any] = {
+        "region_name": REGION,
+        "connect_timeout": CONNECT_TIMEOUT_S,
+        "read_timeout": READ_TIMEOUT_S,
+        "retries": {"total_max_attempts": 1},
+        "max_pool_connections": max_connections,
+    }
+    credentials: dict[str, str] = {}
+    session_vars = None
+    if keys is not None:
+        # The user's own profile and files have no say here, and a broken one must not stop us.
+        session_vars = {
+            "profile": (None, None, None, None),
+            "config_file": (None, None, os.devnull, None),
+            "credentials_file": (None, None, os.devnull, None),
+        }
+        credentials = {"aws_access_key_id": keys.access_key, "aws_secret_access_key": keys.secret_key}
+    if urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1"):
+        options["proxies"] = {}
+    try:
+        session = botocore.session.Session(session_vars=session_vars)
+        return session.create_client("mturk", endpoint_url=url, config=Config(**options), **credentials)
+    except ProfileNotFound as error:
+        raise SettingsError(
+            f"{error}; choose an existing profile in AWS_PROFILE, or leave out --endpoint-url"
+        ) from error
+    except (BotoCoreError, ValueError) as error:
+        raise EndpointError(
+            f"{url!r} is no endpoint: {' '.join(str(error).split())}; write http://host:port or https://host"
+        ) from error
+
+
+def _is_throttle(error: ClientError) -> bool:
+    code = str(error.response["Error"].get("Code", "")).lower()
+    return code in _THROTTLES or error.response.get("ResponseMetadata", {}).get("HTTPStatusCode") == 429
+
+
+def _is_fault(error: ClientError) -> bool:
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)) >= 500
