@@ -30,12 +30,18 @@ def device_of(options: Options) -> torch.device:
 
 
 @contextmanager
-def inference(threads: int) -> Iterator[None]:
-    """Compute without gradients on this many threads, so that results do not depend on the surroundings' setting."""
+def on_threads(count: int) -> Iterator[None]:
+    """Let torch compute on this many threads, so that results do not depend on what was set before."""
     before = torch.get_num_threads()
-    torch.set_num_threads(threads)
+    torch.set_num_threads(count)
     try:
-        with torch.inference_mode():
-            yield
+        yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def inference(threads: int) -> Iterator[None]:
+    """Compute without gradients on this many threads."""
+    with on_threads(threads), torch.inference_mode():
+        yield

@@ -30,6 +30,7 @@ ASSIGNMENT_DURATION_S = 60 * 60
 LIFETIME_S = 7 * 24 * 60 * 60
 AUTO_APPROVAL_S = 7 * 24 * 60 * 60
 SERVER_PORT = 8765
+MIN_SECRET_BYTES = 16
 
 _KNOWN: dict[str, set[str] | None] = {
     "project": {"name", "id", "seed"},
@@ -38,6 +39,17 @@ _KNOWN: dict[str, set[str] | None] = {
     "propose": {"annotators", "image_queries", "caption_queries", "top_k", "depth"},
     "annotators": None,
     "crowd": {"endpoint", "environment", "contact", "image_base_url", "wage_floor_cents", "server_id"},
+}
+_TEXTS = {
+    "name",
+    "id",
+    "url",
+    "crowd_url",
+    "endpoint",
+    "environment",
+    "contact",
+    "image_base_url",
+    "server_id",
 }
 
 
@@ -86,18 +98,21 @@ class Settings:
         """The project's own secret (made at first use, mode 600); names of public images derive from it."""
         path = self.project / "project.key"
         try:
-            return bytes.fromhex(path.read_text(encoding="ascii").strip())
+            known = bytes.fromhex(path.read_text(encoding="ascii").strip())
+            if len(known) >= MIN_SECRET_BYTES:
+                return known
+            raise SettingsError(
+                f"{path} holds {len(known)} bytes, too few for a key; restore it from a backup"
+            )
         except FileNotFoundError:
             pass
         except ValueError as error:
             raise SettingsError(f"{path} is not a hexadecimal key; restore it from a backup") from error
         key = secrets.token_bytes(32)
         try:
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            _write_new(path, key.hex() + "\n", mode=0o600)
         except FileExistsError:
             return self.secret()
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            file.write(key.hex() + "\n")
         return key
 
 
@@ -115,7 +130,8 @@ def load(
     Raises:
         SettingsError: a file that is no TOML, an unknown key, a value of the wrong type.
     """
-    env = os.environ if environ is None else environ
+    given = os.environ if environ is None else environ
+    env = {name: value for name, value in given.items() if value}  # set to nothing is not set
     folder = Path(project if project is not None else env.get("MITL_PROJECT", ".")).absolute()
     config = read_config(folder)
     about, database = config.get("project", {}), config.get("database", {})
@@ -135,10 +151,10 @@ def load(
         or f"sqlite:///{folder / 'crowd.db'}",
         project_id=str(about.get("id", "unnamed")),
         seed=seed if seed is not None else _integer(env.get("MITL_SEED", about.get("seed", SEED)), "seed"),
-        annotators=tuple(propose.get("annotators", ())),
+        annotators=_names(propose.get("annotators", []), "propose.annotators"),
         annotator_config=config.get("annotators", {}),
-        top_k=_integer(propose.get("top_k", TOP_K), "propose.top_k"),
-        depth=_integer(propose.get("depth", DEPTH), "propose.depth"),
+        top_k=_integer(propose.get("top_k", TOP_K), "propose.top_k", least=1),
+        depth=_integer(propose.get("depth", DEPTH), "propose.depth", least=1),
         image_queries=_optional_integer(propose.get("image_queries"), "propose.image_queries"),
         caption_queries=_optional_integer(propose.get("caption_queries"), "propose.caption_queries"),
         endpoint=endpoint,
@@ -155,23 +171,39 @@ def read_config(folder: Path) -> dict[str, Any]:
     """The tables of ``mitl.toml``; empty where there is no such file."""
     path = folder / CONFIG_FILE
     try:
-        text = path.read_text(encoding="utf-8")
+        config = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    try:
-        config = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except NotADirectoryError as error:
+        raise SettingsError(f"{folder} is no folder; name the project's folder with --project") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} is not TOML: {error}") from error
     for table, content in config.items():
-        if table not in _KNOWN:
-            raise SettingsError(f"{path} has a table [{table}]; known: {', '.join(sorted(_KNOWN))}")
-        known = _KNOWN[table]
-        for key in content if known is not None else ():
-            if known is not None and key not in known:
-                raise SettingsError(
-                    f"{path} sets {table}.{key}; known in [{table}]: {', '.join(sorted(known))}"
-                )
+        _check_table(path, table, content)
     return config
+
+
+def _check_table(path: Path, table: str, content: object) -> None:
+    if table not in _KNOWN:
+        raise SettingsError(f"{path} sets {table!r}; known tables: {', '.join(sorted(_KNOWN))}")
+    if not isinstance(content, dict):
+        raise SettingsError(f"{path} sets {table!r} to {content!r}, but it is a table; write [{table}]")
+    known = _KNOWN[table]
+    for key in content if known is not None else ():
+        if known is not None and key not in known:
+            raise SettingsError(f"{path} sets {table}.{key}; known in [{table}]: {', '.join(sorted(known))}")
+    for key in _TEXTS & content.keys():
+        if known is not None and not isinstance(content[key], str):
+            raise SettingsError(
+                f"{path} sets {table}.{key} to {content[key]!r}, but text in quotes is wanted"
+            )
+    if table == "annotators":
+        for name, config in content.items():
+            if not isinstance(config, dict):
+                raise SettingsError(
+                    f"{path} sets annotators.{name} to {config!r}, but an annotator's settings are a table; "
+                    f"write [annotators.{name}]"
+                )
 
 
 def write_config(folder: Path, tables: Mapping[str, Mapping[str, Any]]) -> Path:
@@ -187,22 +219,44 @@ def write_config(folder: Path, tables: Mapping[str, Mapping[str, Any]]) -> Path:
         document[name] = table
     path = folder / CONFIG_FILE
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(tomlkit.dumps(document))
+        _write_new(path, tomlkit.dumps(document))
     except FileExistsError as error:
         raise SettingsError(f"{path} exists already; edit it, or choose another folder") from error
     return path
 
 
-def _integer(value: object, name: str) -> int:
+def _write_new(path: Path, text: str, *, mode: int = 0o666) -> None:
+    """Make a file, whole or not at all; FileExistsError where there is one."""
+    # Opening it exclusively and then writing would leave an empty file behind where the process dies between.
+    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        return int(str(value))
+        with os.fdopen(
+            os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8"
+        ) as file:
+            file.write(text)
+        path.hardlink_to(part)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _integer(value: object, name: str, *, least: int | None = None) -> int:
+    try:
+        number = int(str(value))
     except ValueError as error:
         raise SettingsError(f"{name} is {value!r}, but a whole number is wanted") from error
+    if least is not None and number < least:
+        raise SettingsError(f"{name} is {number}, but {least} is the least")
+    return number
 
 
 def _optional_integer(value: object, name: str) -> int | None:
-    return None if value is None else _integer(value, name)
+    return None if value is None else _integer(value, name, least=0)
+
+
+def _names(value: object, name: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+        raise SettingsError(f'{name} is {value!r}, but a list of names is wanted, as ["clip-mini"]')
+    return tuple(value)
 
 
 def _environment(value: object) -> Environment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -112,7 +113,9 @@ def test_planned_hits_of_a_killed_run_are_posted_by_the_next(asked):
     """A kill before the call leaves `planned`; the next run posts just those."""
     with open_database(asked.db_url) as session:
         first = hits.hits(session, SANDBOX)[0]
-        session.execute(text("UPDATE hit SET state = 'planned', mturk_hit_id = NULL WHERE id = :id"), {"id": first.id})
+        session.execute(
+            text("UPDATE hit SET state = 'planned', mturk_hit_id = NULL WHERE id = :id"), {"id": first.id}
+        )
         session.execute(text("UPDATE journal SET state = 'planned' WHERE key = :key"), {"key": first.key})
         session.commit()
         total = len(hits.hits(session, SANDBOX))
@@ -209,7 +212,11 @@ def test_a_rejection_needs_a_reason_that_its_worker_can_understand(asked):
 
     with pytest.raises(UsageError, match="--reason"):
         rule(asked, [Ruling(first.id, Decision.REJECT, "bad")], SANDBOX)
-    rule(asked, [Ruling(first.id, Decision.REJECT, "every place was answered 100% NO within two seconds")], SANDBOX)
+    rule(
+        asked,
+        [Ruling(first.id, Decision.REJECT, "every place was answered 100% NO within two seconds")],
+        SANDBOX,
+    )
 
     with open_database(asked.db_url, read_only=True) as session:
         (row,) = answers.assignments(session, SANDBOX, (Decision.REJECT,))
@@ -385,3 +392,21 @@ def test_the_release_lists_the_runs_queries_only(asked):
         names = {i.id: i.external_id for i in items.images(session, dataset.id, asked.project)}
     assert set(release.by_query[Direction.I2T]) <= {names[query] for query in queries[Direction.I2T]}
     assert release.by_query[Direction.I2T]
+
+
+def test_an_overlap_asks_its_share_of_a_second_worker(tmp_path):
+    """A quarter of the pairs stands on further pages; where two workers answered, agreement can be measured."""
+    settings = make_world(tmp_path / "p")
+    run_propose(settings)
+
+    posted = run_publish(settings, overlap=0.25)
+    work_until_done(settings)
+
+    with open_database(settings.db_url, read_only=True) as session:
+        rows = [row.record for row in answers.judgements(session, SANDBOX)]
+    second = [row for row in rows if row.role is PairRole.OVERLAP and row.usable]
+    assert posted.counts["overlap"] == math.ceil(0.25 * posted.counts["pairs"])
+    assert len({row.pair for row in second}) == posted.counts["overlap"]
+    for row in second:
+        others = {first.worker for first in rows if first.pair == row.pair and first.usable and first != row}
+        assert others and row.worker not in others

@@ -26,7 +26,9 @@ ANNOTATORS = ("near", "far")
 SANDBOX = Environment.SANDBOX
 
 
-def make_world(folder: Path, *, n_images: int = 40, db_url: str | None = None, crowd_url: str | None = None) -> Settings:
+def make_world(
+    folder: Path, *, n_images: int = 40, db_url: str | None = None, crowd_url: str | None = None
+) -> Settings:
     """A project on ``scenes`` whose two annotators are noisy views of the truth, written as embedding files."""
     loaded = load(Sources("scenes", n_images=n_images), folder)
     tables = {
@@ -38,13 +40,13 @@ def make_world(folder: Path, *, n_images: int = 40, db_url: str | None = None, c
         },
     }
     ensure_config(folder, "test", 0, tables)
-    _write_embeddings(folder)
+    write_embeddings(folder)
     settings = replace(load_settings(folder, db=db_url, crowd_db=crowd_url, environ={}), endpoint=None)
     init(settings, loaded.data)
     return settings
 
 
-def _write_embeddings(folder: Path) -> None:
+def write_embeddings(folder: Path) -> None:
     world = read_world(folder / WORLD_FOLDER)
     images, captions = list(world.scenes), list(world.captions)
     relevance = (4.0 - truth_matrix(world, images, captions)) / 3

@@ -38,5 +38,5 @@ def read_square(item: ImageItem, size: int) -> NDArray[np.uint8]:
         raise AnnotatorError(
             f"image {item.external_id!r} should be in {str(item.path)!r}, which is missing"
         ) from error
-    except (UnidentifiedImageError, OSError) as error:
+    except (UnidentifiedImageError, Image.DecompressionBombError, OSError) as error:
         raise AnnotatorError(f"{str(item.path)!r} is not readable as an image: {error}") from error

@@ -21,11 +21,14 @@ NEGATIVES = 3
 
 
 class ViltMini(MiniNetwork):
-    """A joint transformer with a rank head on the first word's state; similarity is the head's score.
+    """A joint transformer with a rank head on the first word's state, which mends how well the sides align.
 
-    Each side first passes a block of its own, and the patches shrink from 8 x 8 to 4 x 4, so that the encoded tokens
-    of an item are kept and only two joint blocks run for every pair.
-    Source: Kim et al., ViLT, ICML 2021; sizes and the late fusion are ours.
+    Each side first passes blocks of its own, and the patches shrink from 8 x 8 to 4 x 4, so that the encoded
+    tokens of an item are kept and only two joint blocks run for every pair. The score is the head's, added to the
+    scaled cosine of the sides' mean tokens: so small a network learns the fine distinctions only once it need not
+    learn the coarse ones.
+    Source: Kim et al., ViLT, ICML 2021; alignment before fusion after Li et al., ALBEF, NeurIPS 2021; sizes are
+    ours.
     """
 
     kind = AnnotatorKind.PAIRWISE
@@ -45,21 +48,25 @@ class ViltMini(MiniNetwork):
         self.norm = nn.LayerNorm(width)
         self.pooler = nn.Linear(width, width)
         self.rank_output = nn.Linear(width, 1)
-        self.align = nn.Parameter(torch.tensor(2.66))
+        nn.init.zeros_(self.rank_output.weight)  # at the start the sides alone decide
+        self.align = nn.Parameter(torch.tensor(2.66))  # log(1 / 0.07)
 
     def images(self, squares: Tensor) -> Side:
-        """``tokens`` (B, 16, D) and what the first joint block needs of each: ``q``, ``k``, ``v``."""
+        """``tokens`` (B, 16, D), what the first joint block needs of each, and their mean ``pooled`` (B, D)."""
         x = self.stem(squares) + self.img_places
         for block in self.img_blocks:
             x = block(x)
         quads = x.view(len(x), 4, 2, 4, 2, -1).transpose(2, 3).flatten(3)  # (B, 4, 4, 4 * D)
-        return self._with_keys(self.merge(quads.flatten(1, 2)) + self.modality[1])
+        merged = self.merge(quads.flatten(1, 2))
+        return {**self._with_keys(merged + self.modality[1]), "pooled": F.normalize(merged.mean(1), dim=-1)}
 
     def captions(self, tokens: Tensor) -> Side:
-        """``tokens`` (B, L, D) with ``q``, ``k``, ``v``, and ``mask`` (B, L), true where there is padding."""
+        """``tokens`` (B, L, D) and the rest likewise, and ``mask`` (B, L), true where there is padding."""
         mask = tokens == PAD
         x = self.txt_block(self.embed(tokens) + self.txt_places, mask)
-        return {**self._with_keys(x + self.modality[0]), "mask": mask}
+        words = (~mask)[..., None]
+        pooled = F.normalize((x * words).sum(1) / words.sum(1), dim=-1)
+        return {**self._with_keys(x + self.modality[0]), "mask": mask, "pooled": pooled}
 
     def similarities(self, images: Side, captions: Side) -> Tensor:
         """Scores of all pairs, in pieces of one size; a caption takes part with its words alone.
@@ -93,7 +100,8 @@ class ViltMini(MiniNetwork):
         first = x[:, :1]
         state = self.last.rest(first, self.last.keys(first)[0], k, v, mask)[:, 0]
         pooled = torch.tanh(self.pooler(self.norm(state)))
-        scores: Tensor = self.rank_output(pooled)[:, 0]
+        aligned = (images["pooled"][i] * captions["pooled"][c]).sum(1)
+        scores: Tensor = self.rank_output(pooled)[:, 0] + self._scale() * aligned
         return scores
 
     def loss(self, images: Side, captions: Side, progress: float, generator: torch.Generator) -> Tensor:
@@ -101,20 +109,20 @@ class ViltMini(MiniNetwork):
 
         Negatives are drawn by how close the sides are before fusion, as ALBEF does (Li et al., NeurIPS 2021).
         """
-        words = (~captions["mask"])[..., None]
-        text = (captions["tokens"] * words).sum(1) / words.sum(1)
-        pooled = [F.normalize(side, dim=-1) for side in (images["tokens"].mean(1), text)]
-        close = self.align.clamp(max=4.6).exp() * (pooled[0] @ pooled[1].T)  # (B, B)
+        close = self._scale() * (images["pooled"] @ captions["pooled"].T)  # (B, B)
         own = torch.arange(len(close), device=close.device)
         weights = close.detach().clone().fill_diagonal_(-torch.inf)
         wrong_c = torch.multinomial(weights.softmax(1), NEGATIVES, generator=generator)  # (B, N)
         wrong_i = torch.multinomial(weights.T.softmax(1), NEGATIVES, generator=generator)
         i = torch.cat([own[:, None], own[:, None].expand(-1, NEGATIVES), wrong_i], 1)
         c = torch.cat([own[:, None], wrong_c, own[:, None].expand(-1, NEGATIVES)], 1)
-        width = int(words.sum(1).max())
+        width = int((~captions["mask"]).sum(1).max())
         scores = self.score(images, captions, i.flatten(), c.flatten(), width).view(i.shape)
         ranking = F.cross_entropy(scores, torch.zeros_like(own))
         return ranking + losses.contrast(close)
+
+    def _scale(self) -> Tensor:
+        return self.align.clamp(max=4.6).exp()
 
     def _with_keys(self, tokens: Tensor) -> Side:
         q, k, v = self.joint.keys(tokens)

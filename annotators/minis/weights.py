@@ -53,6 +53,8 @@ def save(path: Path, name: str, trained: Trained, training: Mapping[str, Any]) -
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     save_file(tensors, path, metadata)
+    # safetensors leaves the file to its owner alone, but others install the package.
+    path.chmod(0o644)
 
 
 def load(path: Path, name: str) -> Trained:

@@ -2,8 +2,8 @@
 
 from alembic import context
 
-from mitl.db.engine import make_engine
 from mitl.crowd_server.models import Base
+from mitl.db.engine import make_engine
 
 engine = context.config.attributes.get("engine")
 if engine is None:

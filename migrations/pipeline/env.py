@@ -7,7 +7,9 @@ from mitl.db.models import Base
 
 engine = context.config.attributes.get("engine")
 if engine is None:
-    url = context.config.get_main_option("sqlalchemy.url") or context.get_x_argument(as_dictionary=True).get("url")
+    url = context.config.get_main_option("sqlalchemy.url") or context.get_x_argument(as_dictionary=True).get(
+        "url"
+    )
     if not url:
         raise SystemExit("name the database: alembic -x url=sqlite:///mitl.db ...")
     engine = make_engine(url)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import logging
+import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from mitl.errors import MitlError
+from mitl.errors import MitlError, UsageError
 from mitl.progress import Progress, no_progress, terminal_progress
 from mitl.records import StageResult, Table
 from mitl.settings import Settings, load
@@ -21,6 +23,14 @@ from mitl.settings import Settings, load
 F = TypeVar("F", bound=Callable[..., Any])
 
 EXIT_INTERRUPTED = 130
+INTERRUPTED = "interrupted; what was done is kept, run the command again to go on"
+
+logger = logging.getLogger(__name__)
+
+# What could move the cursor, turn the writing direction or break a row on a terminal: captions and workers'
+# texts come from strangers.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_NUMBER = re.compile(r"–|-?\$?[0-9][0-9,]*(\.[0-9]+)?( %)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +50,18 @@ class App:
     def finish(self, result: StageResult) -> None:
         """Print what a stage did: one JSON object, or tables and lines."""
         for warning in result.warnings:
-            click.echo(f"warning: {warning}", err=True)
+            click.echo(f"warning: {printable(warning)}", err=True)
         if self.json:
-            click.echo(json.dumps(as_json(self.command, result), ensure_ascii=False))
+            click.echo(json.dumps(as_json(self.command, result)))
             return
         if self.quiet:
             return
         for table in result.tables:
             click.echo(render_table(table))
         for line in result.lines:
-            click.echo(line)
+            click.echo(printable(line))
         if result.next:
-            click.echo(f"next: {result.next}")
+            click.echo(f"next: {printable(result.next)}")
 
 
 def as_json(command: str, result: StageResult, error: str | None = None) -> dict[str, object]:
@@ -94,6 +104,9 @@ def common(function: F) -> F:
             format="%(levelname)s %(name)s: %(message)s",
         )
         context = click.get_current_context()
+        if context.invoked_subcommand is not None:
+            _refuse_options_before(context.invoked_subcommand, context)
+            return None
         settings = load(
             project or kwargs.get("folder"),
             db=db,
@@ -102,9 +115,39 @@ def common(function: F) -> F:
             endpoint_url=kwargs.pop("endpoint_url", None),
         )
         name = context.command_path.partition(" ")[2] or str(context.info_name)
-        return function(App(name, settings, as_json, quiet or as_json), *args, **kwargs)
+        try:
+            return function(App(name, settings, as_json, quiet or as_json), *args, **kwargs)
+        except KeyboardInterrupt:
+            raise click.Abort() from None  # click would print an empty line before it
 
     return cast(F, wrapper)
+
+
+def _refuse_options_before(subcommand: str, context: click.Context) -> None:
+    sources = (context.get_parameter_source(str(parameter.name)) for parameter in context.command.params)
+    if any(source is click.core.ParameterSource.COMMANDLINE for source in sources):
+        path = context.command_path
+        raise UsageError(f"options stand after the subcommand: {path} {subcommand} [OPTIONS]")
+
+
+class Dollars(click.ParamType[int, Any]):
+    """An amount of money as 1.00 or $1,234.50; its value is whole cents."""
+
+    name = "dollars"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Cents; a usage error that names the option where the text is no amount."""
+        from mitl.hits.pricing import parse_dollars
+
+        if isinstance(value, int):
+            return value
+        try:
+            return parse_dollars(str(value))
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+DOLLARS = Dollars()
 
 
 def endpoint_option(function: F) -> F:
@@ -131,10 +174,10 @@ def environment_options(function: F) -> F:
 
 
 def render_table(table: Table) -> str:
-    """A plain aligned table; numbers to the right, whole numbers with separators."""
+    """A plain aligned table; numbers and money to the right, whole numbers with separators."""
     rows = [[_cell(value) for value in row] for row in table.rows]
     numeric = [
-        bool(table.rows) and all(_is_number(row[place]) for row in table.rows)
+        bool(rows) and all(_NUMBER.fullmatch(row[place]) for row in rows)
         for place in range(len(table.columns))
     ]
     widths = [
@@ -149,12 +192,13 @@ def render_table(table: Table) -> str:
         )
         return "  " + "  ".join(padded).rstrip()
 
-    head = [table.title] if table.title else []
+    head = [printable(table.title)] if table.title else []
     return "\n".join([*head, line(table.columns), *(line(row) for row in rows)])
 
 
-def _is_number(value: object) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+def printable(text: str) -> str:
+    """The text with its control characters written as escapes, so that it cannot steer a terminal."""
+    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def _cell(value: object) -> str:
@@ -166,14 +210,17 @@ def _cell(value: object) -> str:
         return f"{value:,}"
     if isinstance(value, float):
         return f"{value:.3f}"
-    return str(value)
+    return printable(str(value))
 
 
 def run(group: click.Group, args: Sequence[str] | None = None) -> int:
-    """Run a group and return the exit status; a MitlError becomes one line."""
+    """Run a group and return the exit status; what a user can mend becomes one line."""
     words = list(sys.argv[1:] if args is None else args)
-    wants_json = "--json" in words
-    name = next((word for word in words if not word.startswith("-")), "")
+
+    def fail(message: str, status: int) -> int:
+        logger.debug("where it failed", exc_info=True)
+        return _fail(_command_name(group, words), message, status, wants_json="--json" in words)
+
     try:
         result = group.main(args=words, prog_name="mitl", standalone_mode=False)
         return result if isinstance(result, int) else 0
@@ -181,24 +228,65 @@ def run(group: click.Group, args: Sequence[str] | None = None) -> int:
         click.echo(error.ctx.get_help() if error.ctx else "", err=True)
         return 2
     except click.ClickException as error:
-        status = error.exit_code
-        message = error.format_message()
-        if isinstance(error, click.UsageError) and error.ctx is not None:
-            message += f"; see `{error.ctx.command_path} --help`"
-        return _fail(name, message, status, wants_json=wants_json)
+        return fail(_usage_message(error), error.exit_code)
     except MitlError as error:
-        return _fail(name, str(error), error.exit_status, wants_json=wants_json)
+        return fail(str(error), error.exit_status)
     except (click.Abort, KeyboardInterrupt):
-        message = "interrupted; what was done is kept, run the command again to go on"
-        return _fail(name, message, EXIT_INTERRUPTED, wants_json=wants_json)
+        if sys.stderr.isatty():
+            click.echo(err=True)  # after the terminal's ^C
+        return fail(INTERRUPTED, EXIT_INTERRUPTED)
     except BrokenPipeError:
-        sys.stderr.close()
+        # Whoever read our output is gone; what is left in the buffer must not fail once more at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
+    except OSError as error:
+        return fail(_system_message(error), 1)
+    except Exception as error:
+        message = _database_message(error)
+        if message is None:
+            raise
+        return fail(message, 1)
+
+
+def _command_name(group: click.Group, words: Sequence[str]) -> str:
+    """The command that the words call, with its subcommand: as in `crowd invite`."""
+    name = next((word for word in words if not word.startswith("-")), "")
+    command = group.get_command(click.Context(group), name)
+    if isinstance(command, click.Group):
+        within = next((word for word in words if word in command.commands), "")
+        return f"{name} {within}".strip()
+    return name
+
+
+def _usage_message(error: click.ClickException) -> str:
+    message = error.format_message().rstrip(".")
+    message = message[:1].lower() + message[1:]
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        message += f"; see `{error.ctx.command_path} --help`"
+    return message
+
+
+def _system_message(error: OSError) -> str:
+    """What the file system says: a full disk, a folder in a file's place, a missing right."""
+    reason = (error.strerror or str(error)).lower()
+    return reason if error.filename is None else f"cannot use {str(error.filename)!r}: {reason}"
+
+
+def _database_message(error: Exception) -> str | None:
+    """What the database's driver says, where that is what failed: it is gone, full, or no database."""
+    if "sqlalchemy.exc" not in sys.modules:
+        return None
+    import sqlalchemy.exc as faults
+
+    our_bugs = (faults.DataError, faults.IntegrityError, faults.NotSupportedError, faults.ProgrammingError)
+    if not isinstance(error, faults.DatabaseError | faults.InterfaceError) or isinstance(error, our_bugs):
+        return None
+    return f"the database failed: {str(error.orig).splitlines()[0]}; mend that and run the command again"
 
 
 def _fail(command: str, message: str, status: int, *, wants_json: bool) -> int:
-    line = " ".join(message.split())
+    line = printable(" ".join(message.split()))
     click.echo(f"error: {line}", err=True)
     if wants_json:
-        click.echo(json.dumps(as_json(command, StageResult(), line), ensure_ascii=False))
+        click.echo(json.dumps(as_json(command, StageResult(), line)))
     return status

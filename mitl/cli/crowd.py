@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mitl.cli.app import App, common, environment_options
+from mitl.cli.app import DOLLARS, App, common, environment_options
 from mitl.errors import UsageError
 from mitl.records import Environment
 
@@ -25,7 +25,7 @@ def _needed(environment: Environment | None) -> Environment:
 @click.option("--people", type=click.IntRange(1, 1000), default=1, show_default=True, help="How many links.")
 @click.option("--open", "open_uses", type=click.IntRange(min=1), help="Each link admits this many people.")
 @click.option(
-    "--days", type=click.IntRange(min=1), default=30, show_default=True, help="How long links last."
+    "--days", type=click.IntRange(1, 3650), default=30, show_default=True, help="How long links last."
 )
 @click.option("--label", default="", help="Your own note, shown on the operator page.")
 @click.option(
@@ -86,14 +86,19 @@ def keys(app: App) -> None:
 
 
 @command.command("budget")
-@click.option("--set", "amount", metavar="DOLLARS", help="The live budget; the sandbox always has 10,000.00.")
+@click.option(
+    "--set",
+    "amount",
+    type=DOLLARS,
+    metavar="DOLLARS",
+    help="The live budget; the sandbox always has 10,000.00.",
+)
 @common
-def budget(app: App, amount: str | None) -> None:
+def budget(app: App, amount: int | None) -> None:
     """Show the money of both environments, or set the live budget."""
-    from mitl.hits.pricing import parse_dollars
     from mitl.stages.serve import budget as stage
 
-    app.finish(stage(app.settings, None if amount is None else parse_dollars(amount)))
+    app.finish(stage(app.settings, amount))
 
 
 @command.command("payments")

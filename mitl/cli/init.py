@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,18 @@ from mitl.errors import UsageError
 from mitl.stages.loading import KINDS
 
 MINIS = ["pvse-mini", "vsrn-mini", "pcme-mini", "vilt-mini", "clip-mini"]
+
+# parameter -> the kinds of data set that read it; the others are for all kinds
+USED_BY: dict[str, tuple[str, ...]] = {
+    "captions": ("coco", "table"),
+    "split_file": ("coco", "flickr30k"),
+    "split": ("coco", "flickr30k"),
+    "caption_ids": ("coco",),
+    "images": ("coco", "flickr30k", "table"),
+    "image_url": ("coco", "flickr30k", "table"),
+    "n_images": ("scenes",),
+    "defect_share": ("scenes",),
+}
 
 
 @click.command("init")
@@ -67,12 +78,12 @@ def command(
     scenes needs no files: a generated world whose truth is known. The files of the others stay where they
     are; the database remembers their places.
     """
-    from mitl.settings import load as reload
-    from mitl.stages.init import ensure_config, init
+    from mitl.stages.init import check_database, ensure_config, init
     from mitl.stages.loading import Sources, load
 
     if folder is not None and folder.absolute() != app.settings.project:
         raise UsageError(f"both --project {app.settings.project} and {folder} are given; give one of them")
+    _refuse_unused(kind)
     target = app.settings.project
     sources = Sources(
         kind=kind,
@@ -87,12 +98,24 @@ def command(
         cxc=cxc,
         exclusions=exclude,
     )
-    target.mkdir(parents=True, exist_ok=True)
+    check_database(app.settings)
     loaded = load(sources, target, seed=app.settings.seed, progress=app.progress)
     tables: dict[str, dict[str, Any]] = {"dataset": {"kind": kind}}
     if kind == "scenes":
         tables["propose"] = {"annotators": MINIS}
+    result = init(app.settings, loaded.data, ratings=loaded.ratings, exclusions=loaded.exclusions)
+    # Last, so that a failure leaves no settings of a project that does not exist.
     ensure_config(target, loaded.data.name, app.settings.seed, tables)
-    # The project has its id only now.
-    named = replace(app.settings, project_id=reload(target).project_id)
-    app.finish(init(named, loaded.data, ratings=loaded.ratings, exclusions=loaded.exclusions))
+    app.finish(result)
+
+
+def _refuse_unused(kind: str) -> None:
+    """UsageError for an option that data sets of this kind have no use for."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if given and kind not in USED_BY.get(name, KINDS):
+            raise UsageError(
+                f"{kind} has no use for {parameter.opts[0]}, which is for {' and '.join(USED_BY[name])}; leave it out"
+            )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
-from mitl.cli.app import App, common, endpoint_option, environment_options
+from mitl.cli.app import DOLLARS, App, common, endpoint_option, environment_options
 from mitl.errors import UsageError
 from mitl.records import Environment
 
@@ -22,14 +24,29 @@ from mitl.records import Environment
     "--template", default="pairs-plain", show_default=True, help="Wording, a folder of hit_templates."
 )
 @click.option(
-    "--reward", metavar="DOLLARS", help="Per HIT, as 1.00 [default: 12.00 an hour at the estimate]."
+    "--reward",
+    type=DOLLARS,
+    metavar="DOLLARS",
+    help="Per HIT, as 1.00 [default: 12.00 an hour at the estimate].",
 )
 @click.option(
     "--assignments", type=click.IntRange(1, 9), default=1, show_default=True, help="Workers per HIT."
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Ask at most this many pairs now.")
-@click.option("--max-cost", metavar="DOLLARS", help="Refuse a bill above this.")
-@click.option("--yes-total", metavar="DOLLARS", help="With --live: the exact total, instead of typing it.")
+@click.option(
+    "--overlap",
+    type=click.FloatRange(0, 1),
+    default=0.0,
+    show_default=True,
+    help="Share of the pairs that a second worker is asked as well; measures agreement.",
+)
+@click.option("--max-cost", type=DOLLARS, metavar="DOLLARS", help="Refuse a bill above this.")
+@click.option(
+    "--yes-total",
+    type=DOLLARS,
+    metavar="DOLLARS",
+    help="With --live: the exact total, instead of typing it.",
+)
 @click.option("--dry-run", is_flag=True, help="Plan, render and price everything; post and store nothing.")
 @endpoint_option
 @common
@@ -38,11 +55,12 @@ def command(
     environment: Environment | None,
     direction: str,
     template: str,
-    reward: str | None,
+    reward: int | None,
     assignments: int,
     limit: int | None,
-    max_cost: str | None,
-    yes_total: str | None,
+    overlap: float,
+    max_cost: int | None,
+    yes_total: int | None,
     dry_run: bool,
 ) -> None:
     """Pack the open pairs into HITs of 18 candidates and 2 controls, print the bill, and post.
@@ -50,7 +68,6 @@ def command(
     Run again after an interruption, it posts what is missing and nothing twice. Work that was rejected,
     dropped or excluded is asked again on new HITs.
     """
-    from mitl.hits.pricing import format_dollars, parse_dollars
     from mitl.stages.publish import Campaign, publish
 
     if environment is None:
@@ -62,30 +79,40 @@ def command(
         environment=environment,
         direction=direction,
         template=template,
-        reward_cents=None if reward is None else parse_dollars(reward),
+        reward_cents=reward,
         assignments=assignments,
         limit=limit,
-        max_cost_cents=None if max_cost is None else parse_dollars(max_cost),
+        overlap=overlap,
+        max_cost_cents=max_cost,
     )
-
-    def confirm(total_cents: int) -> bool:
-        if environment is Environment.SANDBOX:
-            return True
-        total = format_dollars(total_cents)
-        if yes_total is not None:
-            given = parse_dollars(yes_total)
-            if given != total_cents:
-                raise UsageError(f"--yes-total is {yes_total!r}, but the bill is {total}; nothing was posted")
-            return True
-        typed: str = click.prompt(f"this owes real money; type the total ({total}) to post", err=True)
-        return parse_dollars(typed) == total_cents
-
     result = publish(
         app.settings,
         campaign,
-        confirm=confirm,
+        confirm=lambda total: environment is Environment.SANDBOX or _confirmed(total, yes_total),
         announce=None if app.quiet else click.echo,
         dry_run=dry_run,
         progress=app.progress,
     )
     app.finish(result)
+
+
+def _confirmed(total_cents: int, yes_total: int | None) -> bool:
+    """Whether the exact total was given as an option or typed."""
+    from mitl.hits.pricing import format_dollars
+
+    total = format_dollars(total_cents)
+    if yes_total is not None:
+        if yes_total != total_cents:
+            raise UsageError(
+                f"--yes-total is {format_dollars(yes_total)}, but the bill is {total}; nothing was posted"
+            )
+        return True
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"the bill is {total} of real money and nobody is here to type it; confirm it with "
+            f"--yes-total {total.replace('$', '').replace(',', '')}; nothing was posted"
+        )
+    typed: int = click.prompt(
+        f"this owes real money; type the total ({total}) to post", type=DOLLARS, err=True
+    )
+    return typed == total_cents

@@ -11,16 +11,14 @@ from mitl.records import Decision, Environment
 @click.group("review", invoke_without_command=True)
 @environment_options
 @common
-@click.pass_context
-def command(context: click.Context, app: App, environment: Environment | None) -> None:
+def command(app: App, environment: Environment | None) -> None:
     """Decide about work whose gold controls failed. Without a subcommand, list what waits.
 
     Everyone who worked is paid unless a person rejects with a reason.
     """
-    if context.invoked_subcommand is None:
-        from mitl.stages.review import queue
+    from mitl.stages.review import queue
 
-        app.finish(queue(app.settings, environment))
+    app.finish(queue(app.settings, environment))
 
 
 @command.command("show")
@@ -34,20 +32,23 @@ def show(app: App, number: int, environment: Environment | None) -> None:
     app.finish(stage(app.settings, number, environment))
 
 
-def _ruling(name: str, decision: Decision, help_text: str, *, needs_reason: bool = False) -> None:
+def _ruling(name: str, decision: Decision, help_text: str) -> None:
     @command.command(name, help=help_text)
     @click.argument("numbers", type=int, nargs=-1, required=True)
-    @click.option(
-        "--reason", required=needs_reason, default="", help="Kept; on a rejection the worker reads it."
-    )
     @environment_options
     @endpoint_option
     @common
-    def call(app: App, numbers: tuple[int, ...], reason: str, environment: Environment | None) -> None:
-        from mitl.stages.review import Ruling, rule
+    def call(app: App, numbers: tuple[int, ...], environment: Environment | None) -> None:
+        _rule(app, numbers, decision, "", environment)
 
-        rulings = [Ruling(number, decision, reason) for number in dict.fromkeys(numbers)]
-        app.finish(rule(app.settings, rulings, environment, progress=app.progress))
+
+def _rule(
+    app: App, numbers: tuple[int, ...], decision: Decision, reason: str, environment: Environment | None
+) -> None:
+    from mitl.stages.review import Ruling, rule
+
+    rulings = [Ruling(number, decision, reason) for number in dict.fromkeys(numbers)]
+    app.finish(rule(app.settings, rulings, environment, progress=app.progress))
 
 
 _ruling("approve", Decision.APPROVE, "The work is good: pay it and use its answers.")
@@ -57,12 +58,17 @@ _ruling(
     Decision.APPROVE_EXCLUDE,
     "Pay, leave the answers out, and offer this worker nothing further (by a qualification, not a block).",
 )
-_ruling(
-    "reject",
-    Decision.REJECT,
-    "Do not pay. Only for plain bad faith that a person has looked at.",
-    needs_reason=True,
-)
+
+
+@command.command("reject")
+@click.argument("numbers", type=int, nargs=-1, required=True)
+@click.option("--reason", required=True, help="Why, in a sentence; the worker reads it.")
+@environment_options
+@endpoint_option
+@common
+def reject(app: App, numbers: tuple[int, ...], reason: str, environment: Environment | None) -> None:
+    """Do not pay. Only for plain bad faith that a person has looked at."""
+    _rule(app, numbers, Decision.REJECT, reason, environment)
 
 
 @command.command("settle")

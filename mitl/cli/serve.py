@@ -6,12 +6,14 @@ from pathlib import Path
 
 import click
 
-from mitl.cli.app import App, common
+from mitl.cli.app import EXIT_INTERRUPTED, App, common
 
 
 @click.command("serve")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8765, show_default=True)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="Port; 0 takes a free one."
+)
 @click.option(
     "--public",
     multiple=True,
@@ -27,4 +29,9 @@ def command(app: App, host: str, port: int, public: tuple[Path, ...]) -> None:
     """
     from mitl.stages.serve import serve
 
-    serve(app.settings, host=host, port=port, public=public, say=None if app.quiet else click.echo)
+    try:
+        serve(app.settings, host=host, port=port, public=public, announce=app.finish)
+    except KeyboardInterrupt:
+        # Not a failure: with --json, the object was printed when the server began.
+        click.echo("stopped; start it again with `mitl serve`", err=True)
+        click.get_current_context().exit(EXIT_INTERRUPTED)

@@ -24,7 +24,13 @@ from mitl.records import Environment
     metavar="scenes|official|release:DIR",
     help="What the workers err around [default: scenes where the data set is scenes, else official].",
 )
-@click.option("--hits-per-worker", type=click.IntRange(min=1), default=10, show_default=True)
+@click.option(
+    "--hits-per-worker",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="How many HITs one scripted worker answers.",
+)
 @click.option("--max-hits", type=click.IntRange(min=1), help="Stop after this many HITs.")
 @common
 def command(

@@ -155,7 +155,7 @@ def revoke(engine: Engine, invitation_id: int, *, clock: Clock = utc_now) -> Non
     with engine.begin() as connection:
         if not workers.revoke_invitation(connection, invitation_id, clock()):
             raise StoreError(
-                f"no open invitation has the number {invitation_id}; list them on the operator page"
+                f"no open invitation has the number {invitation_id}; `mitl crowd invitations` lists them"
             )
 
 

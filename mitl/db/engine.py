@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from mitl.errors import SettingsError
 
 BUSY_TIMEOUT_S = 60.0
+CONNECT_TIMEOUT_S = 10
+_PASSWORD = re.compile(r":[^:/@]*@")
 
 
 def parse_url(text: str) -> URL:
@@ -21,7 +24,8 @@ def parse_url(text: str) -> URL:
         url = make_url(text)
     except ArgumentError as error:
         raise SettingsError(
-            f"{text!r} is no database URL; write sqlite:///path/to/file.db or postgresql://user@host/name"
+            f"{_PASSWORD.sub(':***@', text)!r} is no database URL; write sqlite:///path/to/file.db or "
+            "postgresql://user@host/name"
         ) from error
     backend = url.get_backend_name()
     if backend == "postgresql":
@@ -46,12 +50,20 @@ def make_engine(text: str) -> Engine:
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
+    timeout = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_TIMEOUT_S}
     try:
-        return create_engine(url, pool_pre_ping=True)
+        engine = create_engine(url, pool_pre_ping=True, connect_args=timeout)
     except (ModuleNotFoundError, NoSuchModuleError) as error:
         raise SettingsError(
             "PostgreSQL needs the driver psycopg; install it with: pip install 'mitl[postgres]'"
         ) from error
+    event.listen(engine, "connect", _prepare_postgres)
+    return engine
+
+
+def _prepare_postgres(connection: Any, record: Any) -> None:
+    connection.execute(f"SET lock_timeout = '{BUSY_TIMEOUT_S:.0f}s'")
+    connection.commit()
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, record: Any) -> None:

@@ -34,7 +34,7 @@ def head(line: Line) -> str:
 
 def current(engine: Engine) -> str | None:
     """The revision of the database; None for an empty one."""
-    with engine.connect() as connection:
+    with engine.execution_options(mitl_write=False).connect() as connection:
         return MigrationContext.configure(connection).get_current_revision()
 
 
@@ -45,9 +45,13 @@ def upgrade(line: Line, engine: Engine) -> None:
 
 def require_upgradable(line: Line, engine: Engine, what: str) -> None:
     """StoreError where the database is none of ours or was written by a newer mitl."""
+    # Tables first: another process may be making them now, and then their revision appears with them.
+    with engine.execution_options(mitl_write=False).connect() as connection:
+        tables = set(inspect(connection).get_table_names())
     found = current(engine)
     if found is None:
-        if inspect(engine).get_table_names():
+        # The table of revisions may be there alone, left by an upgrade that was killed.
+        if tables - {"alembic_version"}:
             raise StoreError(f"{what} holds tables that mitl did not make; use an empty database")
         return
     known = {script.revision for script in ScriptDirectory.from_config(config(line)).walk_revisions()}

@@ -1,27 +1,37 @@
-"""Sessions on the pipeline's database."""
+"""Sessions on the pipeline's database.
+
+One transaction writes at a time, on both engines: SQLite gives that by BEGIN IMMEDIATE, on PostgreSQL every writing
+transaction first takes an advisory lock of its database. So a transaction may look and then insert without another
+process coming between; the next one waits for its turn. Readers wait for nobody and see one state throughout.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import Engine
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import OperationalError
+from sqlalchemy import Engine, event
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NotSupportedError, ProgrammingError
 from sqlalchemy.orm import Session
 
 from mitl.db import migrate
-from mitl.db.engine import make_engine
+from mitl.db.engine import BUSY_TIMEOUT_S, make_engine, parse_url
+from mitl.db.locks import WRITING, advisory_key
 from mitl.errors import StoreError
+
+_BUSY = ("database is locked", "lock timeout")
+_OUR_BUGS = (ProgrammingError, DataError, NotSupportedError)
 
 
 def describe(url: str) -> str:
     """The database's name for messages, without its password."""
-    parsed = make_url(url)
+    parsed = parse_url(url)
     if parsed.get_backend_name() == "sqlite":
         return Path(parsed.database or ":memory:").name
-    return parsed.render_as_string(hide_password=True)
+    plain = parsed.set(drivername="postgresql").difference_update_query(["password"])
+    return plain.render_as_string(hide_password=True)
 
 
 @contextmanager
@@ -33,29 +43,71 @@ def open_database(url: str, *, create: bool = False, read_only: bool = False) ->
         create: bring an empty or older database to the newest revision instead of refusing it.
 
     Raises:
-        StoreError: there is no database, it is of another version, or it cannot be reached.
+        StoreError: there is no database, it is of another version, it cannot be reached, or it stayed busy; also
+            where that happens within the block.
     """
-    parsed = make_url(url)
+    parsed = parse_url(url)
     if not create and parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").exists():
         raise StoreError(
             f"there is no database at {parsed.database}; run `mitl init` first, or name --project"
         )
     engine = make_engine(url)
+    if engine.dialect.name == "postgresql":
+        event.listen(engine, "begin", _take_turn)
     try:
         _check(engine, url, create=create)
-        bound = engine.execution_options(mitl_write=not read_only)
+        bound = engine.execution_options(**_reading(engine)) if read_only else engine
         with Session(bound, expire_on_commit=False) as session:
             yield session
+    except _OUR_BUGS:
+        raise
+    except DBAPIError as error:
+        raise _explained(error, url) from error
     finally:
         engine.dispose()
 
 
-def _check(engine: Engine, url: str, *, create: bool) -> None:
+@contextmanager
+def reading(session: Session) -> Iterator[None]:
+    """A block of a writing session in which it only reads: it sees one state, and writers need not wait for it."""
+    session.rollback()
+    session.connection(execution_options=_reading(session.get_bind()))
     try:
-        if create:
-            found = migrate.current(engine)
-            if found is None:
-                migrate.upgrade("pipeline", engine)
-        migrate.require_current("pipeline", engine, describe(url))
-    except OperationalError as error:
-        raise StoreError(f"cannot open {describe(url)}: {str(error.orig).splitlines()[0]}") from error
+        yield
+    finally:
+        session.rollback()
+
+
+def _reading(bind: Any) -> dict[str, Any]:
+    if bind.dialect.name == "postgresql":
+        return {"mitl_write": False, "isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+    return {"mitl_write": False}
+
+
+def _take_turn(connection: Any) -> None:
+    if connection.get_execution_options().get("mitl_write", True):
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({advisory_key(WRITING)})")
+
+
+def _check(engine: Engine, url: str, *, create: bool) -> None:
+    if create and migrate.current(engine) is None:
+        migrate.require_upgradable("pipeline", engine, describe(url))
+        migrate.upgrade("pipeline", engine)
+    migrate.require_current("pipeline", engine, describe(url))
+
+
+def _explained(error: DBAPIError, url: str) -> StoreError:
+    reason = " ".join(str(error.orig).split())
+    password = parse_url(url).password
+    if password:
+        reason = reason.replace(str(password), "***")
+    if any(words in reason for words in _BUSY):
+        return StoreError(
+            f"{describe(url)} stayed busy for {BUSY_TIMEOUT_S:.0f} s, because another command is writing to it; "
+            "run the command again when that one is done"
+        )
+    if isinstance(error, IntegrityError):
+        return StoreError(
+            f"{describe(url)} was changed by another command meanwhile ({reason}); run the command again"
+        )
+    return StoreError(f"cannot use {describe(url)}: {reason}")

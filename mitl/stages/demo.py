@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from mitl.crowd.populations import parse_population
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table
 from mitl.settings import Settings
@@ -45,6 +46,7 @@ def demo(
     progress: Progress = no_progress,
 ) -> StageResult:
     """Walk the loop in ``folder``; every step is safe to repeat, so an interrupted demo goes on where it was."""
+    parse_population(population)  # a wrong word is better named before the first step than after half of them
     started = time.monotonic()
     steps = _Steps(say or (lambda line: None))
     settings = _init(folder, n_images, seed, steps, progress)
@@ -141,13 +143,17 @@ def _result(written: StageResult, release: Path, page: Path, seconds: float) -> 
         ("recall of the true positives", share("recall_before"), share("recall_after")),
         ("precision", share("precision_before"), share("precision_after")),
     )
+    # The report holds what every step came to: where it is the same, no step did anything.
     return StageResult(
+        status=written.status,
         counts=dict(counts),
         paths={"release": str(release), "report": str(page)},
         tables=(Table("against the known truth of every pair", ("", "before", "after"), rows),),
         lines=(
             f"precision by each page's own controls alone, without the workers' records: "
             f"{share('precision_hit_rule_alone')}",
-            f"done in {seconds:.0f} s; the report is {page}",
+            f"done in {seconds:.0f} s; the report is {page}"
+            if written.status == "done"
+            else f"nothing to do: the demo is complete; its report is {page}",
         ),
     )

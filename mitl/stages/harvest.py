@@ -178,8 +178,13 @@ def _reparse(session: Session, environment: Environment, progress: Progress) -> 
     judge(session, environment)
     session.commit()
     return StageResult(
+        status="done" if rows else "nothing_to_do",
         counts={"environment": environment.value, "reparsed": len(rows)},
-        lines=(f"parsed the raw answers of {len(rows):,} submissions again",),
+        lines=(
+            f"parsed the raw answers of {len(rows):,} submissions again"
+            if rows
+            else "nothing to do: no submission is stored",
+        ),
     )
 
 

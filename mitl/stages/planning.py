@@ -27,6 +27,10 @@ from mitl.settings import Settings
 from mitl.stages.golds import gold_state
 from mitl.stages.ranking import ranking_path
 
+PAGES_PER_GOLD = 3
+"""On how many pages of a batch a control stands. One met once could never be put on trial: withdrawing it takes
+two workers of good record who failed it. The pages of one control lie a third of the batch apart."""
+
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
@@ -219,7 +223,7 @@ def _draw_golds(
     ranked = ranked_pairs(list(_all_rankings(session, settings, dataset.id)))
     seed = settings.seed + len(used)
     # Two spare controls let a page whose candidates hold one of them take another.
-    wanted = n_pages + 2
+    wanted = -(-n_pages // PAGES_PER_GOLD) + 2
     fresh = [pair for pair in originals if pair not in refused | used]
     pool = fresh if len(fresh) >= wanted else [pair for pair in originals if pair not in refused]
     positives = gold_positives(pool, excluded=refused, ratings=ratings, n=min(wanted, len(pool)), seed=seed)

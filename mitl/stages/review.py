@@ -26,6 +26,14 @@ CHOICES = (Decision.APPROVE, Decision.DROP, Decision.APPROVE_EXCLUDE, Decision.R
 MIN_REASON = 20
 """Characters; a rejected worker must be able to understand why."""
 
+_DECIDED = {
+    Decision.PASS: "its controls passed, so it was paid and is used",
+    Decision.APPROVE: "it was paid and is used",
+    Decision.DROP: "it was paid and is not used",
+    Decision.APPROVE_EXCLUDE: "it was paid, is not used, and its worker is excluded",
+    Decision.REJECT: "it was rejected",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
@@ -58,7 +66,7 @@ def queue(settings: Settings, environment: Environment | None = None) -> StageRe
         )
     columns = ("number", "worker", "why it waits", "golds passed", "minutes")
     return StageResult(
-        counts={"environment": chosen.value, "queued": len(rows)},
+        counts={"environment": chosen.value, "queued": len(rows), "submissions": [row.id for row in waiting]},
         tables=(Table(f"{len(rows)} submissions wait for a person", columns, tuple(rows)),),
         next="mitl review show NUMBER; then mitl review approve|drop|exclude|reject NUMBER, or mitl review settle",
     )
@@ -200,7 +208,7 @@ def rule(
 def _check_open(row: AssignmentRow, wanted: Decision) -> None:
     if row.decision not in (Decision.QUEUED, Decision.NONE, wanted):
         raise StoreError(
-            f"submission {row.id} is decided already ({row.decision.value}); only what waits can be decided"
+            f"submission {row.id} is decided already: {_DECIDED[row.decision]}; only what waits can be decided"
         )
 
 

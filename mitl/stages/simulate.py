@@ -49,8 +49,10 @@ def simulate(
             "leave the endpoint out"
         )
     with open_database(settings.db_url, read_only=True) as session:
-        chosen = choose_environment(session, environment)
-        if chosen is Environment.LIVE and hit_store.environments(session):
+        # They are at home in the sandbox only, so that is where they look while nothing is posted anywhere.
+        present = hit_store.environments(session)
+        chosen = choose_environment(session, environment) if present else Environment.SANDBOX
+        if chosen is Environment.LIVE:
             raise UsageError(_NOT_FOR_MONEY)
         posted = hit_store.hits(session, chosen, (HitState.POSTED,))
         stored = answer_store.stored_counts(session, chosen)
@@ -62,7 +64,7 @@ def simulate(
         captions = {c.id: c.external_id for c in item_store.captions(session, dataset.id)}
     missing = sum(max(wanted[hit.batch_id] - stored.get(hit.id, 0), 0) for hit in posted)
     if not missing:
-        return _nothing_to_do(chosen)
+        return _nothing_to_do(chosen, "mitl harvest" if posted else "mitl publish --sandbox")
     truth_of_pair = truth_source(settings, truth or ("scenes" if has_known_truth(settings) else "official"))
 
     def truth_of_places(places: list[HitItem]) -> Mapping[int, Truth]:
@@ -99,7 +101,7 @@ def simulate(
             progress=progress,
         )
     if not done.submitted:
-        return _nothing_to_do(chosen)
+        return _nothing_to_do(chosen, "mitl harvest")
     rows = tuple(
         (name, sum(worker.character == name for worker in workers), hits)
         for name, hits in sorted(done.by_character.items())
@@ -112,15 +114,15 @@ def simulate(
             "by_character": dict(sorted(done.by_character.items())),
         },
         tables=(Table("", ("character", "workers", "HITs"), rows),),
-        lines=(f"{done.submitted:,} HITs answered by {len(workers):,} scripted workers",),
+        lines=(f"{done.submitted:,} HITs answered; scripted workers: {len(workers):,}",),
         next="mitl harvest",
     )
 
 
-def _nothing_to_do(environment: Environment) -> StageResult:
+def _nothing_to_do(environment: Environment, following: str) -> StageResult:
     return StageResult(
         status="nothing_to_do",
         counts={"environment": environment.value, "submitted": 0},
         lines=(f"nothing to do: no HIT on {environment} waits for a worker",),
-        next="mitl harvest",
+        next=following,
     )

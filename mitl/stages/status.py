@@ -53,14 +53,15 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
         "paid_cents": paid,
         "held_cents": out * reward,
     }
-    rate = f"{100 * passes / golds:.1f} % of {golds:,} gold controls" if golds else "no gold control yet"
+    rate = f"{passes:,} of {golds:,} passed ({100 * passes / golds:.1f} %)" if golds else "none answered yet"
+    n_batches = "1 batch" if len(batches) == 1 else f"{len(batches)} batches"
     rows: tuple[tuple[object, ...], ...] = (
         ("data set", f"{dataset.name}: {dataset.n_images:,} images, {dataset.n_captions:,} captions"),
         ("pairs", f"{len(candidates):,} proposed, {len(usable):,} judged, {open_pairs:,} open"),
-        ("HITs", f"{sum(states.values()):,} in {len(batches)} batches, {out:,} out, {barren:,} to ask again"),
+        ("HITs", f"{sum(states.values()):,} in {n_batches}, {out:,} out, {barren:,} to ask again"),
         ("answers", f"{submitted:,} submissions, {queued:,} wait for a person"),
-        ("controls", f"passed: {rate}"),
-        ("money", f"{format_dollars(paid)} paid, about {format_dollars(out * reward)} held"),
+        ("controls", rate),
+        ("money", f"{format_dollars(paid)} paid, about {format_dollars(out * reward)} held for what is out"),
     )
     return StageResult(
         counts=counts,
@@ -72,11 +73,14 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
             again=barren,
             open_pairs=open_pairs,
             judged=bool(usable),
+            publish=f"mitl publish --{chosen if batches else Environment.SANDBOX}",
         ),
     )
 
 
-def _next(*, has_pairs: bool, queued: int, out: int, again: int, open_pairs: int, judged: bool) -> str:
+def _next(
+    *, has_pairs: bool, queued: int, out: int, again: int, open_pairs: int, judged: bool, publish: str
+) -> str:
     if not has_pairs:
         return "mitl propose"
     if queued:
@@ -84,5 +88,5 @@ def _next(*, has_pairs: bool, queued: int, out: int, again: int, open_pairs: int
     if out:
         return "mitl serve for people (or mitl simulate), then mitl harvest"
     if again or open_pairs:
-        return "mitl publish"
+        return publish
     return "mitl build-dataset --out DIR" if judged else "mitl harvest"

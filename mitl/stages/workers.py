@@ -88,6 +88,6 @@ def workers(settings: Settings, environment: Environment | None = None) -> Stage
     return StageResult(
         status="done" if found else "nothing_to_do",
         counts={"environment": chosen.value, "workers": len(found)},
-        tables=(Table(f"{len(found)} workers on {chosen}", columns, rows),) if rows else (),
+        tables=(Table(f"workers on {chosen}: {len(found):,}", columns, rows),) if rows else (),
         lines=() if rows else ("nothing to show: nobody has submitted work yet",),
     )

@@ -39,6 +39,11 @@ from mitl.records import Judgement as JudgementRecord
 from mitl.records import Pair as PairRecord
 
 
+def submission_key(mturk_assignment_id: str, worker: str) -> str:
+    """Names a submission in the journal and the ledger; an assignment id may come again after a return."""
+    return f"{mturk_assignment_id}:{worker}"
+
+
 @dataclass(frozen=True, slots=True)
 class AssignmentRow:
     """A submission as stored, without its raw answer document."""
@@ -61,8 +66,8 @@ class AssignmentRow:
 
     @property
     def key(self) -> str:
-        """Names the submission in the journal; an assignment id may come again after a return."""
-        return f"{self.mturk_assignment_id}:{self.worker}"
+        """Names the submission in the journal and the ledger."""
+        return submission_key(self.mturk_assignment_id, self.worker)
 
 
 @dataclass(frozen=True, slots=True)

@@ -251,27 +251,43 @@ def asked_pairs(session: Session, environment: Environment) -> set[PairRecord]:
     return {PairRecord(*row) for row in session.execute(out.union(judged))}
 
 
-def barren_hits(session: Session, environment: Environment) -> list[HitRow]:
-    """Closed HITs without one usable judgement on a candidate and without a successor: to be asked again."""
-    fruitful = (
-        select(Assignment.hit_id)
-        .join(Judgement, Judgement.assignment_id == Assignment.id)
-        .join(HitItem, (HitItem.hit_id == Assignment.hit_id) & (HitItem.place == Judgement.place))
-        .where(Judgement.usable.is_(True), HitItem.role == PairRole.CANDIDATE)
-    )
+def barren_hits(session: Session, environment: Environment) -> list[tuple[HitRow, list[PairRecord]]]:
+    """Closed HITs without a successor that leave something to be asked again, with those pairs.
+
+    A HIT of candidates counts where none of its candidates got a usable judgement on it. A HIT of overlaps counts
+    for those pairs that no second worker has judged usably: a second opinion of the first worker is none.
+    """
     replaced = select(Hit.replaces_id).where(Hit.replaces_id.is_not(None))
-    query = (
-        select(*_HIT)
+    usable = (
+        select(Judgement.pair_id, Assignment.hit_id, HitItem.role)
+        .join(Assignment, Assignment.id == Judgement.assignment_id)
+        .join(Hit, Hit.id == Assignment.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
+        .join(HitItem, (HitItem.hit_id == Hit.id) & (HitItem.place == Judgement.place))
+        .where(Batch.environment == environment, Judgement.usable.is_(True))
+        .subquery()
+    )
+    fruitful = select(usable.c.hit_id).where(usable.c.role == PairRole.CANDIDATE)
+    second = select(usable.c.pair_id).where(usable.c.role == PairRole.OVERLAP)
+    query = (
+        select(*_HIT, Pair.image_id, Pair.caption_id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .join(HitItem, HitItem.hit_id == Hit.id)
+        .join(Pair, Pair.id == HitItem.pair_id)
         .where(
             Batch.environment == environment,
             Hit.state == HitState.CLOSED,
-            Hit.id.not_in(fruitful),
             Hit.id.not_in(replaced),
+            ((HitItem.role == PairRole.CANDIDATE) & Hit.id.not_in(fruitful))
+            | ((HitItem.role == PairRole.OVERLAP) & HitItem.pair_id.not_in(second)),
         )
-        .order_by(Hit.batch_id, Hit.number, Hit.attempt)
+        .order_by(Hit.batch_id, Hit.number, Hit.attempt, HitItem.place)
     )
-    return [HitRow(*row) for row in session.execute(query)]
+    found: dict[HitRow, list[PairRecord]] = {}
+    for row in session.execute(query):
+        values: list[Any] = list(row)
+        found.setdefault(HitRow(*values[:-2]), []).append(PairRecord(*values[-2:]))
+    return list(found.items())
 
 
 def gold_use(session: Session, environment: Environment) -> dict[tuple[PairRecord, PairRole], int]:

@@ -83,11 +83,18 @@ def mark(
     reply: str | None = None,
     error: str | None = None,
 ) -> None:
-    """Move rows of a kind to a state, with the reply or the error that led there."""
+    """Move rows of a kind to a state, with the reply or the error that led there.
+
+    What is done stays done: another run may have made the call between our look and our own.
+    """
     for start in range(0, len(keys), 1000):
         session.execute(
             update(Journal)
-            .where(Journal.kind == kind, Journal.key.in_(list(keys[start : start + 1000])))
+            .where(
+                Journal.kind == kind,
+                Journal.key.in_(list(keys[start : start + 1000])),
+                Journal.state != JournalState.DONE,
+            )
             .values(state=state, reply=reply, error=error, at=now)
         )
 

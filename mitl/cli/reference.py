@@ -1,0 +1,187 @@
+"""The reference of the command line as Markdown, made from the commands themselves.
+
+``python -m mitl.cli.reference > docs/cli.md`` writes it; a test holds the file to it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+
+import click
+
+from mitl.cli import COMMANDS, group
+from mitl.cli.app import common, environment_options
+from mitl.cli.reference_outputs import COUNTS, PATHS
+from mitl.cli.reference_settings import ANNOTATOR_FORMS, TABLES, VARIABLES
+
+NEED_ENVIRONMENT = ("publish", "crowd invite", "crowd payments")
+"""Commands that do nothing unless told for which environment."""
+
+_HEAD = """\
+# The command line
+
+<!-- Made by `python -m mitl.cli.reference`; change the commands, not this file. -->
+
+`mitl COMMAND [OPTIONS]`: options stand after the command and its subcommand. Every command can be run twice; what
+is done already is not done again. `mitl COMMAND --help` shows what is below.
+
+Progress bars and the log go to standard error, and only to a terminal; results go to standard output. Money on the
+command line is dollars (`1.00`), in `--json` whole cents.
+"""
+
+_STATUS = """\
+## Exit status
+
+| status | means |
+| --- | --- |
+| 0 | done, or there was nothing to do |
+| 1 | a clear error: one line on standard error that starts with `error: ` |
+| 2 | wrong usage: the same |
+| 130 | interrupted; what was done is kept, and the same command goes on from there |
+"""
+
+_JSON = """\
+## `--json`
+
+One object on standard output, and nothing else there; also for an error.
+
+| key | value |
+| --- | --- |
+| `command` | the command with its subcommand, as `crowd invite` |
+| `status` | `done`, `nothing_to_do` or `error` |
+| `counts` | numbers and names, listed with each command; some of them only where they apply |
+| `paths` | files and folders that were written or used |
+| `warnings` | list of lines that were also written to standard error |
+| `error` | the error's line, or null |
+"""
+
+_SETTINGS = """\
+## Settings
+
+An option goes before the environment, that before `mitl.toml` in the project's folder, and that before the default.
+"""
+
+
+def reference() -> str:
+    """The whole of ``docs/cli.md``."""
+    parts = [_HEAD, _overview(), _common_options(), _STATUS, _JSON, _settings(), "## Commands\n"]
+    for name, command in commands():
+        parts.append(_section(name, command))
+    return "\n".join(parts)
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Every command and subcommand under its full name, in the order of the data's journey."""
+    context = click.Context(group, info_name="mitl")
+    for name in COMMANDS:
+        command = group.get_command(context, name)
+        assert command is not None
+        if not isinstance(command, click.Group) or command.invoke_without_command:
+            yield name, command
+        if isinstance(command, click.Group):
+            for sub, subcommand in command.commands.items():
+                yield f"{name} {sub}", subcommand
+
+
+def _overview() -> str:
+    return _table(("command", "does"), [(_link(name), _line(_help(command))) for name, command in commands()])
+
+
+def _link(name: str) -> str:
+    return f"[`mitl {name}`](#mitl-{name.replace(' ', '-')})"
+
+
+def _common_options() -> str:
+    rows = [_option_row(option) for option in _shared(common)]
+    needed = ", ".join(f"`mitl {name}`" for name in NEED_ENVIRONMENT)
+    environments = [_option_row(option) for option in _shared(environment_options)]
+    return "\n".join(
+        [
+            "## Common options\n\nOf every command:\n",
+            _table(("option", "means"), rows),
+            f"Of the commands that speak of one environment. {needed} need one of them; the others take the only "
+            "one that the project has batches in, else live:\n",
+            _table(("option", "means"), environments),
+        ]
+    )
+
+
+def _shared(decorate: object) -> list[click.Option]:
+    """The options that a decorator adds."""
+    assert callable(decorate)
+    made = click.command("none")(decorate(lambda **kwargs: None))
+    return [parameter for parameter in made.params if isinstance(parameter, click.Option)]
+
+
+def _settings() -> str:
+    parts = [_SETTINGS, _table(("variable", "means"), [(f"`{k}`", v) for k, v in VARIABLES.items()])]
+    parts.append("`mitl.toml` (defaults in brackets):\n")
+    rows = [(f"`[{table}]` `{key}`", text) for table, keys in TABLES.items() for key, text in keys.items()]
+    parts.append(_table(("setting", "means"), rows))
+    parts.append(
+        "`[annotators.NAME]` holds the settings of one annotator; relative paths start at the project's folder:\n"
+    )
+    forms = [(form, what, "; ".join(keys)) for form, (what, keys) in ANNOTATOR_FORMS.items()]
+    parts.append(_table(("name", "is", "settings"), forms))
+    return "\n".join(parts)
+
+
+def _section(name: str, command: click.Command) -> str:
+    shared = {option.opts[0] for option in _shared(common)} | {"--sandbox", "--live"}
+    options = [p for p in command.params if isinstance(p, click.Option) and p.opts[0] not in shared]
+    has_environment = any("--sandbox" in p.opts for p in command.params)
+    arguments = [p for p in command.params if isinstance(p, click.Argument)]
+    words = ["mitl", name, *(a.make_metavar(click.Context(command)) for a in arguments)]
+    if has_environment:
+        words.append("--sandbox|--live" if name in NEED_ENVIRONMENT else "[--sandbox|--live]")
+    parts = [f"### mitl {name}\n", _prose(_help(command)), f"```\n{' '.join(words)} [OPTIONS]\n```\n"]
+    if options:
+        parts.append(_table(("option", "means"), [_option_row(option) for option in options]))
+    parts += [_keys("counts", name, COUNTS), _keys("paths", name, PATHS)]
+    return "\n".join(part for part in parts if part)
+
+
+def _keys(what: str, name: str, by_command: Mapping[str, Mapping[str, str]]) -> str:
+    keys = by_command.get(name)
+    if keys is None:
+        return ""
+    first = next(other for other, found in by_command.items() if found == keys)
+    if first != name:
+        return f"`{what}`: as of `mitl {first}`.\n"
+    return _table((what, "means"), [(f"`{key}`", text) for key, text in keys.items()])
+
+
+def _option_row(option: click.Option) -> tuple[str, str]:
+    context = click.Context(click.Command("none"))
+    record = option.get_help_record(context)
+    assert record is not None, f"{option.name} has no help"
+    return f"`{record[0]}`", record[1]
+
+
+def _help(command: click.Command) -> str:
+    text = command.help or ""
+    assert text, f"{command.name} has no help"
+    return inspect.cleandoc(text)
+
+
+def _line(text: str) -> str:
+    """The first paragraph on one line."""
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def _prose(text: str) -> str:
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n")) + "\n"
+
+
+def _table(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    return "\n".join("| " + " | ".join(_cell(cell) for cell in line) + " |" for line in lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    print(reference(), end="")

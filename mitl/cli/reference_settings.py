@@ -1,0 +1,76 @@
+"""What ``mitl.toml`` and the environment may hold, for the reference."""
+
+from __future__ import annotations
+
+TABLES: dict[str, dict[str, str]] = {
+    "project": {
+        "name": "what the data set is called",
+        "id": "part of every HIT's annotation and request token; made by `mitl init`, never change it",
+        "seed": "seed of everything that is drawn (0)",
+    },
+    "database": {
+        "url": "pipeline database (`sqlite:///PROJECT/mitl.db`)",
+        "crowd_url": "crowd server's database (`sqlite:///PROJECT/crowd.db`)",
+    },
+    "dataset": {"kind": "what was loaded; for the record"},
+    "propose": {
+        "annotators": "names that `mitl propose` asks, in this order",
+        "image_queries": "how many images search (all)",
+        "caption_queries": "how many captions search (all)",
+        "top_k": "proposed per query and annotator (5)",
+        "depth": "kept in the ranking files (25)",
+    },
+    "crowd": {
+        "endpoint": "requester API to use instead of mitl's own crowd server",
+        "environment": "what that endpoint is: `sandbox` or `live` (live)",
+        "server_id": "refuse another server than this one at that endpoint",
+        "contact": "e-mail address that HIT pages and the release's datasheet show",
+        "image_base_url": "https address at which `public/` is served, for another endpoint",
+        "wage_floor_cents": "least pay an hour at the template's estimate (1200 on live, 0 on sandbox)",
+    },
+}
+
+ANNOTATOR_FORMS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "`pvse-mini`, `vsrn-mini`, `pcme-mini`, `vilt-mini`, `clip-mini`": (
+        "small trained networks for pictures of `scenes`",
+        (
+            "`weights` (path; the ones that come with mitl)",
+            "`device` (auto, cpu, cuda; auto)",
+            "`threads` (whole number)",
+        ),
+    ),
+    "`pivot-<captioner>-<tfidf|lsa|minilm>`": (
+        "machine captions stand for the images and are compared with the captions",
+        (
+            "`captions` (path, needed): Parquet with `image_id` and a column per captioner, or JSON of one captioner",
+            "`captioner` and `text_model`, where the name does not tell them",
+            "`device` and `threads` (minilm)",
+        ),
+    ),
+    "any name, by `embeddings`": (
+        "embeddings made elsewhere; similarity is the inner product, of K vectors an item the best one",
+        (
+            "`embeddings = {images = PATH, captions = PATH}`: .npz with `ids` and `embedding` (N, D) or (N, K, D), "
+            "Parquet with `id` and `embedding`, or .npy beside `NAME.ids.npy` or `NAME.ids.txt`",
+            "`similarity` (dot, cosine; dot)",
+        ),
+    ),
+    "any name, by `rankings`": (
+        "rankings made elsewhere",
+        (
+            "`rankings = {i2t = PATH, t2i = PATH}` or a folder: Parquet with `query_id`, `rank` (from 1), `item_id`, "
+            "`similarity`",
+        ),
+    ),
+}
+
+VARIABLES: dict[str, str] = {
+    "MITL_PROJECT": "project folder, as `--project`",
+    "MITL_DB": "pipeline database, as `--db`",
+    "MITL_CROWD_DB": "crowd server's database, as `--crowd-db`",
+    "MITL_SEED": "seed, as `--seed`",
+    "MITL_ENDPOINT_URL": "requester API, as `--endpoint-url`",
+    "MITL_CONTACT": "as `contact` in `[crowd]`",
+    "MITL_IMAGE_BASE_URL": "as `image_base_url` in `[crowd]`",
+    "AWS_ENDPOINT_URL_MTURK": "requester API, where no option, no `MITL_ENDPOINT_URL` and no `mitl.toml` names one",
+}

@@ -1,0 +1,116 @@
+"""What a project's two databases say, for comparison: with each other, and with another run's."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+from sqlalchemy import text
+
+from mitl.db.engine import make_engine
+from mitl.db.models import Journal
+from mitl.db.session import open_database
+from mitl.db.store import answers, hits, items, journal, proposals
+from mitl.records import Direction, Environment, HitState
+from mitl.settings import Settings
+from mitl.stages.planning import annotation
+
+SANDBOX = Environment.SANDBOX
+
+
+def server_rows(settings: Settings, query: str) -> list[tuple[Any, ...]]:
+    """Rows of ``crowd.db``."""
+    engine = make_engine(settings.crowd_db_url)
+    try:
+        with engine.execution_options(mitl_write=False).connect() as connection:
+            return [tuple(row) for row in connection.execute(text(query))]
+    finally:
+        engine.dispose()
+
+
+def pipeline_state(settings: Settings) -> dict[str, Any]:
+    """Everything in the pipeline's database but clock times, row numbers and the server's random ids of HITs."""
+    with open_database(settings.db_url, read_only=True) as session:
+        rows = hits.hits(session, SANDBOX)
+        keys = {hit.id: hit.key for hit in rows}
+        submissions = answers.assignments(session, SANDBOX)
+        names = {row.id: (keys[row.hit_id], row.worker) for row in submissions}
+        pages = hits.hit_items(session, list(keys))
+        return {
+            "dataset": asdict(items.dataset(session)),
+            "queries": proposals.queries(session),
+            "proposals": proposals.proposals(session),
+            "batches": [batch.name for batch in hits.batches(session)],
+            "hits": sorted((hit.key, hit.state, hit.token, pages[hit.id]) for hit in rows),
+            "submissions": sorted(
+                (names[row.id], row.status, row.decision, row.excluded) for row in submissions
+            ),
+            "judgements": sorted(
+                (
+                    names[row.assignment_id],
+                    row.place,
+                    row.record.pair,
+                    str(row.record.label),
+                    row.record.usable,
+                )
+                for row in answers.judgements(session, SANDBOX)
+            ),
+            "findings": sorted(
+                (names[id_], sorted((finding.code, finding.detail) for finding in found))
+                for id_, found in answers.findings(session, SANDBOX).items()
+            ),
+            "spent": journal.spent(session, SANDBOX),
+            "journal": sorted(session.query(Journal.kind, Journal.key, Journal.state).all()),
+        }
+
+
+def assert_hits_are_neither_lost_nor_doubled(settings: Settings) -> None:
+    """Each planned HIT is on the server once, under the id that the pipeline knows; each open pair is on one HIT."""
+    on_server = dict(server_rows(settings, "SELECT mturk_id, annotation FROM hit"))
+    with open_database(settings.db_url, read_only=True) as session:
+        rows = hits.hits(session, SANDBOX)
+        live = [hit.id for hit in rows if hit.state in hits.LIVE_STATES]
+        pages = hits.hit_items(session, live)
+        asked = hits.asked_pairs(session, SANDBOX)
+        candidates = proposals.candidate_pairs(session, tuple(Direction))
+    known = {hit.mturk_hit_id: annotation(settings.project_id, hit) for hit in rows}
+    out = Counter(item.pair for page in pages.values() for item in page if item.role == "candidate")
+
+    assert {hit.state for hit in rows} <= {HitState.POSTED, HitState.CLOSED}
+    assert known == on_server
+    assert len(set(on_server.values())) == len(on_server)
+    assert not out or max(out.values()) == 1
+    assert set(candidates) == asked
+
+
+def assert_answers_are_kept_once(settings: Settings) -> None:
+    """Each submission is stored once, byte for byte, each answer once; money and decisions are the server's."""
+    query = """SELECT a.mturk_id, w.mturk_id, a.answer, a.state, t.reward_cents FROM assignment a
+        JOIN worker w ON w.id = a.worker_id JOIN hit h ON h.id = a.hit_id JOIN hit_type t ON t.id = h.hit_type_id
+        WHERE a.state IN ('submitted', 'approved', 'rejected')"""
+    there = {
+        f"{a}:{w}": (_sha(answer), state, cents)
+        for a, w, answer, state, cents in server_rows(settings, query)
+    }
+    with open_database(settings.db_url, read_only=True) as session:
+        rows = answers.assignments(session, SANDBOX)
+        here = {row.key: (_sha(answers.raw_xml(session, row.id)), row.status.lower()) for row in rows}
+        places = Counter(row.assignment_id for row in answers.judgements(session, SANDBOX))
+        booked = session.execute(text("SELECT key, cents FROM ledger WHERE kind = 'reward'")).all()
+        open_calls = session.execute(text("SELECT count(*) FROM journal WHERE state <> 'done'")).scalar_one()
+
+    assert len(here) == len(rows)
+    assert here == {key: (sha, state) for key, (sha, state, _) in there.items()}
+    assert places == {row.id: 20 for row in rows}
+    paid = {key: cents for key, (_, state, cents) in there.items() if state == "approved"}
+    assert dict(booked) == {f"reward:{key}": cents for key, cents in paid.items()}
+    assert server_rows(
+        settings, "SELECT count(*), coalesce(sum(cents), 0) FROM ledger WHERE kind = 'reward'"
+    ) == [(len(paid), sum(paid.values()))]
+    assert open_calls == 0
+
+
+def _sha(document: str) -> str:
+    return hashlib.sha256(document.encode()).hexdigest()

@@ -1,0 +1,14 @@
+"""What the fork server imports once for all its children: everything that stages import late."""
+
+import PIL.Image
+import process_work
+import pyarrow.parquet
+import torch
+
+import annotators.precomputed
+import mitl.analysis.report
+import mitl.crowd_server.app
+import mitl.crowd_server.serving
+import mitl.retrieval.topk
+
+__all__ = ["PIL", "annotators", "mitl", "process_work", "pyarrow", "torch"]

@@ -1,0 +1,149 @@
+"""The whole loop on the command line in an empty folder: what `--json` says, and that a second run does nothing."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import chdir
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_kit import clear_environment, ok, use_file_annotators
+
+from mitl.cli.reference_outputs import COUNTS, PATHS
+
+pytestmark = pytest.mark.slow
+
+PROPOSE = ("propose", "--image-queries", "6", "--caption-queries", "8")
+INIT = ("init", "--dataset", "scenes", "--n-images", "40")
+
+
+class Walk:
+    """Every object that `--json` printed, by command, in order."""
+
+    def __init__(self) -> None:
+        self.said: dict[str, list[dict[str, Any]]] = defaultdict(list)
+
+    def __call__(self, *words: str) -> dict[str, Any]:
+        found = ok(*words, "--json").json
+        self.said[found["command"]].append(found)
+        return found
+
+
+@pytest.fixture(scope="module")
+def walk(tmp_path_factory) -> Walk:
+    """One walk through the loop: with careless workers first, so that something waits for a person."""
+    mitl = Walk()
+    with pytest.MonkeyPatch.context() as patch, chdir(tmp_path_factory.mktemp("project")):
+        clear_environment(patch)
+        mitl(*INIT)
+        mitl(*INIT)
+        use_file_annotators(Path())
+        mitl(*PROPOSE)
+        mitl(*PROPOSE)
+        mitl("annotators")
+        mitl("publish", "--sandbox", "--dry-run")
+        mitl("publish", "--sandbox")
+        mitl("publish", "--sandbox")
+        mitl("status")
+        mitl("simulate", "--workers", "random")
+        mitl("harvest")
+        mitl("harvest", "--reparse")
+        _review(mitl)
+        for _ in range(6):
+            mitl("publish", "--sandbox")
+            mitl("simulate")
+            mitl("harvest")
+            if mitl("review", "settle")["status"] == "nothing_to_do":
+                break
+        for words in (
+            ("publish", "--sandbox"),
+            ("simulate",),
+            ("harvest",),
+            ("review",),
+            ("review", "settle"),
+            ("build-dataset", "--out", "release"),
+            ("build-dataset", "--out", "release"),
+            ("evaluate", "--release", "release"),
+            ("evaluate", "--release", "release"),
+            ("report",),
+            ("report",),
+            ("status",),
+            ("workers",),
+            *(2 * (("crowd", "invite", "--sandbox"),)),
+            ("crowd", "invitations"),
+            *(2 * (("crowd", "revoke", "1"),)),
+            ("crowd", "keys"),
+            *(2 * (("crowd", "budget", "--set", "12.50"),)),
+            ("crowd", "budget"),
+            ("crowd", "payments", "--sandbox"),
+            ("db", "current"),
+            ("db", "upgrade"),
+        ):
+            mitl(*words)
+    return mitl
+
+
+def _review(mitl: Walk) -> None:
+    """Look at the queue, decide about one submission, once more, and settle the rest."""
+    assert mitl("review")["counts"]["queued"] > 0
+    shown = ok("review").out.splitlines()[2].split()[0]
+    mitl("review", "show", shown)
+    mitl("review", "drop", shown)
+    mitl("review", "drop", shown)
+    mitl("review", "settle")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "init",
+        "propose",
+        "publish",
+        "simulate",
+        "harvest",
+        "review",
+        "review drop",
+        "review settle",
+        "build-dataset",
+        "evaluate",
+        "report",
+        "crowd budget",
+        "crowd revoke",
+        "db upgrade",
+    ],
+)
+def test_the_second_run_says_that_there_is_nothing_to_do(walk, command):
+    """What a command has done it does not do again, and it says so with exit status 0."""
+    statuses = [found["status"] for found in walk.said[command]]
+
+    assert "nothing_to_do" in statuses
+    if command != "db upgrade":
+        assert statuses[0] == "done"
+
+
+def test_every_command_prints_the_keys_that_its_reference_names(walk):
+    """The reference lists exactly the keys of `counts` and `paths` that commands print."""
+    for command, found in walk.said.items():
+        counts = {key for one in found for key in one["counts"]}
+        paths = {key for one in found for key in one["paths"]}
+        assert (command, counts) == (command, set(COUNTS[command]))
+        assert (command, paths) == (command, set(PATHS.get(command, {})))
+
+
+def test_nothing_goes_wrong_on_the_way(walk):
+    """No command of the walk warns or fails, and each ends done or with nothing to do."""
+    found = [one for said in walk.said.values() for one in said]
+
+    assert {one["status"] for one in found} == {"done", "nothing_to_do"}
+    assert [one["warnings"] for one in found if one["warnings"]] == []
+    assert {one["error"] for one in found} == {None}
+
+
+def test_the_walk_leaves_nothing_open(walk):
+    """At its end every pair is judged, all work is paid, and no money is held."""
+    counts = walk.said["status"][-1]["counts"]
+
+    assert counts["pairs"] == counts["pairs_judged"] > 0
+    assert counts["pairs_open"] == counts["queued"] == counts["held_cents"] == 0
+    assert counts["paid_cents"] == walk.said["crowd payments"][-1]["counts"]["owed_cents"] > 0

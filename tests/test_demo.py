@@ -1,0 +1,108 @@
+"""The demo at its full size: what it promises of recall and precision, and that others can load its release."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+
+import pytest
+
+from mitl.cli import group
+from mitl.cli.app import run
+from mitl.records import Direction
+from mitl.stages.demo import MINIS, demo
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def demos(tmp_path_factory):
+    """The demo with careful workers alone, and with one in five of the HITs answered at random."""
+    pytest.importorskip("torch")
+    folders = {name: tmp_path_factory.mktemp("demo") / name for name in ("careful", "mixed")}
+    populations = {"careful": "careful", "mixed": "careful:0.8,random:0.2"}
+    return {
+        name: (folder, demo(folder, population=populations[name]).counts) for name, folder in folders.items()
+    }
+
+
+def test_careful_workers_find_three_times_the_originals_almost_without_error(demos):
+    """Recall of the true positives is at least three times the original annotation's, precision at least 0.95."""
+    counts = demos["careful"][1]
+
+    assert counts["recall_after"] >= 3 * counts["recall_before"]
+    assert counts["precision_after"] >= 0.95
+
+
+def test_the_gold_rules_keep_random_workers_out(demos):
+    """With one HIT in five answered at random, controls and records keep precision within 0.02 of careful work."""
+    careful, mixed = demos["careful"][1], demos["mixed"][1]
+
+    assert mixed["precision_after"] >= careful["precision_after"] - 0.02
+    # Two controls a page are passed by luck one time in four: alone they let through what the record keeps out.
+    assert mixed["precision_hit_rule_alone"] < mixed["precision_after"]
+
+
+def test_a_second_demo_in_the_same_folder_has_nothing_to_do(demos):
+    """Every step is safe to repeat: the report is the same to the byte."""
+    folder, counts = demos["careful"]
+    page = (folder / "report.html").read_bytes()
+    said: list[str] = []
+
+    again = demo(folder, population="careful", say=said.append)
+
+    assert (folder / "report.html").read_bytes() == page
+    assert again.counts["pairs"] == counts["pairs"]
+    assert not any("publish" in line or "simulate" in line for line in said)
+
+
+def test_the_release_scores_alike_in_the_reference_library(demos):
+    """eccv_caption's Metrics loads the release's JSONs by path and gives each annotator our scores."""
+    eccv_caption = pytest.importorskip("eccv_caption")
+    import pyarrow.parquet as pq
+
+    folder = demos["careful"][0]
+    release = folder / "release"
+    reference = eccv_caption.Metrics()
+    reference.set_eccv_gts(str(release / "image_to_caption.json"), str(release / "caption_to_image.json"))
+    ours = json.loads((folder / "runs" / "evaluation" / "scores.json").read_text())["release"]
+
+    for name in MINIS:
+        rankings: dict[str, dict[int, list[int]]] = {}
+        for direction in Direction:
+            (path,) = (folder / "runs" / "evaluation").glob(f"*/{name}.{direction}.parquet")
+            lists = defaultdict(list)
+            table = pq.read_table(path)
+            for query, item in zip(table["query_id"].to_pylist(), table["item_id"].to_pylist(), strict=True):
+                lists[query].append(item)
+            rankings[direction.value] = lists
+        theirs = reference.eccv_metrics(rankings, "all")
+        for direction in Direction:
+            found = ours[name][direction.value]
+            assert found["mAP@R"] == pytest.approx(theirs["eccv_map_at_r"][direction.value], abs=1e-12)
+            assert found["R-Precision"] == pytest.approx(
+                theirs["eccv_rprecision"][direction.value], abs=1e-12
+            )
+            assert found["R@1"] == pytest.approx(theirs["eccv_r1"][direction.value], abs=1e-12)
+
+
+def test_the_command_tells_the_five_numbers_and_where_the_report_is(tmp_path, capsys):
+    """`mitl demo` on a small world, as a newcomer sees it; --json gives the same numbers to machines."""
+    pytest.importorskip("torch")
+    folder = tmp_path / "small"
+
+    assert run(group, ["demo", str(folder), "--n-images", "40", "--workers", "careful"]) == 0
+    said = capsys.readouterr().out
+    assert run(group, ["demo", str(folder), "--n-images", "40", "--workers", "careful", "--json"]) == 0
+    counts = json.loads(capsys.readouterr().out)["counts"]
+
+    for label in (
+        "pairs asked",
+        "judgements",
+        "positives found",
+        "recall of the true positives",
+        "precision",
+    ):
+        assert label in said
+    assert str(folder / "report.html") in said
+    assert {"pairs", "judgements", "positives", "recall_after", "precision_after"} <= counts.keys()
