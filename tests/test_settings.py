@@ -179,3 +179,14 @@ def test_a_damaged_secret_is_named(tmp_path):
 
     with pytest.raises(SettingsError, match="restore it from a backup"):
         load(tmp_path, environ={}).secret()
+
+
+@pytest.mark.postgres
+def test_a_servers_url_given_at_init_is_kept_for_later_commands(tmp_path, postgres_url):
+    """`mitl init --db URL` writes the URL down, so that `mitl status` finds the database; a password never is."""
+    ok("init", str(tmp_path / "p"), "--dataset", "scenes", "--n-images", "12", "--db", postgres_url)
+
+    kept = load(tmp_path / "p", environ={})
+    assert kept.db_url == postgres_url
+    assert not (tmp_path / "p" / "mitl.db").exists()
+    assert ok("status", "--project", str(tmp_path / "p"))

@@ -103,10 +103,24 @@ def command(
     tables: dict[str, dict[str, Any]] = {"dataset": {"kind": kind}}
     if kind == "scenes":
         tables["propose"] = {"annotators": MINIS}
+    url = _url_to_keep(app.settings.db_url)
+    if url is not None:
+        tables["database"] = {"url": url}
     result = init(app.settings, loaded.data, ratings=loaded.ratings, exclusions=loaded.exclusions)
     # Last, so that a failure leaves no settings of a project that does not exist.
     ensure_config(target, loaded.data.name, app.settings.seed, tables)
     app.finish(result)
+
+
+def _url_to_keep(url: str) -> str | None:
+    """A server's URL given as an option, so that later commands find it; never one that holds a password."""
+    from sqlalchemy.engine import make_url
+
+    source = click.get_current_context().get_parameter_source("db")
+    parsed = make_url(url)
+    if source is not click.core.ParameterSource.COMMANDLINE or parsed.get_backend_name() == "sqlite":
+        return None
+    return None if parsed.password else url
 
 
 def _refuse_unused(kind: str) -> None:
