@@ -89,7 +89,12 @@ class ViltMini(MiniNetwork):
         return scores
 
     def score(self, images: Side, captions: Side, i: Tensor, c: Tensor, width: int) -> Tensor:
-        """(P,) scores of the pairs (i, c), with captions cut to ``width`` places."""
+        """(P,) scores of the pairs (i, c), with captions cut to ``width`` places: alignment and correction."""
+        aligned = (images["pooled"][i] * captions["pooled"][c]).sum(1)
+        return self._scale() * aligned + self.correction(images, captions, i, c, width)
+
+    def correction(self, images: Side, captions: Side, i: Tensor, c: Tensor, width: int) -> Tensor:
+        """(P,) what the joint blocks and the rank head say of the pairs."""
         x, q, k, v = (
             torch.cat([captions[part][c, :width], images[part][i]], 1) for part in ("tokens", "q", "k", "v")
         )
@@ -100,14 +105,14 @@ class ViltMini(MiniNetwork):
         first = x[:, :1]
         state = self.last.rest(first, self.last.keys(first)[0], k, v, mask)[:, 0]
         pooled = torch.tanh(self.pooler(self.norm(state)))
-        aligned = (images["pooled"][i] * captions["pooled"][c]).sum(1)
-        scores: Tensor = self.rank_output(pooled)[:, 0] + self._scale() * aligned
-        return scores
+        found: Tensor = self.rank_output(pooled)[:, 0]
+        return found
 
     def loss(self, images: Side, captions: Side, progress: float, generator: torch.Generator) -> Tensor:
-        """Cross-entropy of the original's score among drawn negatives, and contrast of the sides before fusion.
+        """Cross-entropy of the original's correction among drawn negatives, and contrast of the sides.
 
-        Negatives are drawn by how close the sides are before fusion, as ALBEF does (Li et al., NeurIPS 2021).
+        Negatives are drawn by how well the sides align, as ALBEF does. What is learnt against such negatives is
+        the log-odds beyond the alignment, so the alignment is left out here and added in ``score``.
         """
         close = self._scale() * (images["pooled"] @ captions["pooled"].T)  # (B, B)
         own = torch.arange(len(close), device=close.device)
@@ -117,8 +122,8 @@ class ViltMini(MiniNetwork):
         i = torch.cat([own[:, None], own[:, None].expand(-1, NEGATIVES), wrong_i], 1)
         c = torch.cat([own[:, None], wrong_c, own[:, None].expand(-1, NEGATIVES)], 1)
         width = int((~captions["mask"]).sum(1).max())
-        scores = self.score(images, captions, i.flatten(), c.flatten(), width).view(i.shape)
-        ranking = F.cross_entropy(scores, torch.zeros_like(own))
+        corrections = self.correction(images, captions, i.flatten(), c.flatten(), width).view(i.shape)
+        ranking = F.cross_entropy(corrections, torch.zeros_like(own))
         return ranking + losses.contrast(close)
 
     def _scale(self) -> Tensor:
