@@ -32,6 +32,10 @@ PAGES_PER_GOLD = 3
 two workers of good record who failed it. The pages of one control lie a third of the batch apart."""
 
 
+FEW_PAGES = 18
+"""A batch of up to so many pages has a control of its own for each."""
+
+
 @dataclass(frozen=True, slots=True)
 class Campaign:
     """What `mitl publish` was asked for."""
@@ -223,7 +227,7 @@ def _draw_golds(
     ranked = ranked_pairs(list(_all_rankings(session, settings, dataset.id)))
     seed = settings.seed + len(used)
     # Two spare controls let a page whose candidates hold one of them take another.
-    wanted = -(-n_pages // PAGES_PER_GOLD) + 2
+    wanted = max(-(-n_pages // PAGES_PER_GOLD), min(n_pages, FEW_PAGES)) + 2
     fresh = [pair for pair in originals if pair not in refused | used]
     pool = fresh if len(fresh) >= wanted else [pair for pair in originals if pair not in refused]
     positives = gold_positives(pool, excluded=refused, ratings=ratings, n=min(wanted, len(pool)), seed=seed)
