@@ -172,10 +172,13 @@ def _small(note: str, status: int) -> Response:
     told = {"thanks": "mitl-submitted", "again": "mitl-submitted"}.get(note, "mitl-refused")
     html = (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>HIT</title>'
-        "<style>body{font:1rem/1.5 system-ui,sans-serif;margin:2rem;max-width:40rem;color:#1c2330}</style>"
+        "<style>:root{color-scheme:light dark}"
+        "body{font:1rem/1.5 system-ui,sans-serif;margin:2rem;max-width:40rem}</style>"
         f'<h1>{title}</h1><p>{text}</p><p id="on"><a href="/w">Back to the list</a></p>'
-        f'<script>if(parent!==window){{document.getElementById("on").remove();parent.postMessage({{type:"{told}"}},"*")}}'
-        "</script></html>"
+        # Told for a while: on a slow machine the page around may start to listen only after this one is here.
+        '<script>if(parent!==window){document.getElementById("on").remove();'
+        f'const tell=()=>parent.postMessage({{type:"{told}"}},"*");tell();'
+        "const telling=setInterval(tell,250);setTimeout(()=>clearInterval(telling),15000)}</script></html>"
     )
     policy = (
         "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; sandbox allow-scripts"
