@@ -194,8 +194,9 @@ def annotation(project_id: str, hit: HitRow) -> str:
 
 
 def _page_seed(settings: Settings, hit: HitRow) -> int:
-    digest = token(settings.project_id, hit.batch, hit.number, hit.attempt + 1)
-    return settings.seed ^ int(digest[:8], 16)
+    """Names the new page, not the project, so that the same data and seed make the same pages anywhere."""
+    name = f"{settings.seed}:{hit.batch}:{hit.number}:{hit.attempt + 1}"
+    return int(hashlib.sha256(name.encode()).hexdigest()[:8], 16)
 
 
 def _rotate(pairs: Sequence[Pair], places: int) -> list[Pair]:
