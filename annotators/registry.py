@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -39,6 +40,9 @@ FILE_BUILDERS = {
     "text_model": "annotators.pivot:build",
 }
 """A setting that makes an annotator of any name, and what reads it."""
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+"""What an annotator may be called: its name is part of the names of its ranking files."""
 
 EXTRAS = {
     "torch": "torch",
@@ -116,8 +120,13 @@ def build(
     the name decides: our own, the pivot form, then installed packages.
 
     Raises:
-        AnnotatorError: no such name, a wrong setting, a missing file or a missing package.
+        AnnotatorError: no name for a file, no such name, a wrong setting, a missing file or a missing package.
     """
+    if not NAME.fullmatch(name):
+        raise AnnotatorError(
+            f"an annotator cannot be called {name!r}, because its name becomes part of file names; "
+            "use letters, digits, '.', '_' and '-', and begin with a letter or a digit"
+        )
     options = Options(name, config or {}, folder or Path())
     target = next((FILE_BUILDERS[key] for key in FILE_BUILDERS if key in options.values), BUILDERS.get(name))
     if target is None and pivot_parts(name):

@@ -398,7 +398,7 @@ class StageResult:
     """What one run of a stage did, for people and for ``--json``."""
 
     status: str = "done"
-    """done, nothing_to_do, partial or error."""
+    """done, nothing_to_do or error."""
     counts: dict[str, object] = field(default_factory=dict)
     paths: dict[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()

@@ -5,6 +5,7 @@ Precedence: option, environment (``MITL_*``), ``mitl.toml``, default.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import tomllib
@@ -22,7 +23,6 @@ CONFIG_FILE = "mitl.toml"
 SEED = 0
 TOP_K = 5
 DEPTH = 25
-ASSIGNMENTS = 1
 WAGE_FLOOR_CENTS_PER_HOUR = {Environment.LIVE: 1200, Environment.SANDBOX: 0}
 PRICING_FLOOR_CENTS_PER_HOUR = 1200
 """What the proposed reward is computed from where none is given, in both environments."""
@@ -31,6 +31,9 @@ LIFETIME_S = 7 * 24 * 60 * 60
 AUTO_APPROVAL_S = 7 * 24 * 60 * 60
 SERVER_PORT = 8765
 MIN_SECRET_BYTES = 16
+
+_NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP}
+"""How file systems without hard links refuse one."""
 
 _KNOWN: dict[str, set[str] | None] = {
     "project": {"name", "id", "seed"},
@@ -78,7 +81,6 @@ class Settings:
     contact: str | None = None
     image_base_url: str | None = None
     wage_floor_cents: int | None = None
-    dataset_config: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def runs(self) -> Path:
@@ -86,13 +88,14 @@ class Settings:
         return self.project / "runs"
 
     @property
+    def wordings(self) -> Path:
+        """The project's own HIT wordings, a folder each; may be missing."""
+        return self.project / "hit_templates"
+
+    @property
     def public(self) -> Path:
         """Where the pictures lie that pages show."""
         return self.project / "public"
-
-    def path(self, name: str) -> Path:
-        """A path that a setting names, relative to the project."""
-        return (self.project / Path(name).expanduser()).absolute()
 
     def secret(self) -> bytes:
         """The project's own secret (made at first use, mode 600); names of public images derive from it."""
@@ -163,7 +166,6 @@ def load(
         contact=env.get("MITL_CONTACT") or crowd.get("contact"),
         image_base_url=env.get("MITL_IMAGE_BASE_URL") or crowd.get("image_base_url"),
         wage_floor_cents=_optional_integer(crowd.get("wage_floor_cents"), "crowd.wage_floor_cents"),
-        dataset_config=config.get("dataset", {}),
     )
 
 
@@ -230,13 +232,23 @@ def _write_new(path: Path, text: str, *, mode: int = 0o666) -> None:
     # Opening it exclusively and then writing would leave an empty file behind where the process dies between.
     part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
     try:
-        with os.fdopen(
-            os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8"
-        ) as file:
-            file.write(text)
-        path.hardlink_to(part)
+        _write_exclusively(part, text, mode)
+        try:
+            path.hardlink_to(part)
+        except OSError as error:
+            if error.errno not in _NO_HARD_LINKS:
+                raise
+            _write_exclusively(path, text, mode)
     finally:
         part.unlink(missing_ok=True)
+
+
+def _write_exclusively(path: Path, text: str, mode: int) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _integer(value: object, name: str, *, least: int | None = None) -> int:

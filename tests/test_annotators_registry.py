@@ -51,6 +51,20 @@ def test_an_unknown_name_lists_the_known_ones():
         registry.build("clop", {})
 
 
+@pytest.mark.parametrize(
+    "name", ["../../evil", "/evil", "", "..", ".evil", "a/b", "a\\b", "a b", "café", "x\n"]
+)
+@pytest.mark.parametrize("config", [{}, {"rankings": "runs"}])
+def test_a_name_never_leads_out_of_a_folder(name, config):
+    """Ranking files are called after their annotator, so only plain names are names, with or without files."""
+    with pytest.raises(
+        AnnotatorError, match=r"^an annotator cannot be called .*; use letters, digits"
+    ) as caught:
+        registry.build(name, config)
+
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize("name", registry.FULL_SIZE)
 def test_a_full_size_name_says_that_this_version_has_none(name):
     """Asking for the paper's network says so in one line and names what there is."""
@@ -116,13 +130,14 @@ class Constant:
 
 @pytest.fixture
 def added(monkeypatch):
-    """Two entry points, one of them no annotator."""
+    """Entry points of another package: one gives no annotator, one has a name that leads elsewhere."""
     here = Path(__file__).stem
     monkeypatch.setitem(sys.modules, here, sys.modules[__name__])
     points = [
         EntryPoint("constant", f"{here}:Constant", registry.ENTRY_POINT_GROUP),
         EntryPoint("clip", f"{here}:Constant", registry.ENTRY_POINT_GROUP),
         EntryPoint("broken", "builtins:list", registry.ENTRY_POINT_GROUP),
+        EntryPoint("../../evil", f"{here}:Constant", registry.ENTRY_POINT_GROUP),
     ]
     monkeypatch.setattr(registry, "entry_points", lambda group: points)
 
@@ -141,3 +156,9 @@ def test_an_entry_point_that_gives_no_annotator_is_refused(added):
     """What another package gives is checked before it is used."""
     with pytest.raises(AnnotatorError, match="'builtins:list' gave a list for 'broken'"):
         registry.build("broken", {})
+
+
+def test_an_entry_point_needs_a_plain_name_too(added):
+    """A package cannot write its rankings elsewhere."""
+    with pytest.raises(AnnotatorError, match=r"cannot be called '\.\./\.\./evil'"):
+        registry.build("../../evil", {})

@@ -12,7 +12,7 @@ from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish, 
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database
 from mitl.db.store import answers, hits, journal
-from mitl.errors import FundsError, RetrievalError, StoreError, UsageError
+from mitl.errors import DatasetError, FundsError, RetrievalError, UsageError
 from mitl.positives.loading import read_release
 from mitl.records import Decision, Direction, Environment, HitState, PairRole
 from mitl.stages.harvest import harvest
@@ -365,7 +365,7 @@ def test_another_data_set_in_the_same_project_is_refused(tmp_path):
     settings = make_world(tmp_path / "p", n_images=12)
     other = load(Sources("scenes", n_images=13), tmp_path / "other")
 
-    with pytest.raises(StoreError, match="make another project folder"):
+    with pytest.raises(DatasetError, match="make another project folder"):
         init(settings, other.data)
 
 
@@ -411,3 +411,114 @@ def test_an_overlap_asks_its_share_of_a_second_worker(tmp_path):
         same_pair = [first for first in rows if first.pair == row.pair and not first.role.is_gold]
         others = {first.worker for first in same_pair if first.usable and first != row}
         assert others and row.worker not in others
+
+
+def test_a_page_that_cannot_be_shown_is_never_planned(asked):
+    """Every page is rendered before anything is stored: a lost picture stops the run and wedges nothing."""
+    simulate(asked, SANDBOX, population="random")
+    harvest(asked, SANDBOX)
+    settle(asked, SANDBOX)
+    before = status(asked, SANDBOX).counts["hits"]
+    for folder in (asked.project / "dataset" / "images", asked.public / "i"):
+        for picture in folder.iterdir():
+            picture.rename(picture.with_suffix(".away"))
+
+    with pytest.raises(DatasetError, match="cannot be shown"):
+        run_publish(asked)
+
+    assert status(asked, SANDBOX).counts["hits"] == before
+    for picture in (asked.project / "dataset" / "images").iterdir():
+        picture.rename(picture.with_suffix(".png"))
+    assert run_publish(asked).counts["hits_again"] > 0
+
+
+def test_with_several_workers_only_those_whose_answers_failed_are_replaced(tmp_path):
+    """Two workers a HIT: where one submission was dropped, one more worker is asked, not two."""
+    settings = make_world(tmp_path / "p")
+    run_propose(settings)
+    run_publish(settings, assignments=2)
+    simulate(settings, SANDBOX)
+    harvest(settings, SANDBOX)
+    settle(settings, SANDBOX)
+    with open_database(settings.db_url) as session:
+        kept = answers.assignments(session, SANDBOX, (Decision.PASS,))
+        per_hit = {row.hit_id: [other for other in kept if other.hit_id == row.hit_id] for row in kept}
+        victim = next(rows[0] for rows in per_hit.values() if len(rows) == 2)
+        answers.set_decision(session, [victim.id], Decision.DROP)
+        session.commit()
+    settle(settings, SANDBOX)
+
+    run_publish(settings)
+
+    with open_database(settings.db_url, read_only=True) as session:
+        again = [
+            hit for hit in hits.hits(session, SANDBOX) if hit.number == victim.number and hit.attempt == 2
+        ]
+        work = hits.open_work(session, SANDBOX)
+    assert [hit.assignments for hit in again] == [1]
+    assert work.assignments == sum(hit.assignments for hit in _posted(settings))
+    assert status(settings, SANDBOX).counts["held_cents"] == work.held_cents > 0
+
+
+def _posted(settings):
+    with open_database(settings.db_url, read_only=True) as session:
+        return hits.hits(session, SANDBOX, (HitState.POSTED,))
+
+
+def test_a_limit_covers_what_is_asked_again(asked):
+    """`--limit` bounds all candidates of a run, those asked again first."""
+    simulate(asked, SANDBOX, population="random")
+    harvest(asked, SANDBOX)
+    settle(asked, SANDBOX)
+
+    limited = run_publish(asked, limit=20)
+
+    assert 0 < limited.counts["pairs"] <= 20
+
+
+def test_naming_more_at_a_second_init_adds_it(tmp_path):
+    """Exclusions and ratings given later are added once; the same again is nothing to do."""
+    from mitl.records import Exclusion, ExclusionKind, Rating
+    from mitl.stages.init import init
+    from mitl.stages.loading import Sources, load
+
+    settings = make_world(tmp_path / "p", n_images=12)
+    data = load(Sources("scenes", n_images=12), settings.project).data
+    ratings = [Rating("1", "1", 4.9, "c2i_original")]
+    exclusions = [Exclusion(ExclusionKind.CAPTION, None, "2", "meaningless", "me")]
+
+    first = init(settings, data, ratings=ratings, exclusions=exclusions)
+    second = init(settings, data, ratings=ratings, exclusions=exclusions)
+
+    assert (first.status, first.counts["ratings"], first.counts["exclusions"]) == ("done", 1, 1)
+    assert (second.status, second.counts["ratings"], second.counts["exclusions"]) == ("nothing_to_do", 0, 0)
+
+
+def test_a_second_run_repeats_no_row_of_the_release(asked):
+    """Two runs propose many of the same pairs; the CSV holds one row per judgement, annotator and direction."""
+    run_propose(asked, image_queries=8, caption_queries=10)
+    work_until_done(asked)
+    run_build(asked)
+
+    rows = (asked.project / "release" / "mturk_parsed.csv").read_text().splitlines()[1:]
+    assert rows
+    keys = [tuple(row.split(",")[column] for column in (0, 3, 4)) for row in rows]
+    directions = 2
+    assert max(keys.count(key) for key in set(keys)) <= directions
+
+
+def test_scores_of_other_sets_are_kept(asked):
+    """Scoring the originals after a release keeps the release's scores for the report."""
+    import json
+
+    from mitl.stages.evaluate import evaluate
+
+    work_until_done(asked)
+    run_build(asked)
+    evaluate(asked, release=asked.project / "release")
+    evaluate(asked)
+
+    kept = json.loads((asked.runs / "evaluation" / "scores.json").read_text())
+    assert set(kept) == {"original", "release"}
+    with pytest.raises(UsageError, match="COCO's"):
+        evaluate(asked, official=("eccv",))

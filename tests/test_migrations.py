@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import stat
+
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
@@ -11,6 +13,7 @@ from sqlalchemy import inspect, text
 from mitl.db import migrate
 from mitl.db.engine import make_engine
 from mitl.db.models import Base
+from mitl.db.session import open_database
 from mitl.errors import SettingsError, StoreError
 
 
@@ -58,6 +61,29 @@ def test_an_empty_database_says_to_run_init(engine_url):
     with pytest.raises(StoreError, match="run `mitl init` first"):
         migrate.require_current("pipeline", engine, "mitl.db")
     engine.dispose()
+
+
+def test_a_new_database_is_its_owners_alone(tmp_path):
+    """It holds the salts of pseudonyms, workers' ids and which pairs are controls; an older file keeps its mode."""
+    with open_database(f"sqlite:///{tmp_path / 'mitl.db'}", create=True) as session:
+        session.execute(text("UPDATE dataset SET name = name"))
+        files = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
+    (tmp_path / "mitl.db").chmod(0o640)
+    with open_database(f"sqlite:///{tmp_path / 'mitl.db'}"):
+        kept = stat.S_IMODE((tmp_path / "mitl.db").stat().st_mode)
+
+    assert files.keys() >= {"mitl.db", "mitl.db-wal"}
+    assert set(files.values()) == {0o600}
+    assert kept == 0o640
+
+
+def test_a_database_that_cannot_be_made_is_one_line(tmp_path):
+    """The path, and what is wrong with it."""
+    with (
+        pytest.raises(StoreError, match=r"^cannot make the database .*xx\.db': File name too long$"),
+        open_database(f"sqlite:///{tmp_path / ('x' * 300)}.db", create=True),
+    ):
+        pass
 
 
 @pytest.mark.parametrize("url", ["mysql://x/y", "not a url"])

@@ -19,8 +19,9 @@ import pytest
 from mitl.errors import ReleaseError
 from mitl.metrics.positives import Positives, locate
 from mitl.metrics.retrieval import score
+from mitl.positives.folders import file_entries
 from mitl.positives.ids import release_ids
-from mitl.positives.loading import official_positives, positives_from_json, read_release
+from mitl.positives.loading import official_positives, read_release
 from mitl.positives.merging import MergeInput, MergeRules, merge
 from mitl.positives.pseudonyms import pseudonym
 from mitl.positives.release import release_files, write_release
@@ -303,8 +304,8 @@ def test_a_release_reads_back_as_it_was_written(tmp_path):
     assert released.pairs(Direction.I2T) == pairs
     assert released.pairs(Direction.T2I) == {pair for pair in pairs if int(pair[1]) <= 1500}
     assert all(released.by_query[Direction.T2I].values())
-    plain = positives_from_json(folder / "image_to_caption.json", folder / "caption_to_image.json")
-    assert plain.by_query == released.by_query
+    plain = json.loads((folder / "image_to_caption.json").read_text())
+    assert released.by_query[Direction.I2T] == {query: tuple(map(str, plain[query])) for query in plain}
 
 
 def test_string_ids_get_stand_ins_that_lead_back(tmp_path):
@@ -398,12 +399,15 @@ def test_a_damaged_release_is_not_read(tmp_path):
 
 @pytest.mark.parametrize("content", ["[", "[]", '{"1": 2}', '{"1": ["x"]}', '{"a": [1]}', '{"1": [true]}'])
 def test_malformed_positives_are_refused(tmp_path, content):
-    """Whatever is wrong with the JSON, it is one clear error."""
-    path = tmp_path / "image_to_caption.json"
-    path.write_text(content)
+    """Whatever is wrong with the JSON, though the manifest vouches for it, it is one clear error."""
+    folder = write_release(tmp_path / "r", world()).folder
+    (folder / "image_to_caption.json").write_text(content)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"] |= file_entries({"image_to_caption.json": content.encode()})
+    (folder / "manifest.json").write_text(json.dumps(manifest))
 
     with pytest.raises(ReleaseError, match="image_to_caption"):
-        positives_from_json(path, path)
+        read_release(folder)
 
 
 def test_ids_that_cannot_be_told_apart_are_refused():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import stat
 import tomllib
 
@@ -171,6 +173,46 @@ def test_the_secret_is_made_once_and_is_the_owners_alone(tmp_path):
 
     assert first == second and len(first) == 32
     assert stat.S_IMODE((tmp_path / "project.key").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("refusal", [errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP])
+def test_a_file_system_without_hard_links_is_enough(tmp_path, monkeypatch, refusal):
+    """Settings and secret are new files there too, whole and never overwritten."""
+
+    def refuse(source, target):
+        raise OSError(refusal, os.strerror(refusal), source, None, target)
+
+    monkeypatch.setattr(os, "link", refuse)
+
+    write_config(tmp_path, {"project": {"id": "first"}})
+    with pytest.raises(SettingsError, match="exists already"):
+        write_config(tmp_path, {"project": {"id": "second"}})
+    settings = load(tmp_path, environ={})
+
+    assert settings.project_id == "first"
+    assert settings.secret() == settings.secret()
+    assert stat.S_IMODE((tmp_path / "project.key").stat().st_mode) == 0o600
+    assert {file.name for file in tmp_path.iterdir()} == {"mitl.toml", "project.key"}
+
+
+def test_another_failure_of_the_disk_is_told(tmp_path, monkeypatch):
+    """Only a refused link has a way round; nothing is left behind."""
+
+    def fail(source, target):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), source, None, target)
+
+    monkeypatch.setattr(os, "link", fail)
+
+    with pytest.raises(OSError, match="No space left"):
+        write_config(tmp_path, {"project": {"id": "a"}})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_data_sets_table_is_a_record(tmp_path):
+    """What `mitl init` wrote about the data set is allowed, whatever it holds."""
+    (tmp_path / "mitl.toml").write_text('[dataset]\nkind = "coco"\nanything = 1\n')
+
+    assert load(tmp_path, environ={}).project == tmp_path
 
 
 def test_a_damaged_secret_is_named(tmp_path):

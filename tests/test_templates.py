@@ -10,7 +10,7 @@ import pytest
 from mitl import resources
 from mitl.errors import TemplateError
 from mitl.hits.rendering import PagePair, render_page
-from mitl.hits.templates import DEFAULT_TEMPLATE, load_template, template_names
+from mitl.hits.templates import load_template, template_names
 
 BUNDLED = resources.folder("hit_templates")
 
@@ -33,7 +33,6 @@ def test_two_wordings_are_bundled():
     assert template_names() == ["pairs-plain", "pairs-rationale"]
     assert [load_template(name).rationale for name in template_names()] == [False, True]
     assert [load_template(name).seconds_per_pair for name in template_names()] == [15, 25]
-    assert DEFAULT_TEMPLATE == "pairs-plain"
 
 
 def test_an_unknown_wording_is_refused_with_the_known_ones():

@@ -84,7 +84,7 @@ def common(function: F) -> F:
     @click.option("--crowd-db", metavar="URL", help="Crowd server's database [default: PROJECT/crowd.db].")
     @click.option("--seed", type=int, help="Seed of everything that is drawn [default: mitl.toml, 0].")
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
-    @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors.")
+    @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors and warnings.")
     @click.option("-v", "--verbose", count=True, help="Log more to standard error; twice for all.")
     @functools.wraps(function)
     def wrapper(

@@ -46,11 +46,10 @@ def command(
     from mitl.positives.merging import MergeRules
     from mitl.stages.build_dataset import build_dataset
 
-    assert recipe == "paper"
     rules = MergeRules(
         cxc_threshold=cxc_threshold,
         with_originals=with_originals,
         strict=strict,
         official=official_filters,
     )
-    app.finish(build_dataset(app.settings, out, environment, rules=rules, name=name))
+    app.finish(build_dataset(app.settings, out, environment, rules=rules, name=name, recipe=recipe))

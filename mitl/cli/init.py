@@ -78,7 +78,7 @@ def command(
     scenes needs no files: a generated world whose truth is known. The files of the others stay where they
     are; the database remembers their places.
     """
-    from mitl.stages.init import check_database, ensure_config, init
+    from mitl.stages.init import ensure_config, init, loaded_content
     from mitl.stages.loading import Sources, load
 
     if folder is not None and folder.absolute() != app.settings.project:
@@ -98,8 +98,9 @@ def command(
         cxc=cxc,
         exclusions=exclude,
     )
-    check_database(app.settings)
-    loaded = load(sources, target, seed=app.settings.seed, progress=app.progress)
+    # The database is looked at first: a generated world writes its pictures.
+    expected = loaded_content(app.settings)
+    loaded = load(sources, target, seed=app.settings.seed, expected=expected, progress=app.progress)
     tables: dict[str, dict[str, Any]] = {"dataset": {"kind": kind}}
     if kind == "scenes":
         tables["propose"] = {"annotators": MINIS}

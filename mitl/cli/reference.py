@@ -124,6 +124,10 @@ def _settings() -> str:
     )
     forms = [(form, what, "; ".join(keys)) for form, (what, keys) in ANNOTATOR_FORMS.items()]
     parts.append(_table(("name", "is", "settings"), forms))
+    parts.append(
+        "A folder `hit_templates/` in the project holds its own wordings for `mitl publish --template`; one of them "
+        "goes before\na bundled one of the same name.\n"
+    )
     return "\n".join(parts)
 
 

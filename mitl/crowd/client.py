@@ -248,7 +248,7 @@ class MTurkClient:
                 return found.hit_id
         raise CrowdError(
             f"the server says that a HIT for {annotation!r} exists, but names none that it has; "
-            "run `mitl publish --reconcile`"
+            "run `mitl publish` again"
         ) from cause
 
     def _pages(self, operation: str, member: str, **parameters: Any) -> Iterator[Mapping[str, Any]]:

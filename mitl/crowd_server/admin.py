@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import os
 import uuid
 from dataclasses import dataclass
 
@@ -44,7 +43,6 @@ def prepare(engine: Engine, *, clock: Clock = utc_now) -> None:
     Raises:
         StoreError: the database is of a newer version, or holds other tables than the crowd server's.
     """
-    _keep_private(engine)
     if migrate.current(engine) != migrate.head("crowd"):
         _upgrade(engine)
     database = Database(engine)
@@ -171,19 +169,6 @@ def payments(
 def _settings(engine: Engine) -> dict[str, str]:
     with Database(engine).read() as connection:
         return accounts.settings(connection)
-
-
-def _keep_private(engine: Engine) -> None:
-    """Make a new SQLite file for its owner alone: it holds the keys, and what SQLite puts beside it follows."""
-    name = engine.url.database
-    if engine.dialect.name != "sqlite" or not name or name.startswith((":memory:", "file:")):
-        return
-    try:
-        os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    except FileExistsError:
-        pass
-    except OSError as error:
-        raise StoreError(f"cannot make the crowd database {name!r}: {error.strerror or error}") from error
 
 
 def _upgrade(engine: Engine) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,7 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
-from mitl.errors import SettingsError
+from mitl.errors import SettingsError, StoreError
 
 BUSY_TIMEOUT_S = 60.0
 CONNECT_TIMEOUT_S = 10
@@ -40,13 +42,14 @@ def make_engine(text: str) -> Engine:
 
     SQLite runs in WAL mode with a busy timeout, foreign keys on, and transactions that take the write lock at
     their start when they write (``BEGIN IMMEDIATE`` is asked for by the execution option ``mitl_write``), so
-    that two writers wait for each other instead of failing half-way.
+    that two writers wait for each other instead of failing half-way. A new SQLite file is its owner's alone.
     """
     url = parse_url(text)
     if url.get_backend_name() == "sqlite":
         if url.database and url.database != ":memory:":
             Path(url.database).parent.mkdir(parents=True, exist_ok=True)
         engine = create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False})
+        event.listen(engine, "do_connect", _keep_private)
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", _begin_sqlite)
         return engine
@@ -64,6 +67,22 @@ def make_engine(text: str) -> Engine:
 def _prepare_postgres(connection: Any, record: Any) -> None:
     connection.execute(f"SET lock_timeout = '{BUSY_TIMEOUT_S:.0f}s'")
     connection.commit()
+
+
+def _keep_private(dialect: Any, record: Any, arguments: Sequence[Any], parameters: Any) -> None:
+    """Make a new file for its owner alone: our databases hold keys, salts and what controls are.
+
+    What SQLite puts beside it gets the same mode.
+    """
+    name = str(arguments[0])
+    if name.startswith((":memory:", "file:")):
+        return
+    try:
+        os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise StoreError(f"cannot make the database {name!r}: {error.strerror or error}") from error
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, record: Any) -> None:

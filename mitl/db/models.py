@@ -61,6 +61,8 @@ class Dataset(Base):
     kind: Mapped[str]
     """Which reader made it."""
     id_kind: Mapped[IdKind]
+    content_sha256: Mapped[str]
+    """Over ids and texts: whether files named again hold the same data set."""
 
 
 class Image(Base):
@@ -195,6 +197,8 @@ class Hit(Base):
     attempt: Mapped[int]
     """From 1; asking the same page's pairs again makes a new HIT with the next attempt."""
     replaces_id: Mapped[int | None] = mapped_column(ForeignKey("hit.id"))
+    assignments: Mapped[int]
+    """Different workers wanted; a HIT that replaces another asks for those who are missing."""
     state: Mapped[HitState]
     mturk_hit_id: Mapped[str | None] = mapped_column(unique=True)
     token: Mapped[str] = mapped_column(unique=True)
@@ -344,4 +348,6 @@ class Release(Base):
     id: Mapped[int_pk]
     name: Mapped[str] = mapped_column(unique=True)
     manifest_sha256: Mapped[str | None]
+    rules: Mapped[str | None]
+    """JSON: how its sources were merged."""
     salt: Mapped[str]

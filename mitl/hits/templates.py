@@ -17,8 +17,6 @@ from pathlib import Path
 from mitl import resources
 from mitl.errors import TemplateError
 
-DEFAULT_TEMPLATE = "pairs-plain"
-
 _SHARED = "_shared"
 _FILES = ("page.html.j2", "instructions.html.j2", "hit_type.toml")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")

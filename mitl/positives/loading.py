@@ -1,4 +1,4 @@
-"""Positives read back: from a release, from JSONs in the official layout, or the official ones."""
+"""Positives read back: from a release, or the official ones."""
 
 from __future__ import annotations
 
@@ -52,23 +52,6 @@ def read_release(folder: Path) -> ReleasePositives:
     if kind == IdKind.STRING:
         tables = _with_strings(tables, read_checked(folder, manifest, "ids.parquet"), folder)
     return ReleasePositives(str(manifest.get("name", folder.name)), IdKind(str(kind)), tables)
-
-
-def positives_from_json(image_to_caption: Path, caption_to_image: Path, name: str = "") -> ReleasePositives:
-    """The positives of two JSONs ``{query: [items]}`` with integer ids, as ``eccv_caption`` reads them.
-
-    Raises:
-        ReleaseError: a file is missing or is not of that layout.
-    """
-    paths = {Direction.I2T: image_to_caption, Direction.T2I: caption_to_image}
-    tables = {}
-    for direction, path in paths.items():
-        try:
-            content = path.read_bytes()
-        except OSError as error:
-            raise ReleaseError(f"cannot read {str(path)!r}: {error.strerror}") from error
-        tables[direction] = _parse(content, path)
-    return ReleasePositives(name or image_to_caption.stem, IdKind.INTEGER, tables)
 
 
 def official_positives(which: OfficialSet) -> ReleasePositives:

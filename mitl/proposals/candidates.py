@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from annotators.base import Ranking
 from mitl.errors import ProposalError
-from mitl.proposals.packed import Ints, contains, distinct, pack_ids, unpack_ids
+from mitl.proposals.packed import Ints, contains, distinct, pack_ids
 from mitl.records import Direction
 
 DIRECTIONS = tuple(Direction)
@@ -50,14 +50,6 @@ class ProposalTable:
     def packed(self) -> Ints:
         """The pair of each row as one integer (``mitl.proposals.packed``)."""
         return pack_ids(self.image_id, self.caption_id)
-
-    def distinct_packed(self) -> Ints:
-        """The distinct pairs, packed and sorted."""
-        return distinct(self.packed())
-
-    def distinct_pairs(self) -> tuple[Ints, Ints]:
-        """Image ids and caption ids of the distinct pairs, by image, then caption."""
-        return unpack_ids(self.distinct_packed())
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from dataclasses import asdict
 from pathlib import Path
 
 from mitl.db.session import open_database, reading
@@ -20,6 +21,9 @@ from mitl.stages.environment import choose_environment
 from mitl.stages.golds import gold_state
 from mitl.stages.snapshot import Snapshot, snapshot
 
+RECIPE = "paper"
+"""Verified positives and CxC's; the rules of merging vary it."""
+
 
 def build_dataset(
     settings: Settings,
@@ -28,8 +32,12 @@ def build_dataset(
     *,
     rules: MergeRules | None = None,
     name: str | None = None,
+    recipe: str = RECIPE,
 ) -> StageResult:
     """Write a release of one environment's judgements merged with the other sources.
+
+    Args:
+        recipe: named in the manifest; how the sources are merged is in ``rules``.
 
     Raises:
         ReleaseError: there is nothing to release, or the folder holds something else.
@@ -47,9 +55,10 @@ def build_dataset(
             )
         salt = releases.salt(session, release_name)
         session.commit()
-        data = release_input(settings, known, rules, release_name, salt)
+        data = release_input(settings, known, rules, release_name, salt, recipe)
         written = write_release(out, data)
-        releases.set_manifest(session, release_name, written.manifest_sha256)
+        rules_json = json.dumps(asdict(rules), sort_keys=True)
+        releases.set_built(session, release_name, written.manifest_sha256, rules_json)
         session.commit()
     summary = written.summary
     undecided = sum(row.decision in (Decision.NONE, Decision.QUEUED) for row in known.submissions)
@@ -88,7 +97,7 @@ def build_dataset(
 
 
 def release_input(
-    settings: Settings, known: Snapshot, rules: MergeRules, name: str, salt: bytes
+    settings: Settings, known: Snapshot, rules: MergeRules, name: str, salt: bytes, recipe: str = RECIPE
 ) -> ReleaseInput:
     """What a release is made of; also used to see what a release would hold."""
     judgements = tuple(row.record for row in known.judgements)
@@ -116,20 +125,21 @@ def release_input(
         proposals=known.proposals,
         salt=salt,
         seeds={"project": settings.seed},
-        configuration=_configuration(known),
+        configuration=_configuration(settings, known, recipe),
         crowd_facts=_crowd_facts(known),
         card=ReleaseCard(contact=settings.contact or "", pay=_pay(known)),
     )
 
 
-def _configuration(known: Snapshot) -> dict[str, object]:
+def _configuration(settings: Settings, known: Snapshot, recipe: str) -> dict[str, object]:
     return {
+        "recipe": recipe,
         "runs": [json.loads(run.config) for run in known.runs],
         "batches": [
             {
                 "name": batch.name,
                 "template": batch.template,
-                "template_sha256": load_template(batch.template).content_hash,
+                "template_sha256": load_template(batch.template, settings.wordings).content_hash,
                 "direction": batch.direction,
                 "assignments": batch.assignments,
                 "reward_cents": batch.reward_cents,

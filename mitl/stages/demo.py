@@ -15,7 +15,7 @@ from mitl.settings import load as load_settings
 from mitl.stages.build_dataset import build_dataset
 from mitl.stages.evaluate import evaluate
 from mitl.stages.harvest import harvest
-from mitl.stages.init import ensure_config, init
+from mitl.stages.init import ensure_config, init, loaded_content
 from mitl.stages.loading import Sources, load
 from mitl.stages.propose import QueryChoice, propose
 from mitl.stages.publish import Campaign, publish
@@ -72,7 +72,9 @@ def demo(
 
 
 def _init(folder: Path, n_images: int, seed: int, steps: _Steps, progress: Progress) -> Settings:
-    loaded = load(Sources("scenes", n_images=n_images), folder, seed=seed, progress=progress)
+    expected = loaded_content(load_settings(folder, environ={}))
+    sources = Sources("scenes", n_images=n_images)
+    loaded = load(sources, folder, seed=seed, expected=expected, progress=progress)
     tables: dict[str, dict[str, object]] = {
         "dataset": {"kind": "scenes"},
         "propose": {"annotators": list(MINIS)},

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
+from mitl.crowd.endpoint import Endpoint
 from mitl.db.store import hits as hit_store
+from mitl.errors import EndpointError
 from mitl.records import Environment
 
 
@@ -14,3 +16,13 @@ def choose_environment(session: Session, wanted: Environment | None) -> Environm
         return wanted
     present = hit_store.environments(session)
     return present[0] if len(present) == 1 else Environment.LIVE
+
+
+def require_same_server(session: Session, endpoint: Endpoint, environment: Environment) -> None:
+    """A project's batches of one environment stay on one server, or their answers could not be found."""
+    for batch in hit_store.batches(session, environment):
+        if batch.server_id is not None and endpoint.server_id not in (None, batch.server_id):
+            raise EndpointError(
+                f"batch {batch.name} was posted to server {batch.server_id}, but {endpoint.url} is "
+                f"{endpoint.server_id}; use the same --crowd-db or --endpoint-url as before"
+            )

@@ -62,6 +62,11 @@ def evaluate(
             raise UsageError(f"no official set called {name!r}; known: {', '.join(OFFICIAL)}")
     with open_database(settings.db_url, read_only=True) as session:
         dataset = item_store.dataset(session)
+        if official and dataset.kind != "coco":
+            raise UsageError(
+                f"the official sets are COCO's, but this project holds {dataset.name!r} of kind {dataset.kind!r}; "
+                "leave --official out"
+            )
         items = Items(
             dataset.id_kind,
             item_store.images(session, dataset.id, settings.project),
@@ -84,7 +89,7 @@ def evaluate(
     located = {name: _locate(by_query, items) for name, by_query in sets.items()}
     rows, computed = score_sets(settings, names, items, located, progress)
     result = _result(rows, computed, release)
-    changed = _remember(settings, result.counts["scores"])
+    changed = _remember(settings, _scores(rows))
     if computed or changed:
         return replace(result, warnings=tuple(warnings))
     return replace(
@@ -95,11 +100,12 @@ def evaluate(
     )
 
 
-def _remember(settings: Settings, scores: object) -> bool:
-    """Keep the scores for the report; returns whether they differ from what was kept."""
+def _remember(settings: Settings, scores: Mapping[str, object]) -> bool:
+    """Keep the scores of these sets for the report beside those of others; returns whether anything changed."""
     path = settings.runs / SCORES_FILE
-    text = json.dumps(scores, indent=1, sort_keys=True) + "\n"
-    if path.exists() and path.read_text(encoding="utf-8") == text:
+    before = path.read_text(encoding="utf-8") if path.exists() else "{}"
+    text = json.dumps({**json.loads(before), **scores}, indent=1, sort_keys=True) + "\n"
+    if before == text:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(".part")
@@ -191,19 +197,29 @@ def _locate(
 
 def _result(rows: Sequence[EvaluatedSet], computed: int, release: Path | None) -> StageResult:
     table = []
-    scores: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
     for row in rows:
-        values = {f"R@{k}": row.scores.recall[k] for k in KS}
-        values["R-Precision"] = float(row.scores.r_precision or 0.0)
-        values["mAP@R"] = float(row.scores.map_at_r or 0.0)
-        scores.setdefault(row.positives, {}).setdefault(row.annotator, {})[row.direction.value] = values
-        percent = tuple(f"{100 * value:.2f}" for value in values.values())
+        percent = tuple(f"{100 * value:.2f}" for value in _values(row).values())
         table.append((row.positives, row.annotator, row.direction.value, row.n_queries, *percent))
     columns = ("positives", "annotator", "direction", "queries", *(f"R@{k}" for k in KS), "R-P", "mAP@R")
     return StageResult(
-        counts={"scores": scores, "rankings_computed": computed},
+        counts={"scores": _scores(rows), "rankings_computed": computed},
         paths={} if release is None else {"release": str(release)},
         tables=(Table("in percent", columns, tuple(table)),),
         lines=(f"{computed:,} rankings computed",) if computed else (),
         next="mitl report",
     )
+
+
+def _values(row: EvaluatedSet) -> dict[str, float]:
+    values = {f"R@{k}": row.scores.recall[k] for k in KS}
+    assert row.scores.r_precision is not None and row.scores.map_at_r is not None
+    return {**values, "R-Precision": row.scores.r_precision, "mAP@R": row.scores.map_at_r}
+
+
+def _scores(rows: Sequence[EvaluatedSet]) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
+    """Positives → annotator → direction → metric → value."""
+    found: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
+    for row in rows:
+        by_annotator = found.setdefault(row.positives, {})
+        by_annotator.setdefault(row.annotator, {})[row.direction.value] = _values(row)
+    return found

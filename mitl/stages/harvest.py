@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 from sqlalchemy.orm import Session
 
@@ -26,7 +27,7 @@ from mitl.records import (
     StageResult,
 )
 from mitl.settings import Settings
-from mitl.stages.environment import choose_environment
+from mitl.stages.environment import choose_environment, require_same_server
 from mitl.stages.judging import judge
 from mitl.stages.paying import APPROVED, CarriedOut, book_payment, carry_out, has_open_calls
 from mitl.stages.posting import reconcile
@@ -53,7 +54,7 @@ def harvest(
         owed = has_open_calls(session, chosen)
         session.rollback()
         if reparse:
-            return _reparse(session, chosen, progress)
+            return _reparse(session, chosen, settings.wordings, progress)
         if not out and not owed:
             return _nothing_to_do(session, chosen)
         with open_endpoint(settings, chosen) as endpoint:
@@ -61,8 +62,15 @@ def harvest(
             listed = {hit.hit_id: hit for hit in client.list_hits()}
             # People may have worked on HITs whose publishing was interrupted before it heard of them.
             reconcile(session, settings.project_id, chosen, listed.values)
+            require_same_server(session, endpoint, chosen)
             fetched = _fetch_all(
-                session, client, chosen, listed, charges_fee=endpoint.charges_fee, progress=progress
+                session,
+                client,
+                chosen,
+                listed,
+                settings.wordings,
+                charges_fee=endpoint.charges_fee,
+                progress=progress,
             )
             judge(session, chosen)
             _close_expired(session, chosen, listed)
@@ -78,6 +86,7 @@ def _fetch_all(
     client: MTurkClient,
     environment: Environment,
     listed: dict[str, ListedHit],
+    wordings: Path,
     *,
     charges_fee: bool,
     progress: Progress,
@@ -99,7 +108,7 @@ def _fetch_all(
     with progress("harvest", len(changed)) as advance:
         for hit in changed:
             batch = batches[hit.batch_id]
-            fetched += _fetch(session, client, batch, hit, items[hit.id], charges_fee=charges_fee)
+            fetched += _fetch(session, client, batch, hit, items[hit.id], wordings, charges_fee=charges_fee)
             advance(1)
     return fetched
 
@@ -110,12 +119,13 @@ def _fetch(
     batch: BatchRow,
     hit: HitRow,
     items: list[HitItem],
+    wordings: Path,
     *,
     charges_fee: bool,
 ) -> int:
     """Store the new submissions of one HIT, one transaction each; another harvest may do the same meanwhile."""
     assert hit.mturk_hit_id is not None
-    rationale = load_template(batch.template).rationale
+    rationale = load_template(batch.template, wordings).rationale
     count = 0
     for found in client.list_assignments(hit.mturk_hit_id):
         assignment_id = answer_store.add_assignment(
@@ -165,11 +175,11 @@ def _close_expired(session: Session, environment: Environment, listed: dict[str,
     hit_store.set_state(session, over, HitState.CLOSED)
 
 
-def _reparse(session: Session, environment: Environment, progress: Progress) -> StageResult:
+def _reparse(session: Session, environment: Environment, wordings: Path, progress: Progress) -> StageResult:
     rows = answer_store.assignments(session, environment)
     items = hit_store.hit_items(session, [row.hit_id for row in rows])
     batches = hit_store.batches(session, environment)
-    rationale = {batch.name: load_template(batch.template).rationale for batch in batches}
+    rationale = {batch.name: load_template(batch.template, wordings).rationale for batch in batches}
     with progress("reparse", len(rows)) as advance:
         for row in rows:
             xml = answer_store.raw_xml(session, row.id)
@@ -195,32 +205,31 @@ def _nothing_to_do(session: Session, environment: Environment) -> StageResult:
         status="nothing_to_do",
         counts={"environment": environment.value, "fetched": 0, "approved": 0, "queued": queued},
         lines=(f"nothing to do: no HIT is out on {environment}",),
-        next="mitl publish, or mitl build-dataset --out DIR",
+        next=f"mitl publish --{environment}, or mitl build-dataset --out DIR",
     )
 
 
 def _result(session: Session, environment: Environment, fetched: int, done: CarriedOut) -> StageResult:
     decisions = answer_store.decision_counts(session, environment)
-    states = hit_store.state_counts(session, environment)
+    waiting = hit_store.open_work(session, environment).hits
     barren = len(hit_store.barren_hits(session, environment))
     findings = Counter(
         finding.code for found in answer_store.findings(session, environment).values() for finding in found
     )
     session.rollback()
     queued = decisions.get(Decision.QUEUED, 0)
-    waiting = states[HitState.POSTED] - queued
     approved = done.approved
     nothing = not (fetched or approved or done.rejected or done.excluded)
     lines = [
         f"{fetched:,} submissions fetched, {approved:,} approved; {queued:,} wait for a person, "
-        f"{max(waiting, 0):,} HITs are still out"
+        f"{waiting:,} HITs are still out"
     ]
     if nothing:
         lines.insert(0, "nothing to do: no new answers")
     if queued:
         following = "mitl review"
     elif barren:
-        following = "mitl publish, which asks again what could not be used"
+        following = f"mitl publish --{environment}, which asks again what could not be used"
     elif waiting > 0:
         following = "mitl harvest again when people have worked"
     else:
@@ -232,7 +241,7 @@ def _result(session: Session, environment: Environment, fetched: int, done: Carr
             "fetched": fetched,
             "approved": approved,
             "queued": queued,
-            "hits_out": max(waiting, 0),
+            "hits_out": waiting,
             "findings": dict(sorted(findings.items())),
         },
         lines=tuple(lines),

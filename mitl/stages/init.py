@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
 import re
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy.orm import Session
+
 from mitl import settings as configuration
+from mitl.datasets.content import content_hash, require_same
 from mitl.db.engine import parse_url
 from mitl.db.session import open_database
 from mitl.db.store import hits, items
-from mitl.errors import StoreError
 from mitl.records import Exclusion, Rating, RetrievalSet, StageResult
 from mitl.settings import Settings
 
@@ -35,20 +36,6 @@ def ensure_config(folder: Path, name: str, seed: int, tables: Mapping[str, Mappi
     return True
 
 
-def check_database(settings: Settings) -> None:
-    """Pass where the project's database can take a data set: there is none yet, or it is of this version.
-
-    Raises:
-        SettingsError: its URL cannot be meant.
-        StoreError: it is of another version, holds other tables or cannot be reached.
-    """
-    url = parse_url(settings.db_url)
-    if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
-        return
-    with open_database(settings.db_url, create=True):
-        pass
-
-
 def init(
     settings: Settings,
     data: RetrievalSet,
@@ -66,8 +53,11 @@ def init(
     with open_database(settings.db_url, create=True) as session:
         found = items.find_dataset(session)
         if found is not None:
-            return _already_loaded(found, data, settings)
-        dataset_id = items.add_dataset(session, data)
+            require_same(found.content_sha256, data)
+            added = _add_missing(session, found.id, data, ratings, exclusions)
+            session.commit()
+            return _loaded_before(settings, found, added)
+        dataset_id = items.add_dataset(session, data, content_hash(data))
         n_ratings = items.add_ratings(session, dataset_id, ratings)
         n_exclusions = items.add_exclusions(session, dataset_id, exclusions)
         hits.open_round(session, dataset_id, moment)
@@ -76,7 +66,7 @@ def init(
     counts: dict[str, object] = {
         "images": len(data.images),
         "captions": len(data.captions),
-        "image_files": with_file,
+        "images_placed": sum(image.file is not None or image.url is not None for image in data.images),
         "ratings": n_ratings,
         "exclusions": n_exclusions,
     }
@@ -98,34 +88,46 @@ def init(
     )
 
 
-def _already_loaded(found: items.DatasetRow, data: RetrievalSet, settings: Settings) -> StageResult:
-    same = (found.name, found.kind, found.n_images, found.n_captions) == (
-        data.name,
-        data.kind,
-        len(data.images),
-        len(data.captions),
-    )
-    if not same:
-        raise StoreError(
-            f"this project holds {found.name!r} ({found.n_images:,} images, {found.n_captions:,} captions), "
-            f"not {data.name!r} ({len(data.images):,}, {len(data.captions):,}); "
-            "make another project folder for it"
-        )
+def loaded_content(settings: Settings) -> str | None:
+    """The hash of the data set that the project holds; None where it holds none.
+
+    Raises:
+        SettingsError: the database's URL cannot be meant.
+        StoreError: the database is of another version, holds other tables or cannot be reached.
+    """
+    url = parse_url(settings.db_url)
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
+        return None
+    with open_database(settings.db_url, create=True) as session:
+        found = items.find_dataset(session)
+        return None if found is None else found.content_sha256
+
+
+def _add_missing(
+    session: Session,
+    dataset_id: int,
+    data: RetrievalSet,
+    ratings: Sequence[Rating],
+    exclusions: Sequence[Exclusion],
+) -> dict[str, int]:
+    """What a later call names and the project lacks: pictures' places, ratings, exclusion lists."""
+    return {
+        "images_placed": items.update_places(session, dataset_id, data),
+        "ratings": items.add_ratings(session, dataset_id, ratings),
+        "exclusions": items.add_exclusions(session, dataset_id, exclusions),
+    }
+
+
+def _loaded_before(settings: Settings, found: items.DatasetRow, added: dict[str, int]) -> StageResult:
+    new = [f"{count:,} {what.replace('_', ' ')}" for what, count in added.items() if count]
     return StageResult(
-        status="nothing_to_do",
-        counts={"images": found.n_images, "captions": found.n_captions},
-        paths={"project": str(settings.project)},
-        lines=(f"nothing to do: {found.name} is loaded already",),
+        status="done" if new else "nothing_to_do",
+        counts={"images": found.n_images, "captions": found.n_captions, **added},
+        paths={"project": str(settings.project), "config": str(settings.project / "mitl.toml")},
+        lines=(
+            f"{found.name} is loaded already; added {', '.join(new)}"
+            if new
+            else f"nothing to do: {found.name} is loaded already",
+        ),
         next="mitl propose",
     )
-
-
-def content_hash(data: RetrievalSet) -> str:
-    """SHA-256 over ids and texts: the same data give the same hash whatever their files were called."""
-    digest = hashlib.sha256()
-    for image in data.images:
-        digest.update(f"i\x1f{image.external_id}\n".encode())
-    for caption in data.captions:
-        line = f"c\x1f{caption.external_id}\x1f{caption.image_external_id}\x1f{caption.text}\n"
-        digest.update(line.encode())
-    return digest.hexdigest()

@@ -116,13 +116,12 @@ def _close(
     decisions: dict[int, Decision],
 ) -> None:
     """A HIT is finished when all the assignments that were paid for are decided."""
-    wanted = {batch.id: batch.assignments for batch in hit_store.batches(session, environment)}
     decided: dict[int, int] = defaultdict(int)
     for row in submissions:
         decided[row.hit_id] += decisions[row.id] not in _UNDECIDED
     finished = [
         hit.id
         for hit in hit_store.hits(session, environment, (HitState.POSTED,))
-        if decided[hit.id] >= wanted[hit.batch_id]
+        if decided[hit.id] >= hit.assignments
     ]
     hit_store.set_state(session, finished, HitState.CLOSED)

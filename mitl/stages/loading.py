@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from mitl.datasets.content import require_same
 from mitl.datasets.exclusions import paper_exclusions, read_exclusions, resolve
 from mitl.errors import UsageError
 from mitl.progress import Progress, no_progress
@@ -46,8 +47,18 @@ class Loaded:
     exclusions: tuple[Exclusion, ...]
 
 
-def load(sources: Sources, project: Path, *, seed: int = SEED, progress: Progress = no_progress) -> Loaded:
+def load(
+    sources: Sources,
+    project: Path,
+    *,
+    seed: int = SEED,
+    expected: str | None = None,
+    progress: Progress = no_progress,
+) -> Loaded:
     """Read a data set, CxC's ratings and exclusion lists; ``scenes`` writes its pictures into the project.
+
+    Args:
+        expected: content hash of the data set that the project holds already; nothing else may take its place.
 
     Raises:
         UsageError: a file that this kind needs is not named.
@@ -63,14 +74,16 @@ def load(sources: Sources, project: Path, *, seed: int = SEED, progress: Progres
         (paper_exclusions(), False) if source == PAPER else (read_exclusions(Path(source)), True)
         for source in sources.exclusions
     ]
-    data = _read(sources, project, seed, progress)
+    data = _read(sources, project, seed, expected, progress)
     exclusions = [entry for rows, strict in lists for entry in resolve(rows, data, strict=strict)]
     return Loaded(data, ratings, tuple(exclusions))
 
 
-def _read(sources: Sources, project: Path, seed: int, progress: Progress) -> RetrievalSet:
+def _read(
+    sources: Sources, project: Path, seed: int, expected: str | None, progress: Progress
+) -> RetrievalSet:
     if sources.kind == "scenes":
-        return _scenes(sources, project, seed, progress)
+        return _scenes(sources, project, seed, expected, progress)
     if sources.kind == "coco":
         return _coco(sources)
     if sources.kind == "flickr30k":
@@ -121,12 +134,16 @@ def _coco(sources: Sources) -> RetrievalSet:
     )
 
 
-def _scenes(sources: Sources, project: Path, seed: int, progress: Progress) -> RetrievalSet:
+def _scenes(
+    sources: Sources, project: Path, seed: int, expected: str | None, progress: Progress
+) -> RetrievalSet:
     from mitl.datasets.scenes.files import write_world
     from mitl.datasets.scenes.world import DEFECT_SHARE, generate
 
     share = DEFECT_SHARE if sources.defect_share is None else sources.defect_share
     world = generate(sources.n_images, seed=seed, defect_share=share)
+    if expected is not None:
+        require_same(expected, world.retrieval_set)  # before another world is drawn over the project's own
     write_world(world, project / WORLD_FOLDER, progress)
     return world.retrieval_set
 

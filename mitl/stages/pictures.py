@@ -6,7 +6,7 @@ import hashlib
 import hmac
 import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from mitl.errors import DatasetError, SettingsError
@@ -88,8 +88,3 @@ def _write_jpeg(source: Path, target: Path) -> None:
     part = target.with_suffix(f".{os.getpid()}.part")
     part.write_bytes(buffer.getvalue())
     part.replace(target)
-
-
-def picture_paths(images: Sequence[ImageItem]) -> Mapping[int, Path]:
-    """Image id → picture file, of the images that have one at hand."""
-    return {image.id: image.path for image in images if image.path is not None and image.path.is_file()}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
@@ -14,7 +14,7 @@ from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import proposals as proposal_store
-from mitl.db.store.hits import HitRow
+from mitl.db.store.hits import Barren, HitRow
 from mitl.errors import ProposalError, StoreError
 from mitl.hits.packing import hits_needed, overlap_pairs, pack, pack_overlap
 from mitl.positives.merging import CXC_POSITIVE
@@ -64,6 +64,8 @@ class Replacement:
 
     replaces: HitRow
     page: PackedHit
+    assignments: int
+    """Workers who are still wanted."""
 
     @property
     def attempt(self) -> int:
@@ -78,6 +80,17 @@ class Plan:
     fresh: tuple[PackedHit, ...]
     again: tuple[Replacement, ...]
     leftover: tuple[HitRow, ...]
+    leftover_pages: Mapping[int, Sequence[HitItem]] = field(default_factory=dict)
+    """What stands on the leftover HITs, by their row."""
+
+    @property
+    def pages(self) -> list[Sequence[HitItem]]:
+        """All pages."""
+        return [
+            *(page.items for page in self.fresh),
+            *(replacement.page.items for replacement in self.again),
+            *self.leftover_pages.values(),
+        ]
 
     @property
     def n_hits(self) -> int:
@@ -86,9 +99,8 @@ class Plan:
 
     @property
     def n_pairs(self) -> int:
-        """Candidate pairs on the pages that this run adds."""
-        pages = [*self.fresh, *(replacement.page for replacement in self.again)]
-        return sum(item.role is PairRole.CANDIDATE for page in pages for item in page.items)
+        """Candidate pairs on the pages."""
+        return sum(item.role is PairRole.CANDIDATE for page in self.pages for item in page)
 
     @property
     def n_overlap(self) -> int:
@@ -116,14 +128,18 @@ def make_plan(session: Session, settings: Settings, campaign: Campaign) -> Plan:
     asked = hit_store.asked_pairs(session, environment)
     open_pairs = [pair for pair in candidates if pair not in asked]
     barren = hit_store.barren_hits(session, environment)
-    items = hit_store.hit_items(session, [hit.id for hit, _ in barren])
-    wanted_again = _wanted_again(barren, items, asked)
-    taken = {pair for wanted in wanted_again for pair in wanted.pairs}
-    fresh_pairs = [pair for pair in open_pairs if pair not in taken][: campaign.limit]
+    items = hit_store.hit_items(session, [wanted.hit.id for wanted in barren])
+    left_pages = hit_store.hit_items(session, [hit.id for hit in leftover])
+    again_pairs = {pair for wanted in barren for pair in wanted.pairs}
+    wanted_again = _wanted_again(barren, items, campaign.limit)
+    n_again = sum(len(wanted.pairs) for wanted in wanted_again)
+    fresh_pairs = [pair for pair in open_pairs if pair not in again_pairs]
+    if campaign.limit is not None:
+        fresh_pairs = fresh_pairs[: max(campaign.limit - n_again, 0)]
     n_second = len(overlap_pairs(fresh_pairs, campaign.overlap, settings.seed))
     n_pages = hits_needed(len(fresh_pairs)) + hits_needed(n_second) + len(wanted_again)
     if not n_pages:
-        return Plan((), (), tuple(leftover))
+        return Plan((), (), tuple(leftover), left_pages)
     positives, negatives = _draw_golds(session, settings, environment, n_pages)
     again = tuple(
         wanted.pack(_rotate(positives, place), _rotate(negatives, place), settings)
@@ -134,7 +150,7 @@ def make_plan(session: Session, settings: Settings, campaign: Campaign) -> Plan:
     fresh = pack(fresh_pairs, *golds, seed=settings.seed)
     if n_second:
         fresh += pack_overlap(fresh, *golds, share=campaign.overlap, seed=settings.seed)
-    return Plan(tuple(fresh), again, tuple(leftover))
+    return Plan(tuple(fresh), again, tuple(leftover), left_pages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +162,8 @@ class _Wanted:
     role: PairRole
     met: frozenset[Pair]
     """The controls that stood on it, which are not used again."""
+    missing: int
+    """Workers who are still wanted."""
 
     def pack(self, positives: Sequence[Pair], negatives: Sequence[Pair], settings: Settings) -> Replacement:
         """The page that replaces it."""
@@ -159,26 +177,25 @@ class _Wanted:
             dataclasses.replace(item, role=self.role) if item.role is PairRole.CANDIDATE else item
             for item in page.items
         )
-        return Replacement(self.hit, PackedHit(self.hit.number, placed))
+        return Replacement(self.hit, PackedHit(self.hit.number, placed), self.missing)
 
 
 def _wanted_again(
-    barren: Sequence[tuple[HitRow, Sequence[Pair]]],
-    items: Mapping[int, Sequence[HitItem]],
-    asked: Collection[Pair],
+    barren: Sequence[Barren], items: Mapping[int, Sequence[HitItem]], limit: int | None
 ) -> list[_Wanted]:
-    """What barren HITs leave to be asked: candidates that are still open, second opinions that are missing."""
-    found = []
-    taken: set[Pair] = set()
-    for hit, left in barren:
-        second = any(item.role is PairRole.OVERLAP for item in items[hit.id])
-        pairs = left if second else [pair for pair in left if pair not in asked and pair not in taken]
-        if not pairs:
-            continue
-        taken.update(pairs)
-        met = frozenset(item.pair for item in items[hit.id] if item.role.is_gold)
+    """What barren HITs leave to be asked, page by page, within the limit of pairs."""
+    found: list[_Wanted] = []
+    left = limit
+    for one in barren:
+        if left is not None:
+            if len(one.pairs) > left:
+                break
+            left -= len(one.pairs)
+        on_page = items[one.hit.id]
+        second = any(item.role is PairRole.OVERLAP for item in on_page)
+        met = frozenset(item.pair for item in on_page if item.role.is_gold)
         role = PairRole.OVERLAP if second else PairRole.CANDIDATE
-        found.append(_Wanted(hit, tuple(pairs), role, met))
+        found.append(_Wanted(one.hit, tuple(one.pairs), role, met, one.missing))
     return found
 
 
@@ -269,6 +286,9 @@ def _all_rankings(session: Session, settings: Settings, dataset_id: int) -> Iter
                     continue
                 path = ranking_path(folder, entry["name"], direction)
                 if not path.exists():
-                    raise StoreError(f"the ranking {path} is gone; run `mitl propose` again to make it")
+                    raise StoreError(
+                        f"the ranking {path} is gone; run `mitl propose` again with the queries and annotators of "
+                        f"run {run.hash}, which makes it anew"
+                    )
                 sides = (images, captions) if direction is Direction.I2T else (captions, images)
                 yield NamedRanking(entry["name"], direction, read_ranking(path, *sides))

@@ -70,7 +70,7 @@ def propose(
         raise UsageError("no image and no caption is left to search with; ask for one query at least")
     depths = _depths(items, queries, top_k, depth)
     built = build_annotators(settings, annotators)
-    config = _configuration(dataset.name, built, settings, top_k, depth, queries, items)
+    config = _configuration(dataset.name, built, top_k, depth, queries, items)
     run_hash = hashlib.sha256(config.encode()).hexdigest()[:16]
     folder = settings.runs / run_hash
     with open_database(settings.db_url, read_only=True) as session:
@@ -189,13 +189,12 @@ def _config_of(settings: Settings, name: str) -> dict[str, Any]:
 def _configuration(
     dataset: str,
     built: Sequence[Annotator | RankingSource],
-    settings: Settings,
     top_k: int,
     depth: int,
     queries: dict[Direction, list[int]],
     items: Items,
 ) -> str:
-    """JSON of all that decides a run; its hash names the run."""
+    """JSON of all that decides a run; its hash names the run. The seed shows in the queries that it drew."""
     digests = {}
     for direction, chosen in queries.items():
         names = {item.id: item.external_id for item in items.side(direction, gallery=False)}
@@ -210,7 +209,6 @@ def _configuration(
         "top_k": top_k,
         "depth": depth,
         "queries": digests,
-        "seed": settings.seed,
     }
     return json.dumps(config, sort_keys=True)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 
 from sqlalchemy.orm import Session
 
@@ -15,8 +16,8 @@ from mitl.db.locks import PUBLISH, only_one
 from mitl.db.session import open_database, reading
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
-from mitl.db.store.hits import BatchRow, HitRow
-from mitl.errors import CrowdError, EndpointError, FundsError, UsageError
+from mitl.db.store.hits import BatchRow, HitRow, NewHit
+from mitl.errors import CrowdError, FundsError, UsageError
 from mitl.hits.pricing import Bill, bill, format_dollars, reward_for_floor
 from mitl.hits.rendering import PagePair, check_size, question_xml, render_page
 from mitl.hits.templates import HitTemplate, load_template
@@ -29,6 +30,7 @@ from mitl.settings import (
     WAGE_FLOOR_CENTS_PER_HOUR,
     Settings,
 )
+from mitl.stages.environment import require_same_server
 from mitl.stages.exclusion import exclusion_qualification
 from mitl.stages.pictures import picture_sources
 from mitl.stages.planning import Campaign, Plan, make_plan, token
@@ -71,29 +73,33 @@ def publish(
     """
     say = announce or (lambda line: None)
     environment = campaign.environment
-    terms = _Terms(load_template(campaign.template), _reward(campaign), campaign.assignments)
+    wording = load_template(campaign.template, settings.wordings)
+    terms = _Terms(wording, _reward(campaign, wording), campaign.assignments)
     with (
         open_database(settings.db_url) as session,
         nullcontext() if dry_run else only_one(settings.db_url, PUBLISH),
         open_endpoint(settings, environment) as endpoint,
     ):
         client = endpoint.client()
-        _require_same_server(session, endpoint, environment)
-        adopted = reconcile(session, settings.project_id, environment, client.list_hits)
+        require_same_server(session, endpoint, environment)
+        adopted = 0
+        if not dry_run:
+            adopted = reconcile(session, settings.project_id, environment, client.list_hits)
         with reading(session):
             plan = make_plan(session, settings, campaign)
             batches = {batch.id: batch for batch in hit_store.batches(session, environment)}
         if plan.n_hits == 0:
-            return _nothing_to_do(adopted)
-        bills = _bills(plan, terms, batches, charges_fee=endpoint.charges_fee)
+            return _nothing_to_do(adopted, environment)
+        bills = _bills(plan, terms, batches, settings.wordings, charges_fee=endpoint.charges_fee)
         total = sum(part.total_cents for _, part in bills)
         balance = client.balance()
         for line in _bill_text(settings, campaign, plan, terms, bills, endpoint, balance):
             say(line)
         _check_money(settings, campaign, total, balance, bills)
         pages = _Pages(session, settings, environment, progress, write=not dry_run)
+        # Before anything is stored or paid: a page that cannot be shown must not be planned.
+        largest = pages.measure(plan, terms.template, _templates(batches, settings.wordings))
         if dry_run:
-            largest = pages.measure(plan, terms)
             return _dry(plan, total, largest)
         if not confirm(total):
             raise UsageError("the total was not confirmed; nothing was posted")
@@ -102,38 +108,35 @@ def publish(
         session.rollback()
         poster = _Poster(session, settings, client, pages, environment, in_order=endpoint.in_process)
         posted = poster.run(to_post, progress)
+        balance = client.balance()
     return _result(plan, posted, adopted, total, balance, fresh_batch, campaign)
 
 
-def _reward(campaign: Campaign) -> int:
+def _reward(campaign: Campaign, template: HitTemplate) -> int:
     if campaign.reward_cents is not None:
         return campaign.reward_cents
-    template = load_template(campaign.template)
     return reward_for_floor(PRICING_FLOOR_CENTS_PER_HOUR, PAIRS_PER_HIT * template.seconds_per_pair)
 
 
-def _require_same_server(session: Session, endpoint: Endpoint, environment: Environment) -> None:
-    """A project's batches of one environment stay on one server, or their answers could not be found."""
-    for batch in hit_store.batches(session, environment):
-        if batch.server_id is not None and endpoint.server_id not in (None, batch.server_id):
-            raise EndpointError(
-                f"batch {batch.name} was posted to server {batch.server_id}, but {endpoint.url} is "
-                f"{endpoint.server_id}; use the same --crowd-db or --endpoint-url as before"
-            )
+def _templates(batches: Mapping[int, BatchRow], folder: Path) -> dict[int, HitTemplate]:
+    """Batch → its wording, each loaded once."""
+    names = {batch.template for batch in batches.values()}
+    loaded = {name: load_template(name, folder) for name in names}
+    return {id_: loaded[batch.template] for id_, batch in batches.items()}
 
 
 def _bills(
-    plan: Plan, terms: _Terms, batches: dict[int, BatchRow], *, charges_fee: bool
+    plan: Plan, terms: _Terms, batches: dict[int, BatchRow], folder: Path, *, charges_fee: bool
 ) -> list[tuple[str, Bill]]:
     groups: list[tuple[str, int, HitTemplate, int, int]] = []
     if plan.fresh:
         groups.append(("new", len(plan.fresh), terms.template, terms.reward_cents, terms.assignments))
-    old = [replacement.replaces.batch_id for replacement in plan.again]
-    old += [hit.batch_id for hit in plan.leftover]
-    for batch_id in sorted(set(old)):
-        batch = batches[batch_id]
-        template = load_template(batch.template)
-        groups.append((batch.name, old.count(batch_id), template, batch.reward_cents, batch.assignments))
+    old = [(replacement.replaces.batch_id, replacement.assignments) for replacement in plan.again]
+    old += [(hit.batch_id, hit.assignments) for hit in plan.leftover]
+    templates = _templates(batches, folder)
+    for key in sorted(set(old)):
+        batch, assignments = batches[key[0]], key[1]
+        groups.append((batch.name, old.count(key), templates[batch.id], batch.reward_cents, assignments))
     return [
         (
             name,
@@ -170,7 +173,7 @@ def _bill_text(
         f"{campaign.environment} · template {terms.template.name} · seed {settings.seed} · {endpoint.url}",
         _columns("pairs", f"{plan.n_pairs:,}")
         + _columns("HITs", f"{plan.n_hits:,}")
-        + f" (18 candidates + 2 controls{filled})",
+        + f" ({_page_text(plan)}{filled})",
     ]
     if plan.again:
         lines.append(f"  {len(plan.again):,} of the HITs ask again what could not be used")
@@ -187,8 +190,17 @@ def _bill_text(
         _columns("rewards", format_dollars(rewards)) + _columns("fee", format_dollars(fees)) + f" ({where})"
     )
     after = f"{format_dollars(balance)} → {format_dollars(balance - total)}"
+    if campaign.environment is Environment.SANDBOX:
+        after = f"{format_dollars(balance)} of practice money, always"
     lines.append(_columns("total", format_dollars(total)) + f"  balance       {after}")
     return lines
+
+
+def _page_text(plan: Plan) -> str:
+    """What stands on the pages: 18 candidates and 2 controls, less on pages that ask again."""
+    asked = {sum(not item.role.is_gold for item in page) for page in plan.pages}
+    least, most = min(asked), max(asked)
+    return f"{most if least == most else f'{least} to {most}'} candidates + 2 controls"
 
 
 def _columns(label: str, value: str) -> str:
@@ -264,11 +276,23 @@ class _Pages:
         check_size(xml)
         return xml
 
-    def measure(self, plan: Plan, terms: _Terms) -> int:
-        """Render every page of a plan; returns the size of the largest question in bytes."""
-        pages = [page.items for page in (*plan.fresh, *(replacement.page for replacement in plan.again))]
-        self.prepare(pages)
-        return max((len(self.question(page, terms.template).encode()) for page in pages), default=0)
+    def measure(self, plan: Plan, fresh: HitTemplate, templates: Mapping[int, HitTemplate]) -> int:
+        """Render every page of a plan under its own wording; returns the largest question's size in bytes.
+
+        Raises:
+            TemplateError: a page is too large.
+            DatasetError: a page's picture cannot be shown.
+        """
+        self.prepare(plan.pages)
+        pages = [(page.items, fresh) for page in plan.fresh]
+        pages += [(one.page.items, templates[one.replaces.batch_id]) for one in plan.again]
+        pages += [(tuple(plan.leftover_pages[hit.id]), templates[hit.batch_id]) for hit in plan.leftover]
+        with self._progress("render", len(pages)) as advance:
+            largest = 0
+            for items, template in pages:
+                largest = max(largest, len(self.question(items, template).encode()))
+                advance(1)
+        return largest
 
 
 class _Poster:
@@ -288,7 +312,7 @@ class _Poster:
         self._session, self._settings, self._client, self._pages = session, settings, client, pages
         self._batches = {batch.id: batch for batch in hit_store.batches(session, environment)}
         self._types: dict[int, str] = {}
-        self._templates = {id_: load_template(batch.template) for id_, batch in self._batches.items()}
+        self._templates = _templates(self._batches, settings.wordings)
         session.rollback()
 
     def run(self, hits: Sequence[HitRow], progress: Progress) -> int:
@@ -306,7 +330,7 @@ class _Poster:
             hits,
             hit_type_of=lambda hit: self._types[hit.batch_id],
             question_of=lambda hit: self._pages.question(items[hit.id], self._templates[hit.batch_id]),
-            assignments_of=lambda hit: self._batches[hit.batch_id].assignments,
+            assignments_of=lambda hit: hit.assignments,
             in_order=self._in_order,
             progress=progress,
         )
@@ -351,12 +375,16 @@ def _store(
                 now=now,
             )
             name = batch.name
-            rows = [(page, 1, None, token(settings.project_id, name, page.number, 1)) for page in plan.fresh]
+            rows = [
+                NewHit(page, 1, None, terms.assignments, token(settings.project_id, name, page.number, 1))
+                for page in plan.fresh
+            ]
             hit_store.add_hits(session, batch.id, rows)
         for replacement in plan.again:
             old = replacement.replaces
             key = token(settings.project_id, old.batch, old.number, replacement.attempt)
-            hit_store.add_hits(session, old.batch_id, [(replacement.page, replacement.attempt, old.id, key)])
+            new = NewHit(replacement.page, replacement.attempt, old.id, replacement.assignments, key)
+            hit_store.add_hits(session, old.batch_id, [new])
         session.commit()
     except BaseException:
         session.rollback()
@@ -364,7 +392,14 @@ def _store(
     return name
 
 
-def _nothing_to_do(adopted: int) -> StageResult:
+def _after_posting(environment: Environment) -> str:
+    people = "mitl serve for people"
+    if environment is Environment.SANDBOX:
+        people += ", or mitl simulate"
+    return f"{people}; then mitl harvest"
+
+
+def _nothing_to_do(adopted: int, environment: Environment) -> StageResult:
     return StageResult(
         status="done" if adopted else "nothing_to_do",
         counts={"hits_posted": 0, "hits_adopted": adopted},
@@ -373,7 +408,7 @@ def _nothing_to_do(adopted: int) -> StageResult:
             if adopted
             else "nothing to do: every proposed pair is on an open HIT or judged",
         ),
-        next="mitl simulate, or mitl serve for people; then mitl harvest",
+        next=_after_posting(environment),
     )
 
 
@@ -387,7 +422,7 @@ def _dry(plan: Plan, total: int, largest: int) -> StageResult:
         },
         lines=(
             f"dry run: {plan.n_hits:,} HITs rendered, the largest question has {largest:,} of 65,535 bytes; "
-            "nothing was stored or posted",
+            "no HIT was planned or posted",
         ),
     )
 
@@ -414,8 +449,8 @@ def _result(
             "repeats": plan.n_repeats,
             "overlap": plan.n_overlap,
             "total_cents": total,
-            "balance_cents": balance - total,
+            "balance_cents": balance,
         },
         lines=(f"posted {posted:,} / {plan.n_hits:,} HITs" + (f" as batch {batch}" if batch else ""),),
-        next="mitl simulate, or mitl serve for people; then mitl harvest",
+        next=_after_posting(campaign.environment),
     )

@@ -56,7 +56,7 @@ from mitl.stages.snapshot import Snapshot, snapshot
 from mitl.stages.truth import has_known_truth, truth_source
 from mitl.stages.workers import standing, worker_summaries
 
-_REPORT_SALT = "report"
+_REPORT_SALT = "<the report page>"
 _STANDINGS = {
     "good": WorkerStanding.GOOD,
     "poor": WorkerStanding.POOR,
@@ -119,10 +119,9 @@ def report_input(settings: Settings, known: Snapshot, salt: bytes) -> ReportInpu
     state = gold_state(known.judgements)
     merged = None
     if known.judgements or known.ratings:
-        merged = release_input(settings, known, MergeRules(), "report", salt).merged
+        merged = release_input(settings, known, _rules(known), "report", salt).merged
     truth = has_known_truth(settings) and bool(known.proposals)
     records = [row.record for row in known.judgements]
-    built = [name for name, manifest in known.releases if manifest is not None]
     return ReportInput(
         project=settings.project.name,
         dataset=known.dataset.name,
@@ -131,7 +130,7 @@ def report_input(settings: Settings, known: Snapshot, salt: bytes) -> ReportInpu
         captions=len(known.captions),
         image_queries=len(known.queries[Direction.I2T]),
         caption_queries=len(known.queries[Direction.T2I]),
-        release=built[-1] if built else None,
+        release=known.releases[-1].name if known.releases else None,
         judgements=len(records) or None,
         annotators=_annotators(known),
         funnel=_funnel(known),
@@ -149,6 +148,11 @@ def report_input(settings: Settings, known: Snapshot, salt: bytes) -> ReportInpu
         provenance=_provenance(settings, known),
         notes=_notes(known),
     )
+
+
+def _rules(known: Snapshot) -> MergeRules:
+    """How the latest release was merged; the paper's recipe where there is none."""
+    return MergeRules(**json.loads(known.releases[-1].rules)) if known.releases else MergeRules()
 
 
 def _annotators(known: Snapshot) -> tuple[AnnotatorProposals, ...]:
@@ -192,12 +196,7 @@ def _funnel(known: Snapshot) -> FunnelCounts:
     records = [row.record for row in known.judgements if not row.record.role.is_gold]
     answers = answers_by_pair(records)
     positive = {pair for pair, answer in answers.items() if answer.label.is_positive}
-    ranked = 0
-    for run in known.runs:
-        config = json.loads(run.config)
-        for direction, gallery in ((Direction.I2T, n_captions), (Direction.T2I, n_images)):
-            count = config["queries"][direction.value]["count"]
-            ranked += len(config["annotators"]) * count * min(config["depth"], gallery)
+    ranked = _ranked_places(known)
     return FunnelCounts(
         possible=image_queries * n_captions + caption_queries * n_images,
         ranked=ranked if known.runs else None,
@@ -209,6 +208,20 @@ def _funnel(known: Snapshot) -> FunnelCounts:
         positive=len(positive) if records else None,
         beyond_originals=len(positive - set(known.originals)) if records else None,
     )
+
+
+def _ranked_places(known: Snapshot) -> int:
+    """Places in the kept rankings: per annotator and direction those of the run that ranked most."""
+    galleries = {Direction.I2T: len(known.captions), Direction.T2I: len(known.images)}
+    places: dict[tuple[str, Direction], int] = defaultdict(int)
+    for run in known.runs:
+        config = json.loads(run.config)
+        for entry in config["annotators"]:
+            for direction, gallery in galleries.items():
+                count = config["queries"][direction.value]["count"] * min(config["depth"], gallery)
+                key = (entry["name"], direction)
+                places[key] = max(places[key], count)
+    return sum(places.values())
 
 
 def _crowd(known: Snapshot, state: GoldState, salt: bytes) -> CrowdStats:
@@ -274,11 +287,6 @@ def _agreement(known: Snapshot) -> AgreementStats | None:
 
 
 def _money(settings: Settings, known: Snapshot) -> MoneyStats:
-    rewards = {batch.id: batch.reward_cents * batch.assignments for batch in known.batches}
-    undecided = {row.hit_id for row in known.submissions if row.status == "Submitted"}
-    held = sum(
-        rewards[hit.batch_id] for hit in known.hits if hit.state is HitState.POSTED or hit.id in undecided
-    )
     floor = settings.wage_floor_cents
     if floor is None:
         floor = WAGE_FLOOR_CENTS_PER_HOUR[known.environment]
@@ -286,7 +294,7 @@ def _money(settings: Settings, known: Snapshot) -> MoneyStats:
         rewards_cents=known.spent.get("reward", 0),
         fees_cents=known.spent.get("fee", 0),
         bonuses_cents=known.spent.get("bonus", 0),
-        held_cents=held,
+        held_cents=known.work.held_cents,
         wage_floor_cents=floor or None,
     )
 
@@ -354,10 +362,10 @@ def _provenance(settings: Settings, known: Snapshot) -> Provenance:
     ]
     hashes = [(row.name, row.fingerprint) for row in known.annotators]
     hashes += [
-        (f"template {name}", load_template(name).content_hash)
+        (f"template {name}", load_template(name, settings.wordings).content_hash)
         for name in sorted({batch.template for batch in known.batches})
     ]
-    hashes += [(f"release {name}", manifest) for name, manifest in known.releases if manifest]
+    hashes += [(f"release {row.name}", row.manifest_sha256) for row in known.releases]
     return Provenance(
         settings=tuple(shown),
         seeds=(("project", str(settings.seed)),),

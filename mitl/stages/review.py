@@ -15,9 +15,9 @@ from mitl.db.store import items as item_store
 from mitl.db.store.answers import AssignmentRow
 from mitl.errors import StoreError, UsageError
 from mitl.progress import Progress, no_progress
-from mitl.records import Decision, Environment, HitState, StageResult, Table
+from mitl.records import Decision, Environment, StageResult, Table
 from mitl.settings import Settings
-from mitl.stages.environment import choose_environment
+from mitl.stages.environment import choose_environment, require_same_server
 from mitl.stages.golds import GoldState, gold_state
 from mitl.stages.judging import judge
 from mitl.stages.paying import CarriedOut, carry_out, has_open_calls, plan_rejection
@@ -167,6 +167,7 @@ def rule(
         done = CarriedOut(0, 0, 0)
         if owed:
             with open_endpoint(settings, chosen) as endpoint:
+                require_same_server(session, endpoint, chosen)
                 done = carry_out(
                     session,
                     endpoint.client(),
@@ -182,7 +183,7 @@ def rule(
             return StageResult(status="nothing_to_do", lines=(f"nothing to do: {why}",))
         again = len(hit_store.barren_hits(session, chosen))
         left = answer_store.decision_counts(session, chosen).get(Decision.QUEUED, 0)
-        out = hit_store.state_counts(session, chosen)[HitState.POSTED] - left
+        out = hit_store.open_work(session, chosen).hits
     counts: dict[str, object] = {"environment": chosen.value, "queued": left, "hits_to_ask_again": again}
     for decision in CHOICES:
         counts[decision.value] = sum(ruling.decision is decision for ruling in rulings)
@@ -197,7 +198,7 @@ def rule(
         ),
         next="mitl review"
         if left
-        else "mitl publish, which asks again what could not be used"
+        else f"mitl publish --{chosen}, which asks again what could not be used"
         if again
         else "mitl harvest"
         if out > 0

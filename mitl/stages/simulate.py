@@ -56,13 +56,12 @@ def simulate(
             raise UsageError(_NOT_FOR_MONEY)
         posted = hit_store.hits(session, chosen, (HitState.POSTED,))
         stored = answer_store.stored_counts(session, chosen)
-        wanted = {batch.id: batch.assignments for batch in hit_store.batches(session, chosen)}
         known_workers = len({row.worker_id for row in answer_store.assignments(session, chosen)})
         items = hit_store.hit_items(session, [hit.id for hit in posted])
         dataset = item_store.dataset(session)
         images = {i.id: i.external_id for i in item_store.images(session, dataset.id, settings.project)}
         captions = {c.id: c.external_id for c in item_store.captions(session, dataset.id)}
-    missing = sum(max(wanted[hit.batch_id] - stored.get(hit.id, 0), 0) for hit in posted)
+    missing = sum(max(hit.assignments - stored.get(hit.id, 0), 0) for hit in posted)
     if not missing:
         return _nothing_to_do(chosen, "mitl harvest" if posted else "mitl publish --sandbox")
     truth_of_pair = truth_source(settings, truth or ("scenes" if has_known_truth(settings) else "official"))
@@ -80,7 +79,7 @@ def simulate(
         return None if hit is None else truth_of_places(items[hit.id])
 
     # One HIT is never given to one worker twice, so several assignments need several people.
-    count = max(-(-missing // hits_per_worker), *wanted.values())
+    count = max(-(-missing // hits_per_worker), *(hit.assignments for hit in posted))
     names = [f"w{known_workers + number}" for number in range(1, count + 1)]
     with open_endpoint(settings, chosen) as endpoint:
         links = endpoint.invite(count, label="scripted workers")

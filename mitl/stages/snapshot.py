@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -14,9 +14,10 @@ from mitl.db.store import items as item_store
 from mitl.db.store import journal, releases
 from mitl.db.store import proposals as proposal_store
 from mitl.db.store.answers import AssignmentRow, StoredJudgement
-from mitl.db.store.hits import BatchRow, HitRow
+from mitl.db.store.hits import BatchRow, HitRow, OpenWork
 from mitl.db.store.items import DatasetRow, ExclusionRow
 from mitl.db.store.proposals import AnnotatorRow, RunRow
+from mitl.db.store.releases import ReleaseRow
 from mitl.positives.exclusions import Exclusions
 from mitl.records import (
     CaptionItem,
@@ -46,6 +47,7 @@ class Snapshot:
     annotators: tuple[AnnotatorRow, ...]
     queries: Mapping[Direction, tuple[int, ...]]
     proposals: tuple[Proposal, ...]
+    """Each (pair, annotator, direction) once, with its best rank over all runs."""
     batches: tuple[BatchRow, ...]
     hits: tuple[HitRow, ...]
     hit_items: Mapping[int, list[HitItem]]
@@ -53,7 +55,8 @@ class Snapshot:
     judgements: tuple[StoredJudgement, ...]
     findings: Mapping[int, list[Finding]]
     spent: Mapping[str, int]
-    releases: tuple[tuple[str, str | None], ...]
+    releases: tuple[ReleaseRow, ...]
+    work: OpenWork
 
     @property
     def originals(self) -> list[Pair]:
@@ -114,7 +117,7 @@ def snapshot(session: Session, settings: Settings, environment: Environment) -> 
         runs=tuple(proposal_store.runs(session)),
         annotators=tuple(proposal_store.annotators(session)),
         queries={direction: tuple(items) for direction, items in queries.items()},
-        proposals=tuple(proposal_store.proposals(session)),
+        proposals=_best(proposal_store.proposals(session)),
         batches=tuple(hit_store.batches(session, environment)),
         hits=tuple(hits),
         hit_items=hit_store.hit_items(session, [hit.id for hit in hits]),
@@ -122,5 +125,16 @@ def snapshot(session: Session, settings: Settings, environment: Environment) -> 
         judgements=tuple(answer_store.judgements(session, environment)),
         findings=answer_store.findings(session, environment),
         spent=journal.spent(session, environment),
-        releases=tuple(releases.releases(session)),
+        releases=tuple(releases.built(session)),
+        work=hit_store.open_work(session, environment),
     )
+
+
+def _best(proposals: Sequence[Proposal]) -> tuple[Proposal, ...]:
+    """Later runs propose much of what earlier ones did; a pair counts once per annotator and direction."""
+    best: dict[tuple[Pair, str, Direction], Proposal] = {}
+    for proposal in proposals:
+        key = (proposal.pair, proposal.annotator, proposal.direction)
+        if key not in best or proposal.rank < best[key].rank:
+            best[key] = proposal
+    return tuple(best.values())

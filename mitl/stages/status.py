@@ -24,6 +24,7 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
         asked = hit_store.asked_pairs(session, chosen)
         judgements = answer_store.judgements(session, chosen)
         states = hit_store.state_counts(session, chosen)
+        work = hit_store.open_work(session, chosen)
         decisions = answer_store.decision_counts(session, chosen)
         barren = len(hit_store.barren_hits(session, chosen))
         spent = journal.spent(session, chosen)
@@ -34,8 +35,7 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
     open_pairs = sum(pair not in asked for pair in candidates)
     queued = decisions.get(Decision.QUEUED, 0)
     submitted = sum(decisions.values())
-    out = max(states[HitState.POSTED] - queued, 0)
-    reward = batches[-1].reward_cents if batches else 0
+    out = work.hits
     paid = sum(spent.values())
     counts: dict[str, object] = {
         "environment": chosen.value,
@@ -51,7 +51,8 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
         "golds_answered": golds,
         "golds_passed": passes,
         "paid_cents": paid,
-        "held_cents": out * reward,
+        "hits_out": out,
+        "held_cents": work.held_cents,
     }
     rate = f"{passes:,} of {golds:,} passed ({100 * passes / golds:.1f} %)" if golds else "none answered yet"
     n_batches = "1 batch" if len(batches) == 1 else f"{len(batches)} batches"
@@ -61,7 +62,10 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
         ("HITs", f"{sum(states.values()):,} in {n_batches}, {out:,} out, {barren:,} to ask again"),
         ("answers", f"{submitted:,} submissions, {queued:,} wait for a person"),
         ("controls", rate),
-        ("money", f"{format_dollars(paid)} paid, about {format_dollars(out * reward)} held for what is out"),
+        (
+            "money",
+            f"{format_dollars(paid)} paid, {format_dollars(work.held_cents)} held for work that is not decided",
+        ),
     )
     return StageResult(
         counts=counts,
@@ -73,20 +77,30 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
             again=barren,
             open_pairs=open_pairs,
             judged=bool(usable),
-            publish=f"mitl publish --{chosen if batches else Environment.SANDBOX}",
+            publish=f"mitl publish --{chosen}",
+            live=chosen is Environment.LIVE,
         ),
     )
 
 
 def _next(
-    *, has_pairs: bool, queued: int, out: int, again: int, open_pairs: int, judged: bool, publish: str
+    *,
+    has_pairs: bool,
+    queued: int,
+    out: int,
+    again: int,
+    open_pairs: int,
+    judged: bool,
+    publish: str,
+    live: bool,
 ) -> str:
     if not has_pairs:
         return "mitl propose"
     if queued:
         return "mitl review"
     if out:
-        return "mitl serve for people (or mitl simulate), then mitl harvest"
+        helpers = "" if live else " (or mitl simulate)"
+        return f"mitl serve for people{helpers}, then mitl harvest"
     if again or open_pairs:
         return publish
     return "mitl build-dataset --out DIR" if judged else "mitl harvest"

@@ -30,6 +30,7 @@ def upgrade() -> None:
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("id_kind", sa.String(length=32), nullable=False),
+        sa.Column("content_sha256", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_dataset")),
         sa.UniqueConstraint("name", name=op.f("uq_dataset_name")),
     )
@@ -52,6 +53,7 @@ def upgrade() -> None:
         sa.Column("id", sa.Integer(), nullable=False),
         sa.Column("name", sa.Text(), nullable=False),
         sa.Column("manifest_sha256", sa.Text(), nullable=True),
+        sa.Column("rules", sa.Text(), nullable=True),
         sa.Column("salt", sa.Text(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_release")),
         sa.UniqueConstraint("name", name=op.f("uq_release_name")),
@@ -164,6 +166,7 @@ def upgrade() -> None:
         sa.Column("number", sa.Integer(), nullable=False),
         sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("replaces_id", sa.Integer(), nullable=True),
+        sa.Column("assignments", sa.Integer(), nullable=False),
         sa.Column("state", sa.String(length=32), nullable=False),
         sa.Column("mturk_hit_id", sa.Text(), nullable=True),
         sa.Column("token", sa.Text(), nullable=False),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import func, select
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
 from mitl import records
@@ -24,6 +24,7 @@ class DatasetRow:
     name: str
     kind: str
     id_kind: IdKind
+    content_sha256: str
     n_images: int
     n_captions: int
 
@@ -47,9 +48,9 @@ class ExclusionRow:
         return (pair.image_id, pair.caption_id) == (self.image_id, self.caption_id)
 
 
-def add_dataset(session: Session, data: RetrievalSet) -> int:
+def add_dataset(session: Session, data: RetrievalSet, content_sha256: str) -> int:
     """Insert a data set; surrogate ids follow the tie order of ``data``. Returns the dataset's id."""
-    dataset = Dataset(name=data.name, kind=data.kind, id_kind=data.id_kind)
+    dataset = Dataset(name=data.name, kind=data.kind, id_kind=data.id_kind, content_sha256=content_sha256)
     session.add(dataset)
     session.flush()
     first_image = (session.scalar(select(func.max(Image.id))) or 0) + 1
@@ -98,7 +99,7 @@ def find_dataset(session: Session) -> DatasetRow | None:
     n_captions = (
         session.scalar(select(func.count()).select_from(Caption).where(Caption.dataset_id == row.id)) or 0
     )
-    return DatasetRow(row.id, row.name, row.kind, row.id_kind, n_images, n_captions)
+    return DatasetRow(row.id, row.name, row.kind, row.id_kind, row.content_sha256, n_images, n_captions)
 
 
 def dataset(session: Session) -> DatasetRow:
@@ -125,14 +126,33 @@ def captions(session: Session, dataset_id: int) -> list[CaptionItem]:
     return [CaptionItem(*row) for row in rows]
 
 
-def add_ratings(session: Session, dataset_id: int, ratings: Iterable[records.Rating]) -> int:
-    """Insert the ratings whose image and caption are in the data set; returns how many."""
+def update_places(session: Session, dataset_id: int, data: RetrievalSet) -> int:
+    """Write down files and addresses that were named anew; returns how many images changed."""
+    known = {
+        row[0]: row[1:]
+        for row in session.execute(
+            select(Image.external_id, Image.id, Image.file, Image.url).where(Image.dataset_id == dataset_id)
+        )
+    }
+    changed = 0
+    for image in data.images:
+        id_, file, url = known[image.external_id]
+        new = (image.file or file, image.url or url)
+        if new != (file, url):
+            session.execute(update(Image).where(Image.id == id_).values(file=new[0], url=new[1]))
+            changed += 1
+    return changed
+
+
+def add_ratings(session: Session, dataset_id: int, given: Iterable[records.Rating]) -> int:
+    """Insert the ratings that are new and whose image and caption are in the data set; returns how many."""
     image_ids, caption_ids = id_maps(session, dataset_id)
+    known = ratings(session)
     rows = {}
-    for rating in ratings:
+    for rating in given:
         image = image_ids.get(rating.image_external_id)
         caption = caption_ids.get(rating.caption_external_id)
-        if image is not None and caption is not None:
+        if image is not None and caption is not None and Pair(image, caption) not in known:
             rows[image, caption] = {
                 "image_id": image,
                 "caption_id": caption,
@@ -149,12 +169,13 @@ def ratings(session: Session) -> dict[Pair, float]:
     return {Pair(image, caption): score for image, caption, score in session.execute(query)}
 
 
-def add_exclusions(session: Session, dataset_id: int, exclusions: Iterable[records.Exclusion]) -> int:
-    """Insert the entries that concern this data set; a pair entry without image means the caption's own."""
+def add_exclusions(session: Session, dataset_id: int, given: Iterable[records.Exclusion]) -> int:
+    """Insert the entries that are new and concern this data set; a pair without image means the caption's own."""
     image_ids, caption_ids = id_maps(session, dataset_id)
     own = {caption.id: caption.image_id for caption in captions(session, dataset_id)}
-    rows = []
-    for entry in exclusions:
+    known = {(row.kind, row.image_id, row.caption_id) for row in exclusions(session)}
+    rows: dict[tuple[ExclusionKind, int | None, int | None], dict[str, object]] = {}
+    for entry in given:
         image = None if entry.image_external_id is None else image_ids.get(entry.image_external_id)
         caption = None if entry.caption_external_id is None else caption_ids.get(entry.caption_external_id)
         if entry.kind is ExclusionKind.PAIR and entry.image_external_id is None and caption is not None:
@@ -164,17 +185,16 @@ def add_exclusions(session: Session, dataset_id: int, exclusions: Iterable[recor
             ExclusionKind.IMAGE: (image,),
             ExclusionKind.PAIR: (image, caption),
         }[entry.kind]
-        if None not in needed:
-            rows.append(
-                {
-                    "kind": entry.kind,
-                    "image_id": image,
-                    "caption_id": caption,
-                    "reason": entry.reason,
-                    "source": entry.source,
-                }
-            )
-    add_rows(session, Exclusion, rows)
+        key = (entry.kind, image, caption)
+        if None not in needed and key not in known:
+            rows[key] = {
+                "kind": entry.kind,
+                "image_id": image,
+                "caption_id": caption,
+                "reason": entry.reason,
+                "source": entry.source,
+            }
+    add_rows(session, Exclusion, rows.values())
     return len(rows)
 
 

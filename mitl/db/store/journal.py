@@ -44,12 +44,6 @@ def find(session: Session, kind: str, key: str) -> JournalRow | None:
     return None if row is None else JournalRow(*row)
 
 
-def unfinished(session: Session, kind: str) -> list[JournalRow]:
-    """The calls of a kind that were meant and are not known to be done, oldest first."""
-    query = select(*_ROW).where(Journal.kind == kind, Journal.state != JournalState.DONE)
-    return [JournalRow(*row) for row in session.execute(query.order_by(Journal.id))]
-
-
 def plan(session: Session, kind: str, calls: Sequence[tuple[str, str | None, str]], now: dt.datetime) -> int:
     """Write the intent of calls (key, token, request JSON) that are new to the journal; returns how many."""
     known = set(session.scalars(select(Journal.key).where(Journal.kind == kind)))

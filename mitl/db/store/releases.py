@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import dataclass
 
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
@@ -15,17 +16,31 @@ def salt(session: Session, name: str) -> bytes:
     found = session.scalar(select(Release.salt).where(Release.name == name))
     if found is None:
         found = secrets.token_hex(32)
-        session.add(Release(name=name, manifest_sha256=None, salt=found))
+        session.add(Release(name=name, manifest_sha256=None, rules=None, salt=found))
         session.flush()
     return bytes.fromhex(found)
 
 
-def set_manifest(session: Session, name: str, sha256: str) -> None:
-    """Remember what was released under a name."""
-    session.execute(update(Release).where(Release.name == name).values(manifest_sha256=sha256))
+@dataclass(frozen=True, slots=True)
+class ReleaseRow:
+    """A release that was built."""
+
+    name: str
+    manifest_sha256: str
+    rules: str
+    """JSON: how its sources were merged."""
 
 
-def releases(session: Session) -> list[tuple[str, str | None]]:
-    """Names and manifest hashes, oldest first."""
-    query = select(Release.name, Release.manifest_sha256).order_by(Release.id)
-    return [(name, sha256) for name, sha256 in session.execute(query)]
+def set_built(session: Session, name: str, sha256: str, rules: str) -> None:
+    """Remember what was released under a name, and by which rules."""
+    session.execute(update(Release).where(Release.name == name).values(manifest_sha256=sha256, rules=rules))
+
+
+def built(session: Session) -> list[ReleaseRow]:
+    """The releases that were built, oldest first."""
+    query = select(Release.name, Release.manifest_sha256, Release.rules).order_by(Release.id)
+    return [
+        ReleaseRow(name, sha256, rules)
+        for name, sha256, rules in session.execute(query)
+        if sha256 is not None and rules is not None
+    ]

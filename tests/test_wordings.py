@@ -1,0 +1,56 @@
+"""A project's own wording of the HIT page, from posting to the release."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish
+
+from mitl import resources
+from mitl.db.session import open_database
+from mitl.db.store import hits
+from mitl.errors import TemplateError
+from mitl.hits.templates import load_template
+from mitl.stages.harvest import harvest
+from mitl.stages.simulate import simulate
+
+OWN = "pairs-ours"
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A project with candidate pairs and a wording of its own, copied from the one that asks for reasons."""
+    settings = make_world(tmp_path / "p", n_images=20)
+    shutil.copytree(
+        resources.folder("hit_templates") / "pairs-rationale", settings.project / "hit_templates" / OWN
+    )
+    run_propose(settings)
+    return settings
+
+
+def test_a_projects_own_wording_goes_all_the_way(project):
+    """It is posted, answered and read like a bundled one; the manifest names it by content, and the recipe."""
+    run_publish(project, template=OWN)
+    simulate(project, SANDBOX)
+    harvest(project, SANDBOX)
+    run_build(project)
+
+    manifest = json.loads((project.project / "release" / "manifest.json").read_text(encoding="utf-8"))
+    configuration = manifest["configuration"]
+    wording = load_template(OWN, project.project / "hit_templates")
+    assert configuration["recipe"] == "paper"
+    assert {(batch["template"], batch["template_sha256"]) for batch in configuration["batches"]} == {
+        (OWN, wording.content_hash)
+    }
+
+
+def test_a_broken_wording_of_the_project_posts_nothing(project):
+    """The error names the file that is wrong."""
+    (project.project / "hit_templates" / OWN / "page.html.j2").unlink()
+
+    with pytest.raises(TemplateError, match=f"{OWN}' lacks page.html.j2 in {project.project}"):
+        run_publish(project, template=OWN)
+    with open_database(project.db_url, read_only=True) as session:
+        assert hits.batches(session, SANDBOX) == []
