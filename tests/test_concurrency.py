@@ -103,7 +103,7 @@ def answered(made, context, tmp_path) -> Project:
 def database(engine_url) -> str:
     """URL of a pipeline database with a data set in it, once on each engine."""
     with open_database(engine_url, create=True) as session:
-        session.add(Dataset(name="scenes", kind="scenes", id_kind=IdKind.INTEGER))
+        session.add(Dataset(name="scenes", kind="scenes", id_kind=IdKind.INTEGER, content_sha256="0"))
         session.commit()
     return engine_url
 
@@ -236,7 +236,7 @@ def test_a_row_that_was_there_before_is_one_line(database):
         pytest.raises(StoreError, match="was changed by another command meanwhile") as raised,
         open_database(database) as session,
     ):
-        session.add(Dataset(name="scenes", kind="scenes", id_kind=IdKind.INTEGER))
+        session.add(Dataset(name="scenes", kind="scenes", id_kind=IdKind.INTEGER, content_sha256="0"))
         session.commit()
 
     assert "\n" not in str(raised.value)
@@ -290,7 +290,7 @@ def test_a_read_only_session_refuses_to_write_on_postgresql(postgres_url):
         pytest.raises(StoreError, match="read-only transaction"),
         open_database(postgres_url, read_only=True) as session,
     ):
-        session.add(Dataset(name="x", kind="scenes", id_kind=IdKind.INTEGER))
+        session.add(Dataset(name="x", kind="scenes", id_kind=IdKind.INTEGER, content_sha256="0"))
         session.commit()
 
 
@@ -330,7 +330,7 @@ def test_times_are_utc_and_order_alike_on_both_engines(engine_url, far_away):
 
 def submit(session: Any, times: list[dt.datetime]) -> None:
     """One submission at each of these times, on one HIT."""
-    session.add(Dataset(id=1, name="d", kind="table", id_kind=IdKind.STRING))
+    session.add(Dataset(id=1, name="d", kind="table", id_kind=IdKind.STRING, content_sha256="0"))
     session.flush()
     session.execute(text("INSERT INTO image (id, dataset_id, external_id) VALUES (1, 1, 'i')"))
     session.execute(

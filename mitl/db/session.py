@@ -106,8 +106,12 @@ def _explained(error: DBAPIError, url: str) -> StoreError:
             f"{describe(url)} stayed busy for {BUSY_TIMEOUT_S:.0f} s, because another command is writing to it; "
             "run the command again when that one is done"
         )
-    if isinstance(error, IntegrityError):
+    if isinstance(error, IntegrityError) and "unique" in reason.lower():
         return StoreError(
             f"{describe(url)} was changed by another command meanwhile ({reason}); run the command again"
+        )
+    if isinstance(error, IntegrityError):
+        return StoreError(
+            f"{describe(url)} refused a row ({reason}); this is a defect of mitl, please report it"
         )
     return StoreError(f"cannot use {describe(url)}: {reason}")
