@@ -12,7 +12,7 @@ from sqlalchemy import text
 from mitl.db.engine import make_engine
 from mitl.db.models import Journal
 from mitl.db.session import open_database
-from mitl.db.store import answers, hits, items, journal, proposals
+from mitl.db.store import answers, hits, items, journal, open_work, proposals
 from mitl.records import Direction, Environment, HitState
 from mitl.settings import Settings
 from mitl.stages.planning import annotation
@@ -73,7 +73,7 @@ def assert_hits_are_neither_lost_nor_doubled(settings: Settings) -> None:
         rows = hits.hits(session, SANDBOX)
         live = [hit.id for hit in rows if hit.state in hits.LIVE_STATES]
         pages = hits.hit_items(session, live)
-        asked = hits.asked_pairs(session, SANDBOX)
+        asked = open_work.asked_pairs(session, SANDBOX)
         candidates = proposals.candidate_pairs(session, tuple(Direction))
     known = {hit.mturk_hit_id: annotation(settings.project_id, hit) for hit in rows}
     out = Counter(item.pair for page in pages.values() for item in page if item.role == "candidate")

@@ -349,7 +349,7 @@ def submit(session: Any, times: list[dt.datetime]) -> None:
         now=times[0],
     )
     page = PackedHit(1, (HitItem(1, Pair(1, 1), PairRole.CANDIDATE),))
-    hits.add_hits(session, batch.id, [(page, 1, None, "token")])
+    hits.add_hits(session, batch.id, [hits.NewHit(page, 1, None, 9, "token")])
     (hit,) = hits.hits(session, SANDBOX)
     for number, moment in enumerate(times):
         answers.add_assignment(

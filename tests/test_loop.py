@@ -11,7 +11,7 @@ from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish, 
 
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database
-from mitl.db.store import answers, hits, journal
+from mitl.db.store import answers, hits, journal, open_work
 from mitl.errors import DatasetError, FundsError, RetrievalError, UsageError
 from mitl.positives.loading import read_release
 from mitl.records import Decision, Direction, Environment, HitState, PairRole
@@ -454,7 +454,7 @@ def test_with_several_workers_only_those_whose_answers_failed_are_replaced(tmp_p
         again = [
             hit for hit in hits.hits(session, SANDBOX) if hit.number == victim.number and hit.attempt == 2
         ]
-        work = hits.open_work(session, SANDBOX)
+        work = open_work.open_work(session, SANDBOX)
     assert [hit.assignments for hit in again] == [1]
     assert work.assignments == sum(hit.assignments for hit in _posted(settings))
     assert status(settings, SANDBOX).counts["held_cents"] == work.held_cents > 0

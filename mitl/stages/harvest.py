@@ -13,6 +13,7 @@ from mitl.crowd.endpoint import open_endpoint
 from mitl.db.session import open_database, reading
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
+from mitl.db.store import open_work
 from mitl.db.store.hits import BatchRow, HitRow
 from mitl.errors import AnswerError
 from mitl.hits.templates import load_template
@@ -211,8 +212,8 @@ def _nothing_to_do(session: Session, environment: Environment) -> StageResult:
 
 def _result(session: Session, environment: Environment, fetched: int, done: CarriedOut) -> StageResult:
     decisions = answer_store.decision_counts(session, environment)
-    waiting = hit_store.open_work(session, environment).hits
-    barren = len(hit_store.barren_hits(session, environment))
+    waiting = open_work.open_work(session, environment).hits
+    barren = len(open_work.barren_hits(session, environment))
     findings = Counter(
         finding.code for found in answer_store.findings(session, environment).values() for finding in found
     )

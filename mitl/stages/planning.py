@@ -13,8 +13,10 @@ from sqlalchemy.orm import Session
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
+from mitl.db.store import open_work
 from mitl.db.store import proposals as proposal_store
-from mitl.db.store.hits import Barren, HitRow
+from mitl.db.store.hits import HitRow
+from mitl.db.store.open_work import Barren
 from mitl.errors import ProposalError, StoreError
 from mitl.hits.packing import hits_needed, overlap_pairs, pack, pack_overlap
 from mitl.positives.merging import CXC_POSITIVE
@@ -125,9 +127,9 @@ def make_plan(session: Session, settings: Settings, campaign: Campaign) -> Plan:
     candidates = proposal_store.candidate_pairs(session, campaign.directions)
     if not candidates and not leftover:
         proposal_store.latest_run(session)
-    asked = hit_store.asked_pairs(session, environment)
+    asked = open_work.asked_pairs(session, environment)
     open_pairs = [pair for pair in candidates if pair not in asked]
-    barren = hit_store.barren_hits(session, environment)
+    barren = open_work.barren_hits(session, environment)
     items = hit_store.hit_items(session, [wanted.hit.id for wanted in barren])
     left_pages = hit_store.hit_items(session, [hit.id for hit in leftover])
     again_pairs = {pair for wanted in barren for pair in wanted.pairs}

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
-from pathlib import Path
 
 from sqlalchemy.orm import Session
 
@@ -17,37 +15,23 @@ from mitl.db.session import open_database, reading
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store.hits import BatchRow, HitRow, NewHit
-from mitl.errors import CrowdError, FundsError, UsageError
-from mitl.hits.pricing import Bill, bill, format_dollars, reward_for_floor
-from mitl.hits.rendering import PagePair, check_size, question_xml, render_page
-from mitl.hits.templates import HitTemplate, load_template
+from mitl.errors import CrowdError, UsageError
+from mitl.hits.templates import load_template
 from mitl.progress import Progress, no_progress
-from mitl.records import CaptionItem, Environment, HitItem, HitState, StageResult
+from mitl.records import Environment, HitState, StageResult
 from mitl.settings import (
     ASSIGNMENT_DURATION_S,
     AUTO_APPROVAL_S,
-    PRICING_FLOOR_CENTS_PER_HOUR,
-    WAGE_FLOOR_CENTS_PER_HOUR,
     Settings,
 )
+from mitl.stages.bill import Terms, bill_text, check_money, make_bills, reward_of
 from mitl.stages.environment import require_same_server
 from mitl.stages.exclusion import exclusion_qualification
-from mitl.stages.pictures import picture_sources
+from mitl.stages.pages import Pages, templates_of
 from mitl.stages.planning import Campaign, Plan, make_plan, token
 from mitl.stages.posting import post, reconcile
 
 __all__ = ["Campaign", "publish"]
-
-PAIRS_PER_HIT = 20
-
-
-@dataclass(frozen=True, slots=True)
-class _Terms:
-    """What the HITs of one batch are posted under."""
-
-    template: HitTemplate
-    reward_cents: int
-    assignments: int
 
 
 def publish(
@@ -74,7 +58,7 @@ def publish(
     say = announce or (lambda line: None)
     environment = campaign.environment
     wording = load_template(campaign.template, settings.wordings)
-    terms = _Terms(wording, _reward(campaign, wording), campaign.assignments)
+    terms = Terms(wording, reward_of(campaign, wording), campaign.assignments)
     with (
         open_database(settings.db_url) as session,
         nullcontext() if dry_run else only_one(settings.db_url, PUBLISH),
@@ -90,15 +74,15 @@ def publish(
             batches = {batch.id: batch for batch in hit_store.batches(session, environment)}
         if plan.n_hits == 0:
             return _nothing_to_do(adopted, environment)
-        bills = _bills(plan, terms, batches, settings.wordings, charges_fee=endpoint.charges_fee)
+        bills = make_bills(plan, terms, batches, settings.wordings, charges_fee=endpoint.charges_fee)
         total = sum(part.total_cents for _, part in bills)
         balance = client.balance()
-        for line in _bill_text(settings, campaign, plan, terms, bills, endpoint, balance):
+        for line in bill_text(settings, campaign, plan, terms, bills, endpoint, balance):
             say(line)
-        _check_money(settings, campaign, total, balance, bills)
-        pages = _Pages(session, settings, environment, progress, write=not dry_run)
+        check_money(settings, campaign, total, balance, bills)
+        pages = Pages(session, settings, progress, write=not dry_run)
         # Before anything is stored or paid: a page that cannot be shown must not be planned.
-        largest = pages.measure(plan, terms.template, _templates(batches, settings.wordings))
+        largest = pages.measure(plan, terms.template, templates_of(batches, settings.wordings))
         if dry_run:
             return _dry(plan, total, largest)
         if not confirm(total):
@@ -112,189 +96,6 @@ def publish(
     return _result(plan, posted, adopted, total, balance, fresh_batch, campaign)
 
 
-def _reward(campaign: Campaign, template: HitTemplate) -> int:
-    if campaign.reward_cents is not None:
-        return campaign.reward_cents
-    return reward_for_floor(PRICING_FLOOR_CENTS_PER_HOUR, PAIRS_PER_HIT * template.seconds_per_pair)
-
-
-def _templates(batches: Mapping[int, BatchRow], folder: Path) -> dict[int, HitTemplate]:
-    """Batch → its wording, each loaded once."""
-    names = {batch.template for batch in batches.values()}
-    loaded = {name: load_template(name, folder) for name in names}
-    return {id_: loaded[batch.template] for id_, batch in batches.items()}
-
-
-def _bills(
-    plan: Plan, terms: _Terms, batches: dict[int, BatchRow], folder: Path, *, charges_fee: bool
-) -> list[tuple[str, Bill]]:
-    groups: list[tuple[str, int, HitTemplate, int, int]] = []
-    if plan.fresh:
-        groups.append(("new", len(plan.fresh), terms.template, terms.reward_cents, terms.assignments))
-    old = [(replacement.replaces.batch_id, replacement.assignments) for replacement in plan.again]
-    old += [(hit.batch_id, hit.assignments) for hit in plan.leftover]
-    templates = _templates(batches, folder)
-    for key in sorted(set(old)):
-        batch, assignments = batches[key[0]], key[1]
-        groups.append((batch.name, old.count(key), templates[batch.id], batch.reward_cents, assignments))
-    return [
-        (
-            name,
-            bill(
-                hits,
-                assignments=assignments,
-                reward_cents=reward,
-                estimate_s=PAIRS_PER_HIT * template.seconds_per_pair,
-                charges_fee=charges_fee,
-            ),
-        )
-        for name, hits, template, reward, assignments in groups
-    ]
-
-
-def _bill_text(
-    settings: Settings,
-    campaign: Campaign,
-    plan: Plan,
-    terms: _Terms,
-    bills: Sequence[tuple[str, Bill]],
-    endpoint: Endpoint,
-    balance: int,
-) -> list[str]:
-    """The bill, line by line, before anything is posted."""
-    total = sum(part.total_cents for _, part in bills)
-    rewards = sum(part.rewards_cents for _, part in bills)
-    fees = sum(part.fees_cents for _, part in bills)
-    filled = f"; last filled with {plan.n_repeats} repeats" if plan.n_repeats else ""
-    if plan.n_overlap:
-        filled += f"; {plan.n_overlap:,} pairs asked of a second worker too"
-    where = "an endpoint that charges a fee" if endpoint.charges_fee else "this endpoint charges none"
-    lines = [
-        f"{campaign.environment} · template {terms.template.name} · seed {settings.seed} · {endpoint.url}",
-        _columns("pairs", f"{plan.n_pairs:,}")
-        + _columns("HITs", f"{plan.n_hits:,}")
-        + f" ({_page_text(plan)}{filled})",
-    ]
-    if plan.again:
-        lines.append(f"  {len(plan.again):,} of the HITs ask again what could not be used")
-    if plan.leftover:
-        lines.append(f"  {len(plan.leftover):,} of the HITs were planned by an earlier run and not posted")
-    for name, part in bills:
-        label = "" if len(bills) == 1 else f" {'new batch' if name == 'new' else name}"
-        lines.append(
-            _columns(f"reward{label}", format_dollars(part.reward_cents))
-            + _columns("estimate", f"{part.estimate_s} s a HIT")
-            + f", {format_dollars(part.hourly_cents)} an hour"
-        )
-    lines.append(
-        _columns("rewards", format_dollars(rewards)) + _columns("fee", format_dollars(fees)) + f" ({where})"
-    )
-    after = f"{format_dollars(balance)} → {format_dollars(balance - total)}"
-    if campaign.environment is Environment.SANDBOX:
-        after = f"{format_dollars(balance)} of practice money, always"
-    lines.append(_columns("total", format_dollars(total)) + f"  balance       {after}")
-    return lines
-
-
-def _page_text(plan: Plan) -> str:
-    """What stands on the pages: 18 candidates and 2 controls, less on pages that ask again."""
-    asked = {sum(not item.role.is_gold for item in page) for page in plan.pages}
-    least, most = min(asked), max(asked)
-    return f"{most if least == most else f'{least} to {most}'} candidates + 2 controls"
-
-
-def _columns(label: str, value: str) -> str:
-    return f"  {label:<13} {value:>14}"
-
-
-def _check_money(
-    settings: Settings, campaign: Campaign, total: int, balance: int, bills: Sequence[tuple[str, Bill]]
-) -> None:
-    if campaign.max_cost_cents is not None and total > campaign.max_cost_cents:
-        raise UsageError(
-            f"the bill is {format_dollars(total)}, above --max-cost {format_dollars(campaign.max_cost_cents)}; "
-            "raise it, or ask fewer pairs with --limit"
-        )
-    floor = settings.wage_floor_cents
-    if floor is None:
-        floor = WAGE_FLOOR_CENTS_PER_HOUR[campaign.environment]
-    for _, part in bills:
-        if part.hourly_cents < floor:
-            raise UsageError(
-                f"a reward of {format_dollars(part.reward_cents)} at {part.estimate_s} s a HIT is "
-                f"{format_dollars(part.hourly_cents)} an hour, below the wage floor of {format_dollars(floor)}; "
-                "raise --reward, or set wage_floor_cents in [crowd] of mitl.toml"
-            )
-    if total > balance:
-        raise FundsError(
-            f"the bill is {format_dollars(total)}, but the balance is {format_dollars(balance)}; "
-            "raise the budget with `mitl crowd budget`, or ask fewer pairs with --limit"
-        )
-
-
-class _Pages:
-    """Renders questions; pictures and captions are loaded once."""
-
-    def __init__(
-        self,
-        session: Session,
-        settings: Settings,
-        environment: Environment,
-        progress: Progress,
-        *,
-        write: bool,
-    ) -> None:
-        dataset = item_store.dataset(session)
-        self._settings = settings
-        self._images = {i.id: i for i in item_store.images(session, dataset.id, settings.project)}
-        self._captions: dict[int, CaptionItem] = {c.id: c for c in item_store.captions(session, dataset.id)}
-        self._sources: dict[int, str] = {}
-        self._progress = progress
-        self._write = write
-        session.rollback()
-
-    def prepare(self, pages: Sequence[Sequence[HitItem]]) -> None:
-        """Make the pictures of these pages available."""
-        wanted = sorted({item.pair.image_id for page in pages for item in page} - self._sources.keys())
-        images = [self._images[image] for image in wanted]
-        self._sources.update(picture_sources(self._settings, images, self._progress, write=self._write))
-
-    def question(self, items: Sequence[HitItem], template: HitTemplate) -> str:
-        """The question of one page as XML, its size checked."""
-        pairs = [
-            PagePair(
-                item.place,
-                self._sources[item.pair.image_id],
-                self._captions[item.pair.caption_id].text,
-            )
-            for item in items
-        ]
-        html = render_page(
-            template, pairs, contact=self._settings.contact, estimate_s=len(pairs) * template.seconds_per_pair
-        )
-        xml = question_xml(html)
-        check_size(xml)
-        return xml
-
-    def measure(self, plan: Plan, fresh: HitTemplate, templates: Mapping[int, HitTemplate]) -> int:
-        """Render every page of a plan under its own wording; returns the largest question's size in bytes.
-
-        Raises:
-            TemplateError: a page is too large.
-            DatasetError: a page's picture cannot be shown.
-        """
-        self.prepare(plan.pages)
-        pages = [(page.items, fresh) for page in plan.fresh]
-        pages += [(one.page.items, templates[one.replaces.batch_id]) for one in plan.again]
-        pages += [(tuple(plan.leftover_pages[hit.id]), templates[hit.batch_id]) for hit in plan.leftover]
-        with self._progress("render", len(pages)) as advance:
-            largest = 0
-            for items, template in pages:
-                largest = max(largest, len(self.question(items, template).encode()))
-                advance(1)
-        return largest
-
-
 class _Poster:
     """Posts the HITs of one environment, each under its batch's terms."""
 
@@ -303,7 +104,7 @@ class _Poster:
         session: Session,
         settings: Settings,
         client: MTurkClient,
-        pages: _Pages,
+        pages: Pages,
         environment: Environment,
         *,
         in_order: bool,
@@ -312,7 +113,7 @@ class _Poster:
         self._session, self._settings, self._client, self._pages = session, settings, client, pages
         self._batches = {batch.id: batch for batch in hit_store.batches(session, environment)}
         self._types: dict[int, str] = {}
-        self._templates = _templates(self._batches, settings.wordings)
+        self._templates = templates_of(self._batches, settings.wordings)
         session.rollback()
 
     def run(self, hits: Sequence[HitRow], progress: Progress) -> int:
@@ -353,7 +154,7 @@ def _store(
     settings: Settings,
     campaign: Campaign,
     plan: Plan,
-    terms: _Terms,
+    terms: Terms,
     endpoint: Endpoint,
 ) -> str | None:
     """Write the plan down, all of it or nothing; returns the name of the new batch."""

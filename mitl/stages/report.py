@@ -198,7 +198,8 @@ def _funnel(known: Snapshot) -> FunnelCounts:
     positive = {pair for pair, answer in answers.items() if answer.label.is_positive}
     ranked = _ranked_places(known)
     return FunnelCounts(
-        possible=image_queries * n_captions + caption_queries * n_images,
+        # A pair of an image query and a caption query belongs to both directions, and counts once.
+        possible=image_queries * n_captions + caption_queries * n_images - image_queries * caption_queries,
         ranked=ranked if known.runs else None,
         proposed=len(known.proposals) if known.runs else None,
         distinct=len(candidates) if known.runs else None,

@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 from mitl.crowd.endpoint import open_endpoint
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
-from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
+from mitl.db.store import open_work
 from mitl.db.store.answers import AssignmentRow
 from mitl.errors import StoreError, UsageError
 from mitl.progress import Progress, no_progress
@@ -181,9 +181,9 @@ def rule(
         if not owed and all(rows[ruling.assignment].decision is ruling.decision for ruling in rulings):
             why = "that is decided already" if rulings else "no submission waits for a person"
             return StageResult(status="nothing_to_do", lines=(f"nothing to do: {why}",))
-        again = len(hit_store.barren_hits(session, chosen))
+        again = len(open_work.barren_hits(session, chosen))
         left = answer_store.decision_counts(session, chosen).get(Decision.QUEUED, 0)
-        out = hit_store.open_work(session, chosen).hits
+        out = open_work.open_work(session, chosen).hits
     counts: dict[str, object] = {"environment": chosen.value, "queued": left, "hits_to_ask_again": again}
     for decision in CHOICES:
         counts[decision.value] = sum(ruling.decision is decision for ruling in rulings)

@@ -11,11 +11,12 @@ from sqlalchemy.orm import Session
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
-from mitl.db.store import journal, releases
+from mitl.db.store import journal, open_work, releases
 from mitl.db.store import proposals as proposal_store
 from mitl.db.store.answers import AssignmentRow, StoredJudgement
-from mitl.db.store.hits import BatchRow, HitRow, OpenWork
+from mitl.db.store.hits import BatchRow, HitRow
 from mitl.db.store.items import DatasetRow, ExclusionRow
+from mitl.db.store.open_work import OpenWork
 from mitl.db.store.proposals import AnnotatorRow, RunRow
 from mitl.db.store.releases import ReleaseRow
 from mitl.positives.exclusions import Exclusions
@@ -126,7 +127,7 @@ def snapshot(session: Session, settings: Settings, environment: Environment) -> 
         findings=answer_store.findings(session, environment),
         spent=journal.spent(session, environment),
         releases=tuple(releases.built(session)),
-        work=hit_store.open_work(session, environment),
+        work=open_work.open_work(session, environment),
     )
 
 

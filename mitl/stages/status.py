@@ -6,7 +6,7 @@ from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
-from mitl.db.store import journal
+from mitl.db.store import journal, open_work
 from mitl.db.store import proposals as proposal_store
 from mitl.hits.pricing import format_dollars
 from mitl.records import Decision, Direction, Environment, HitState, StageResult, Table
@@ -21,12 +21,12 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
         dataset = item_store.dataset(session)
         chosen = choose_environment(session, environment)
         candidates = proposal_store.candidate_pairs(session, tuple(Direction))
-        asked = hit_store.asked_pairs(session, chosen)
+        asked = open_work.asked_pairs(session, chosen)
         judgements = answer_store.judgements(session, chosen)
         states = hit_store.state_counts(session, chosen)
-        work = hit_store.open_work(session, chosen)
+        work = open_work.open_work(session, chosen)
         decisions = answer_store.decision_counts(session, chosen)
-        barren = len(hit_store.barren_hits(session, chosen))
+        barren = len(open_work.barren_hits(session, chosen))
         spent = journal.spent(session, chosen)
         batches = hit_store.batches(session, chosen)
     usable = {row.record.pair for row in judgements if row.record.usable and not row.record.role.is_gold}
@@ -77,7 +77,7 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
             again=barren,
             open_pairs=open_pairs,
             judged=bool(usable),
-            publish=f"mitl publish --{chosen}",
+            publish=f"mitl publish --{chosen if batches or environment else Environment.SANDBOX}",
             live=chosen is Environment.LIVE,
         ),
     )

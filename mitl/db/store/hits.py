@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, case, func, select, update
+from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
-from mitl.db.models import Assignment, Batch, Hit, HitItem, Judgement, Pair, Round
+from mitl.db.models import Batch, Hit, HitItem, Pair, Round
 from mitl.db.store.bulk import add_rows
 from mitl.db.store.proposals import ensure_pairs
-from mitl.records import Decision, Environment, HitState, PackedHit, PairRole
+from mitl.records import Environment, HitState, PackedHit, PairRole
 from mitl.records import HitItem as HitItemRecord
 from mitl.records import Pair as PairRecord
 
@@ -66,28 +66,6 @@ class NewHit:
     replaces_id: int | None
     assignments: int
     token: str
-
-
-@dataclass(frozen=True, slots=True)
-class Barren:
-    """A closed HIT that leaves something to be asked again."""
-
-    hit: HitRow
-    pairs: list[PairRecord]
-    missing: int
-    """Workers whose usable answers are still wanted."""
-
-
-@dataclass(frozen=True, slots=True)
-class OpenWork:
-    """What is out with the crowd."""
-
-    hits: int
-    """Posted HITs that still wait for a worker."""
-    assignments: int
-    """Submissions that are still to come."""
-    held_cents: int
-    """Rewards promised for what is not decided yet."""
 
 
 _HIT = (
@@ -265,150 +243,6 @@ def set_posted(session: Session, hit_id: int, mturk_hit_id: str) -> None:
 def set_server(session: Session, batch_id: int, server_id: str | None) -> None:
     """Remember which server a batch was posted to."""
     session.execute(update(Batch).where(Batch.id == batch_id).values(server_id=server_id))
-
-
-def live_pairs(session: Session, environment: Environment) -> set[PairRecord]:
-    """The candidates on HITs that are planned, on their way or out."""
-    query = (
-        select(Pair.image_id, Pair.caption_id)
-        .join(HitItem, HitItem.pair_id == Pair.id)
-        .join(Hit, Hit.id == HitItem.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(
-            Batch.environment == environment,
-            Hit.state.in_(list(LIVE_STATES)),
-            HitItem.role == PairRole.CANDIDATE,
-        )
-    )
-    return {PairRecord(*row) for row in session.execute(query)}
-
-
-def usable_workers(session: Session, environment: Environment) -> dict[PairRecord, int]:
-    """How many different workers have judged each pair usably; answers on controls do not count."""
-    query = (
-        select(Pair.image_id, Pair.caption_id, func.count(Assignment.worker_id.distinct()))
-        .join(Judgement, Judgement.pair_id == Pair.id)
-        .join(Assignment, Assignment.id == Judgement.assignment_id)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .join(HitItem, (HitItem.hit_id == Hit.id) & (HitItem.place == Judgement.place))
-        .where(
-            Batch.environment == environment,
-            Judgement.usable.is_(True),
-            HitItem.role.in_([PairRole.CANDIDATE, PairRole.REPEAT, PairRole.OVERLAP]),
-        )
-        .group_by(Pair.image_id, Pair.caption_id)
-    )
-    return {PairRecord(image, caption): count for image, caption, count in session.execute(query)}
-
-
-def asked_pairs(session: Session, environment: Environment) -> set[PairRecord]:
-    """The pairs that need not be asked anew: on a HIT that is not closed, or with a usable judgement."""
-    return live_pairs(session, environment) | usable_workers(session, environment).keys()
-
-
-def barren_hits(session: Session, environment: Environment) -> list[Barren]:
-    """Closed HITs without a successor that leave something to be asked again.
-
-    A HIT of candidates counts where fewer of its submissions were usable than workers were wanted, for those of its
-    pairs that lack usable answers and are on no other HIT. A HIT of overlaps counts for the pairs that no second
-    worker has judged usably: a second opinion of the first worker is none.
-    """
-    workers = usable_workers(session, environment)
-    live = live_pairs(session, environment)
-    second = _second_opinions(session, environment)
-    usable = _usable_submissions(session, environment)
-    wanted = {row.id: row.assignments for row in batches(session, environment)}
-    replaced = set(session.scalars(select(Hit.replaces_id).where(Hit.replaces_id.is_not(None))))
-    closed = [hit for hit in hits(session, environment, (HitState.CLOSED,)) if hit.id not in replaced]
-    short = [hit for hit in closed if usable.get(hit.id, 0) < hit.assignments]
-    overlaps = _overlap_hits(session, environment)
-    items = hit_items(session, [hit.id for hit in closed if hit in short or hit.id in overlaps])
-    found = []
-    taken: set[PairRecord] = set()
-    for hit in closed:
-        asking = PairRole.OVERLAP if hit.id in overlaps else PairRole.CANDIDATE
-        asked = [item.pair for item in items.get(hit.id, ()) if item.role is asking]
-        if asking is PairRole.OVERLAP:
-            pairs, missing = [pair for pair in asked if pair not in second], 1
-        else:
-            missing = hit.assignments - usable.get(hit.id, 0)
-            enough = wanted[hit.batch_id]
-            pairs = [
-                pair
-                for pair in asked
-                if workers.get(pair, 0) < enough and pair not in live and pair not in taken
-            ]
-        if pairs and missing > 0:
-            taken.update(pairs)
-            found.append(Barren(hit, pairs, missing))
-    return found
-
-
-def _usable_submissions(session: Session, environment: Environment) -> dict[int, int]:
-    """Per HIT, how many submissions gave a usable judgement on a candidate."""
-    query = (
-        select(Hit.id, func.count(Assignment.id.distinct()))
-        .join(Batch, Batch.id == Hit.batch_id)
-        .join(Assignment, Assignment.hit_id == Hit.id)
-        .join(Judgement, Judgement.assignment_id == Assignment.id)
-        .join(HitItem, (HitItem.hit_id == Hit.id) & (HitItem.place == Judgement.place))
-        .where(
-            Batch.environment == environment,
-            Judgement.usable.is_(True),
-            HitItem.role == PairRole.CANDIDATE,
-        )
-        .group_by(Hit.id)
-    )
-    return dict(session.execute(query).all())
-
-
-def _second_opinions(session: Session, environment: Environment) -> set[PairRecord]:
-    """Pairs that a second worker has judged usably on a HIT of overlaps."""
-    query = (
-        select(Pair.image_id, Pair.caption_id)
-        .join(Judgement, Judgement.pair_id == Pair.id)
-        .join(Assignment, Assignment.id == Judgement.assignment_id)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .join(HitItem, (HitItem.hit_id == Hit.id) & (HitItem.place == Judgement.place))
-        .where(Batch.environment == environment, Judgement.usable.is_(True), HitItem.role == PairRole.OVERLAP)
-    )
-    return {PairRecord(*row) for row in session.execute(query)}
-
-
-def _overlap_hits(session: Session, environment: Environment) -> set[int]:
-    query = (
-        select(HitItem.hit_id)
-        .join(Hit, Hit.id == HitItem.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment, HitItem.role == PairRole.OVERLAP)
-        .distinct()
-    )
-    return set(session.scalars(query))
-
-
-def open_work(session: Session, environment: Environment) -> OpenWork:
-    """What is out: per posted HIT, the workers that are wanted less those who submitted or were decided about."""
-    undecided = (Decision.NONE, Decision.QUEUED)
-    query = (
-        select(Hit.assignments, Batch.reward_cents, func.count(Assignment.id), _decided(undecided))
-        .join(Batch, Batch.id == Hit.batch_id)
-        .outerjoin(Assignment, Assignment.hit_id == Hit.id)
-        .where(Batch.environment == environment, Hit.state == HitState.POSTED)
-        .group_by(Hit.id, Hit.assignments, Batch.reward_cents)
-    )
-    waiting = to_come = held = 0
-    for assignments, reward, submitted, decided in session.execute(query):
-        missing = max(assignments - submitted, 0)
-        waiting += missing > 0
-        to_come += missing
-        held += max(assignments - (decided or 0), 0) * reward
-    return OpenWork(waiting, to_come, held)
-
-
-def _decided(undecided: Sequence[Decision]) -> ColumnElement[int]:
-    return func.sum(case((Assignment.id.is_(None), 0), (Assignment.decision.in_(undecided), 0), else_=1))
 
 
 def gold_use(session: Session, environment: Environment) -> dict[tuple[PairRecord, PairRole], int]:
