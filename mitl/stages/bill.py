@@ -29,6 +29,7 @@ class Terms:
 
 
 def reward_of(campaign: Campaign, template: HitTemplate) -> int:
+    """Cents for one HIT: as asked for, else the least that pays the floor at the wording's estimate."""
     if campaign.reward_cents is not None:
         return campaign.reward_cents
     return reward_for_floor(PRICING_FLOOR_CENTS_PER_HOUR, PAIRS_PER_HIT * template.seconds_per_pair)
@@ -37,6 +38,7 @@ def reward_of(campaign: Campaign, template: HitTemplate) -> int:
 def make_bills(
     plan: Plan, terms: Terms, batches: dict[int, BatchRow], folder: Path, *, charges_fee: bool
 ) -> list[tuple[str, Bill]]:
+    """A bill for each group of HITs with one price: the new batch's (``new``), then those of earlier batches."""
     groups: list[tuple[str, int, HitTemplate, int, int]] = []
     if plan.fresh:
         groups.append(("new", len(plan.fresh), terms.template, terms.reward_cents, terms.assignments))
@@ -119,6 +121,12 @@ def _columns(label: str, value: str) -> str:
 def check_money(
     settings: Settings, campaign: Campaign, total: int, balance: int, bills: Sequence[tuple[str, Bill]]
 ) -> None:
+    """Refuse a bill above the maximum, below the wage floor or beyond the balance.
+
+    Raises:
+        UsageError: the total exceeds ``max_cost_cents``, or a reward pays less an hour than the floor.
+        FundsError: the total exceeds the balance.
+    """
     if campaign.max_cost_cents is not None and total > campaign.max_cost_cents:
         raise UsageError(
             f"the bill is {format_dollars(total)}, above --max-cost {format_dollars(campaign.max_cost_cents)}; "

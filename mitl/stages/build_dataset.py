@@ -13,7 +13,7 @@ from mitl.errors import ReleaseError
 from mitl.hits.pricing import format_dollars
 from mitl.hits.templates import load_template
 from mitl.positives.merging import MergeInput, MergeRules, merge
-from mitl.positives.release import write_release
+from mitl.positives.release import WrittenRelease, write_release
 from mitl.positives.release_input import ReleaseCard, ReleaseInput
 from mitl.records import Decision, Direction, Environment, StageResult, Table
 from mitl.settings import Settings
@@ -60,6 +60,12 @@ def build_dataset(
         rules_json = json.dumps(asdict(rules), sort_keys=True)
         releases.set_built(session, release_name, written.manifest_sha256, rules_json)
         session.commit()
+    return _result(known, written, rules, release_name, out)
+
+
+def _result(
+    known: Snapshot, written: WrittenRelease, rules: MergeRules, release_name: str, out: Path
+) -> StageResult:
     summary = written.summary
     undecided = sum(row.decision in (Decision.NONE, Decision.QUEUED) for row in known.submissions)
     warnings = []
@@ -79,7 +85,7 @@ def build_dataset(
     return StageResult(
         status="done" if written.changed else "nothing_to_do",
         counts={
-            "environment": chosen.value,
+            "environment": known.environment.value,
             "manifest_sha256": written.manifest_sha256,
             "with_originals": rules.with_originals,
             **summary.as_json(),

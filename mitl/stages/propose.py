@@ -79,24 +79,49 @@ def propose(
         return _nothing_to_do(run_hash, folder)
     rankings, computed = rank_all(folder, built, items, queries, depths, progress)
     table = take_top(rankings, top_k)
+    new_pairs = 0 if known else _store(settings, run_hash, config, queries, built, table)
+    return _result(run_hash, folder, top_k, queries, table, new_pairs, computed)
+
+
+def _store(
+    settings: Settings,
+    run_hash: str,
+    config: str,
+    queries: dict[Direction, list[int]],
+    built: Sequence[Annotator | RankingSource],
+    table: ProposalTable,
+) -> int:
+    """Write the run and its proposals, all or nothing; returns how many pairs are new."""
+    rows = [
+        store.AnnotatorRow(
+            a.name, a.kind, json.dumps(_config_of(settings, a.name), sort_keys=True), a.fingerprint
+        )
+        for a in built
+    ]
     new_pairs = 0
-    if not known:
-        rows = [
-            store.AnnotatorRow(
-                a.name, a.kind, json.dumps(_config_of(settings, a.name), sort_keys=True), a.fingerprint
-            )
-            for a in built
-        ]
-        with open_database(settings.db_url) as session:
-            # The same command may have run beside this one and stored it meanwhile.
-            if store.find_run(session, run_hash) is None:
-                new_pairs = store.add_run(session, run_hash, config, queries, rows, _proposals(table))
-            session.commit()
+    with open_database(settings.db_url) as session:
+        # The same command may have run beside this one and stored it meanwhile.
+        if store.find_run(session, run_hash) is None:
+            new_pairs = store.add_run(session, run_hash, config, queries, rows, _proposals(table))
+        session.commit()
+    return new_pairs
+
+
+def _result(
+    run_hash: str,
+    folder: Path,
+    top_k: int,
+    queries: dict[Direction, list[int]],
+    table: ProposalTable,
+    new_pairs: int,
+    computed: int,
+) -> StageResult:
     summary = proposal_summary(table)
+    n_images, n_captions = (len(queries[direction]) for direction in Direction)
     counts: dict[str, object] = {
         "run": run_hash,
-        "image_queries": len(queries[Direction.I2T]),
-        "caption_queries": len(queries[Direction.T2I]),
+        "image_queries": n_images,
+        "caption_queries": n_captions,
         "proposals": len(table),
         "pairs": summary.distinct,
         "new_pairs": new_pairs,
@@ -112,20 +137,17 @@ def propose(
             for row in summary.shares
         },
     }
+    shares = Table(
+        f"run {run_hash} · top {top_k} of {n_images:,} image and {n_captions:,} caption queries",
+        ("annotator", "proposed", "unique", "new", "only this one", "overlap"),
+        tuple(
+            (r.annotator, r.proposed, r.unique, r.new, r.exclusive, r.overlap_share) for r in summary.shares
+        ),
+    )
     return StageResult(
         counts=counts,
         paths={"rankings": str(folder)},
-        tables=(
-            Table(
-                f"run {run_hash} · top {top_k} of {len(queries[Direction.I2T]):,} image and "
-                f"{len(queries[Direction.T2I]):,} caption queries",
-                ("annotator", "proposed", "unique", "new", "only this one", "overlap"),
-                tuple(
-                    (r.annotator, r.proposed, r.unique, r.new, r.exclusive, r.overlap_share)
-                    for r in summary.shares
-                ),
-            ),
-        ),
+        tables=(shares,),
         lines=(f"{summary.distinct:,} candidate pairs, {new_pairs:,} of them new to the project",),
         next="mitl publish --sandbox",
     )

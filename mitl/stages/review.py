@@ -184,6 +184,12 @@ def rule(
         again = len(open_work.barren_hits(session, chosen))
         left = answer_store.decision_counts(session, chosen).get(Decision.QUEUED, 0)
         out = open_work.open_work(session, chosen).hits
+    return _result(chosen, rulings, done, left=left, again=again, out=out)
+
+
+def _result(
+    chosen: Environment, rulings: Sequence[Ruling], done: CarriedOut, *, left: int, again: int, out: int
+) -> StageResult:
     counts: dict[str, object] = {"environment": chosen.value, "queued": left, "hits_to_ask_again": again}
     for decision in CHOICES:
         counts[decision.value] = sum(ruling.decision is decision for ruling in rulings)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from mitl.crowd.endpoint import open_endpoint
 from mitl.crowd.populations import Truth, parse_population
-from mitl.crowd.scripted import ScriptedWorker, run_workers
+from mitl.crowd.scripted import ScriptedWorker, SimulationResult, run_workers
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
+from mitl.db.store.hits import HitRow
 from mitl.errors import UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, HitItem, HitState, StageResult, Table
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
-from mitl.stages.truth import has_known_truth, require_known, truth_source
+from mitl.stages.truth import TruthOf, has_known_truth, require_known, truth_source
 
 _NOT_FOR_MONEY = "scripted workers do not work for real money; use --sandbox"
 
@@ -48,6 +50,56 @@ def simulate(
             f"scripted workers only work on mitl's own crowd server, not on {settings.endpoint}; "
             "leave the endpoint out"
         )
+    work = _open_hits(settings, environment)
+    if not work.missing:
+        return _nothing_to_do(work.environment, "mitl harvest" if work.hits else "mitl publish --sandbox")
+    truth_of_pair = truth_source(settings, truth or ("scenes" if has_known_truth(settings) else "official"))
+    # One HIT is never given to one worker twice, so several assignments need several people.
+    count = max(-(-work.missing // hits_per_worker), *(hit.assignments for hit in work.hits.values()))
+    played = characters.characters(count, seed=settings.seed + work.known_workers)
+    names = [f"w{work.known_workers + number}" for number in range(1, count + 1)]
+    with open_endpoint(settings, work.environment) as endpoint:
+        links = endpoint.invite(count, label="scripted workers")
+        workers = [ScriptedWorker(*who) for who in zip(links, played, names, strict=True)]
+        done = run_workers(
+            workers,
+            lambda hit_id: work.truths(hit_id, truth_of_pair),
+            seed=settings.seed,
+            hits_per_worker=hits_per_worker,
+            max_hits=max_hits,
+            key_of=lambda hit_id: work.hits[hit_id].key,
+            expected=min(work.missing, max_hits or work.missing),
+            progress=progress,
+        )
+    return _result(work.environment, workers, done)
+
+
+@dataclass(frozen=True, slots=True)
+class _OpenHits:
+    """The posted HITs of an environment, with what stands on them by external id."""
+
+    environment: Environment
+    hits: Mapping[str, HitRow]
+    """By the id that the server gave."""
+    missing: int
+    """Submissions that are still to come."""
+    known_workers: int
+    items: Mapping[int, Sequence[HitItem]]
+    images: Mapping[int, str]
+    captions: Mapping[int, str]
+
+    def truths(self, hit_id: str, truth_of_pair: TruthOf) -> Mapping[int, Truth] | None:
+        """The truth at each place of a HIT; None for one of another project."""
+        hit = self.hits.get(hit_id)
+        if hit is None:
+            return None
+        return {
+            item.place: truth_of_pair(self.images[item.pair.image_id], self.captions[item.pair.caption_id])
+            for item in self.items[hit.id]
+        }
+
+
+def _open_hits(settings: Settings, environment: Environment | None) -> _OpenHits:
     with open_database(settings.db_url, read_only=True) as session:
         # They are at home in the sandbox only, so that is where they look while nothing is posted anywhere.
         present = hit_store.environments(session)
@@ -56,58 +108,30 @@ def simulate(
             raise UsageError(_NOT_FOR_MONEY)
         posted = hit_store.hits(session, chosen, (HitState.POSTED,))
         stored = answer_store.stored_counts(session, chosen)
-        known_workers = len({row.worker_id for row in answer_store.assignments(session, chosen)})
-        items = hit_store.hit_items(session, [hit.id for hit in posted])
         dataset = item_store.dataset(session)
-        images = {i.id: i.external_id for i in item_store.images(session, dataset.id, settings.project)}
-        captions = {c.id: c.external_id for c in item_store.captions(session, dataset.id)}
-    missing = sum(max(hit.assignments - stored.get(hit.id, 0), 0) for hit in posted)
-    if not missing:
-        return _nothing_to_do(chosen, "mitl harvest" if posted else "mitl publish --sandbox")
-    truth_of_pair = truth_source(settings, truth or ("scenes" if has_known_truth(settings) else "official"))
-
-    def truth_of_places(places: list[HitItem]) -> Mapping[int, Truth]:
-        return {
-            item.place: truth_of_pair(images[item.pair.image_id], captions[item.pair.caption_id])
-            for item in places
-        }
-
-    hits_by_id = {hit.mturk_hit_id: hit for hit in posted}
-
-    def truth_of_hit(hit_id: str) -> Mapping[int, Truth] | None:
-        hit = hits_by_id.get(hit_id)
-        return None if hit is None else truth_of_places(items[hit.id])
-
-    # One HIT is never given to one worker twice, so several assignments need several people.
-    count = max(-(-missing // hits_per_worker), *(hit.assignments for hit in posted))
-    names = [f"w{known_workers + number}" for number in range(1, count + 1)]
-    with open_endpoint(settings, chosen) as endpoint:
-        links = endpoint.invite(count, label="scripted workers")
-        workers = [
-            ScriptedWorker(link, character, name)
-            for link, character, name in zip(
-                links, characters.characters(count, seed=settings.seed + known_workers), names, strict=True
-            )
-        ]
-        done = run_workers(
-            workers,
-            truth_of_hit,
-            seed=settings.seed,
-            hits_per_worker=hits_per_worker,
-            max_hits=max_hits,
-            key_of=lambda hit_id: hits_by_id[hit_id].key,
-            expected=min(missing, max_hits or missing),
-            progress=progress,
+        return _OpenHits(
+            environment=chosen,
+            hits={hit.mturk_hit_id: hit for hit in posted if hit.mturk_hit_id is not None},
+            missing=sum(max(hit.assignments - stored.get(hit.id, 0), 0) for hit in posted),
+            known_workers=len({row.worker_id for row in answer_store.assignments(session, chosen)}),
+            items=hit_store.hit_items(session, [hit.id for hit in posted]),
+            images={i.id: i.external_id for i in item_store.images(session, dataset.id, settings.project)},
+            captions={c.id: c.external_id for c in item_store.captions(session, dataset.id)},
         )
+
+
+def _result(
+    environment: Environment, workers: Sequence[ScriptedWorker], done: SimulationResult
+) -> StageResult:
     if not done.submitted:
-        return _nothing_to_do(chosen, "mitl harvest")
+        return _nothing_to_do(environment, "mitl harvest")
     rows = tuple(
         (name, sum(worker.character == name for worker in workers), hits)
         for name, hits in sorted(done.by_character.items())
     )
     return StageResult(
         counts={
-            "environment": chosen.value,
+            "environment": environment.value,
             "submitted": done.submitted,
             "workers": len(workers),
             "by_character": dict(sorted(done.by_character.items())),
