@@ -36,8 +36,8 @@ def serve(
         EndpointError: the port is in use, or the address is not this machine's.
     """
     with bind(host, port) as listener:
-        ready(_address(host, listener))
-        _server(app).run(sockets=[listener])
+        url = _address(host, listener)
+        _Announcing(_config(app), lambda: ready(url)).run(sockets=[listener])
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -111,7 +111,27 @@ def _address(host: str, listener: socket.socket) -> str:
     return f"http://{name}:{listener.getsockname()[1]}"
 
 
+class _Announcing(uvicorn.Server):
+    """Tells that it can be reached once it really can, and once Ctrl-C is in its own hands.
+
+    Told any earlier, an interruption could fall between this process's signal handlers and uvicorn's, and be lost.
+    """
+
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start to accept connections, then tell."""
+        await super().startup(sockets)
+        self._ready()
+
+
 def _server(app: ASGIApp) -> uvicorn.Server:
+    return uvicorn.Server(_config(app))
+
+
+def _config(app: ASGIApp) -> uvicorn.Config:
     options: dict[str, Any] = {
         "log_level": "warning",
         "access_log": False,
@@ -120,4 +140,4 @@ def _server(app: ASGIApp) -> uvicorn.Server:
         "timeout_keep_alive": 75,
         "server_header": False,
     }
-    return uvicorn.Server(uvicorn.Config(app, **options))
+    return uvicorn.Config(app, **options)
