@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -85,10 +86,23 @@ def _keep_private(dialect: Any, record: Any, arguments: Sequence[Any], parameter
         raise StoreError(f"cannot make the database {name!r}: {error.strerror or error}") from error
 
 
+def _use_wal(cursor: sqlite3.Cursor) -> None:
+    """Switch a new database to WAL; SQLite does not apply its busy timeout to that one statement."""
+    deadline = time.monotonic() + BUSY_TIMEOUT_S
+    while True:
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
 def _prepare_sqlite(connection: sqlite3.Connection, record: Any) -> None:
     connection.isolation_level = None  # we say BEGIN ourselves, see _begin_sqlite
     cursor = connection.cursor()
-    cursor.execute("PRAGMA journal_mode=WAL")
+    _use_wal(cursor)
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.close()
