@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from sqlalchemy import Connection, Engine, select
 
@@ -20,9 +21,9 @@ class Database:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        options = {"mitl_write": False}
+        options: dict[str, Any] = {"mitl_write": False}
         if engine.dialect.name == "postgresql":
-            options["isolation_level"] = "REPEATABLE READ"  # type: ignore[assignment]
+            options["isolation_level"] = "REPEATABLE READ"
         self._reader = engine.execution_options(**options)
 
     @contextmanager
