@@ -1,0 +1,269 @@
+"""CLIP: a vision transformer and a text transformer, trained by contrast; ViT-B/32 unless the weights say otherwise.
+
+The networks are those of ``transformers``; this file says which weights go where, prepares pixels and tokens as
+CLIP's own code does, and never asks a hub for anything.
+Source: Radford et al., Learning transferable visual models from natural language supervision, ICML 2021.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional as F
+from transformers import CLIPModel
+
+from annotators import bpe, pixels
+from annotators.base import Encoded
+from annotators.bpe import BytePairEncoder
+from annotators.bpe_files import OFFICIAL_NAME, find_official, read_encoder
+from annotators.checkpoints import Examination, Shape, compare, load_strictly
+from annotators.clip_config import ACTIVATIONS, clip_config
+from annotators.clip_config import ClipConfig as ClipConfig
+from annotators.clip_files import ClipFile, open_clip_file
+from annotators.clip_layouts import UNNEEDED, as_ours, shapes_in
+from annotators.devices import device_of
+from annotators.encoding import Inputs, encode_in_batches
+from annotators.fingerprint import file_sha256, fingerprint
+from annotators.options import Options
+from annotators.similarity import inner_products
+from mitl.errors import AnnotatorError
+from mitl.records import AnnotatorKind, CaptionItem, ImageItem
+
+VERSION = 1
+"""Raised when the same weights and inputs give other embeddings."""
+BATCH = 64
+PRECISIONS = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+
+
+class Clip(nn.Module):
+    """Both transformers with their projections; weights go by the names of ``transformers``."""
+
+    def __init__(self, config: ClipConfig) -> None:
+        super().__init__()
+        self.config = config
+        made = CLIPModel(config.for_transformers())
+        self.vision_model = made.vision_model
+        self.text_model = made.text_model
+        self.visual_projection = made.visual_projection
+        self.text_projection = made.text_projection
+        self.logit_scale = made.logit_scale
+
+    @classmethod
+    def without_weights(cls, config: ClipConfig) -> Clip:
+        """A network whose weights take no memory until they are loaded."""
+        with torch.device("meta"):
+            network = cls(config)
+        for tower in (network.vision_model, network.text_model):
+            count = tower.embeddings.position_ids.shape[-1]
+            tower.embeddings.position_ids = torch.arange(count).expand((1, -1))
+        return network
+
+    def images(self, pixels: Tensor) -> dict[str, Tensor]:
+        """(B, 3, S, S) float32 -> ``embedding`` (B, D) float32 of unit length."""
+        seen = self.vision_model(pixel_values=pixels).pooler_output  # (B, width), of the class token
+        return {"embedding": F.normalize(self.visual_projection(seen).float(), dim=-1)}
+
+    def captions(self, tokens: Tensor) -> dict[str, Tensor]:
+        """(B, L) int64 -> ``embedding`` (B, D) float32 of unit length.
+
+        A text ends at its first end token. What follows may be any padding: no token sees a later one.
+        """
+        read = self.text_model(input_ids=tokens).pooler_output  # (B, width), of the end token
+        return {"embedding": F.normalize(self.text_projection(read).float(), dim=-1)}
+
+    def in_precision(self, dtype: torch.dtype) -> Clip:
+        """Compute in ``dtype``, with LayerNorm in float32 as in CLIP's own code."""
+        if dtype != torch.float32:
+            for module in self.modules():
+                if type(module) is nn.LayerNorm:
+                    module.__class__ = LayerNorm32
+                else:
+                    for weight in module.parameters(recurse=False):
+                        weight.data = weight.data.to(dtype)
+        return self
+
+
+class LayerNorm32(nn.LayerNorm):
+    """A LayerNorm that computes in float32 whatever it is given."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., D) -> (..., D) of the same type."""
+        return super().forward(x.float()).to(x.dtype)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadedClip:
+    """A network in evaluation mode and the tokeniser that belongs to it."""
+
+    network: Clip
+    encoder: BytePairEncoder
+
+
+def examine(path: Path) -> Examination:
+    """What a weights file or a hub's folder is, held against CLIP; AnnotatorError where it cannot be read."""
+    opened = open_clip_file(path)
+    return _examined(opened, clip_config(opened.sizes, opened.checkpoint.path))
+
+
+def load(path: Path, *, bpe: Path | None = None, activation: str | None = None) -> LoadedClip:
+    """CLIP from a weights file or a hub's folder.
+
+    Args:
+        path: ``ViT-B-32.pt``, a state dict of open_clip, a folder or file of ``transformers``, our own safetensors.
+        bpe: the list of merges; by default that of the folder or file itself, then that of an installed package.
+        activation: of the file, where it says none: ``quick_gelu``, which OpenAI's need, or ``gelu``.
+
+    Raises:
+        AnnotatorError: a weight is missing, left over or misshapen, or there is no list of merges.
+    """
+    return _loaded(open_clip_file(path), bpe, activation)
+
+
+def _loaded(opened: ClipFile, merges: Path | None, activation: str | None) -> LoadedClip:
+    stated = opened.sizes if activation is None else {**opened.sizes, "activation": activation}
+    config = clip_config(stated, opened.checkpoint.path)
+    examination = _examined(opened, config)
+    network = Clip.without_weights(config)
+    if not examination.fits:
+        load_strictly(network, {}, examination)
+    ours = as_ours(opened.layout, opened.checkpoint.tensors, network.state_dict())
+    load_strictly(network, ours, examination)
+    return LoadedClip(network.eval(), _encoder(opened, config, merges))
+
+
+def _examined(opened: ClipFile, config: ClipConfig) -> Examination:
+    ours: dict[str, Shape] = {
+        name: tuple(tensor.shape) for name, tensor in Clip.without_weights(config).state_dict().items()
+    }
+    expected, held = shapes_in(opened.layout, ours), opened.checkpoint.tensors
+    masks = {name: "the causal mask" for name in held if name.endswith("attn_mask")}
+    what = (
+        f"CLIP {config.name} in {opened.layout.value}, {config.image_size} pixels, "
+        f"{config.vocab_size:,} tokens, embeddings of {config.embed_dim}"
+    )
+    if "visual.layer1.0.conv1.weight" in held:
+        what = "CLIP with a residual network for images, which is not read here; take one with a ViT"
+    elif not held.keys() & expected.keys():
+        what = "no weights of a CLIP"
+    return compare(
+        "clip",
+        opened.checkpoint,
+        expected,
+        what=what,
+        ignored={**UNNEEDED, **masks},
+        settings=asdict(config),
+    )
+
+
+def _encoder(opened: ClipFile, config: ClipConfig, given: Path | None) -> BytePairEncoder:
+    size = config.vocab_size
+    if given is not None:
+        return read_encoder(given, size)
+    if opened.encoder is not None:
+        return opened.encoder(size)
+    found = find_official() if size == ClipConfig().vocab_size else None
+    if found is None:
+        raise AnnotatorError(
+            f"CLIP's list of merges is needed beside {str(opened.checkpoint.path)!r}; name it by the setting 'bpe': "
+            f"{OFFICIAL_NAME} lies in the folder clip of github.com/openai/CLIP and in the package open_clip_torch"
+        )
+    return read_encoder(found, size)
+
+
+class ClipAnnotator:
+    """Similarity is the cosine of an image's and a caption's embedding."""
+
+    kind = AnnotatorKind.INNER_PRODUCT
+    reusable_encodings = True
+
+    def __init__(
+        self,
+        name: str,
+        loaded: LoadedClip,
+        mark: str,
+        *,
+        device: torch.device,
+        threads: int,
+        batch: int,
+        truncate: bool = False,
+    ) -> None:
+        """Take a network with its tokeniser; ``mark`` is the fingerprint."""
+        self.name = name
+        self.fingerprint = mark
+        self._network = loaded.network.to(device)
+        self._encoder = loaded.encoder
+        self._truncate = truncate
+        self._how: dict[str, Any] = {"device": device, "threads": threads, "batch": batch}
+
+    def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
+        """``embedding`` (N, D); AnnotatorError where an image cannot be read."""
+        return encode_in_batches(
+            "image", items, self._pixels, lambda given: self._network.images(given["pixels"]), **self._how
+        )
+
+    def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
+        """``embedding`` (N, D); AnnotatorError where a caption is longer than CLIP reads."""
+        return encode_in_batches(
+            "caption", items, self._tokens, lambda given: self._network.captions(given["tokens"]), **self._how
+        )
+
+    def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
+        """(Q, G) cosines; the learned temperature would not change an order."""
+        return inner_products(queries.arrays["embedding"], gallery.arrays["embedding"])
+
+    def _pixels(self, item: ImageItem) -> Inputs:
+        return {"pixels": pixels.clip_pixels(item, self._network.config.image_size)}
+
+    def _tokens(self, item: CaptionItem) -> Inputs:
+        tokens, most = self._encoder.encode(item.text), self._network.config.context_length
+        if len(tokens) > most:
+            if not self._truncate:
+                raise AnnotatorError(
+                    f"caption {item.external_id!r} has {len(tokens)} tokens, but {self.name!r} reads {most}; "
+                    "shorten it, leave it out, or set truncate = true"
+                )
+            tokens = np.append(tokens[: most - 1], self._encoder.end)
+        return {"tokens": tokens}
+
+
+def build(options: Options) -> ClipAnnotator:
+    """CLIP from ``weights``, the file or folder, and the settings below.
+
+    ``bpe``: the list of merges (default: found beside the weights or in an installed package). ``precision``:
+    float32, or float16 and bfloat16, which change the embeddings. ``truncate``: whether a caption of more than 77
+    tokens is cut, as CLIP's own code does only when it is asked to; otherwise it is an error (so this setting is no
+    part of the fingerprint: it changes no embedding that there was without it). ``activation``:
+    gelu for weights that were trained with it. ``device``, ``threads``, ``batch``.
+    """
+    options.only("weights", "bpe", "precision", "truncate", "activation", "device", "threads", "batch")
+    precision = options.text("precision", "float32", choices=tuple(PRECISIONS))
+    truncate = options.flag("truncate", False)
+    activation = options.text("activation", choices=ACTIVATIONS) if "activation" in options.values else None
+    path = options.path("weights")
+    merges = options.path("bpe") if "bpe" in options.values else None
+    device, threads = device_of(options), options.whole("threads", os.cpu_count() or 1)
+    batch = options.whole("batch", BATCH)
+    opened = open_clip_file(path)
+    loaded = _loaded(opened, merges, activation)
+    mark = fingerprint(
+        network="clip",
+        weights=file_sha256(opened.checkpoint.path),
+        config=asdict(loaded.network.config),
+        merges=loaded.encoder.sha256,
+        tokens=bpe.VERSION,
+        pixels=pixels.VERSION,
+        precision=precision,
+        version=VERSION,
+    )
+    loaded.network.in_precision(PRECISIONS[precision])
+    return ClipAnnotator(
+        options.annotator, loaded, mark, device=device, threads=threads, batch=batch, truncate=truncate
+    )

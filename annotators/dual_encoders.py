@@ -1,0 +1,270 @@
+"""What PVSE and PCME share around their networks: sizes, weights files, words, and items on their way through."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Generic, Protocol, Self, TypeVar
+
+import torch
+from torch import Tensor
+
+from annotators import pixels, tokens
+from annotators.base import Encoded
+from annotators.checkpoints import Checkpoint, Shape
+from annotators.devices import device_of
+from annotators.encoding import Inputs, encode_in_batches
+from annotators.options import Options
+from annotators.vocabularies import Vocabulary, read_vocabulary
+from mitl.errors import AnnotatorError
+from mitl.records import CaptionItem, ImageItem
+
+OURS = "mitl-annotator-1"
+"""The format of weights that were trained or converted here."""
+
+_LARGEST = 10_000_000
+_MOST_STAGES, _MOST_BLOCKS = 8, 1000
+_BLOCK = re.compile(r"img_enc\.cnn\.layer(\d+)\.(\d+)\.conv1\.weight")
+_ENCODERS = {"0.": "img_enc.", "1.": "txt_enc."}
+"""Places of a list of two state dicts -> whose weights they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Sizes of a residual network over pixels and a recurrent one over words; the defaults are the released ones.
+
+    Raises:
+        ValueError: sizes that no network has.
+    """
+
+    words: int = 11_755
+    word: int = 300
+    """Width of a word's vector."""
+    embed: int = 1024
+    """Width of an embedding; even, for the text's GRU has two directions."""
+    blocks: tuple[int, ...] = (3, 8, 36, 3)
+    """Bottlenecks of each stage: ResNet-152."""
+    width: int = 64
+    image_size: int = 224
+
+    def __post_init__(self) -> None:
+        for name in ("words", "word", "embed", "width", "image_size"):
+            require_size(name, getattr(self, name))
+        if not 1 <= len(self.blocks) <= _MOST_STAGES or sum(self.blocks) > _MOST_BLOCKS:
+            raise ValueError(f"'blocks' is {self.blocks!r}, which no residual network has")
+        for count in self.blocks:
+            require_size("blocks", count)
+        if self.embed % 2:
+            raise ValueError(f"'embed' is {self.embed}, but two directions need an even number")
+
+    def to_json(self) -> str:
+        """As ``from_json`` reads it."""
+        return json.dumps(asdict(self), sort_keys=True)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The sizes in a weights file of ours; ValueError or TypeError where there are none."""
+        found = json.loads(text)
+        if not isinstance(found, dict) or not isinstance(found.get("blocks", []), list):
+            raise ValueError(f"{text!r:.80} is no table of sizes")
+        return cls(**{**found, "blocks": tuple(found.get("blocks", cls().blocks))})
+
+    @classmethod
+    def of_shapes(cls, shapes: Mapping[str, Shape]) -> Self:
+        """The sizes of the network that has these shapes, by its own names; released ones where a name is missing."""
+        return cls(**sizes_in(shapes))
+
+
+def require_size(name: str, value: object) -> None:
+    """Raise ValueError for what is no whole number that a network can have as a size."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _LARGEST:
+        raise ValueError(f"{name!r} is {value!r}, but should be a whole number from 1")
+
+
+def sizes_in(shapes: Mapping[str, Shape]) -> dict[str, Any]:
+    """The fields of ``Sizes`` that these shapes show."""
+    found: dict[str, Any] = {}
+    table, fc, stem = (
+        shapes.get(name, ())
+        for name in ("txt_enc.embed.weight", "img_enc.fc.weight", "img_enc.cnn.conv1.weight")
+    )
+    if len(table) == 2:
+        found["words"], found["word"] = table
+    if len(fc) == 2:
+        found["embed"] = fc[0]
+    if len(stem) == 4:
+        found["width"] = stem[0]
+    blocks = [match.groups() for name in shapes if (match := _BLOCK.fullmatch(name))]
+    stages = {int(stage) for stage, _ in blocks}
+    if stages and stages == set(range(1, len(stages) + 1)):
+        found["blocks"] = tuple(sum(int(stage) == number for stage, _ in blocks) for number in sorted(stages))
+    return found
+
+
+AnySizes = TypeVar("AnySizes", bound=Sizes)
+
+
+def config_of(checkpoint: Checkpoint, network: str, config: type[AnySizes]) -> AnySizes:
+    """What a file of ours states, or what a released file's shapes show.
+
+    Raises:
+        AnnotatorError: a file of ours holds another network or states no sizes.
+    """
+    values = checkpoint.values
+    if values.get("format") != OURS:
+        try:
+            return config.of_shapes({name: tuple(t.shape) for name, t in checkpoint.tensors.items()})
+        except ValueError:
+            return config()  # the comparison with the released sizes says what is wrong
+    if values.get("network") != network:
+        raise AnnotatorError(
+            f"{str(checkpoint.path)!r} holds {values.get('network')!r}; it should hold {network!r}"
+        )
+    try:
+        return config.from_json(str(values.get("config")))
+    except (ValueError, TypeError) as error:
+        raise AnnotatorError(
+            f"{str(checkpoint.path)!r} has no readable 'config' of {network}: {error}"
+        ) from error
+
+
+def with_own_names(checkpoint: Checkpoint) -> Checkpoint:
+    """The checkpoint under the network's own names.
+
+    An older layout of PVSE is a list of an image encoder's and a text encoder's weights that calls the PIE block
+    ``our_model``.
+    """
+    return replace(
+        checkpoint, tensors={_own_name(name): tensor for name, tensor in checkpoint.tensors.items()}
+    )
+
+
+def _own_name(name: str) -> str:
+    name = _ENCODERS.get(name[:2], name[:2]) + name[2:]
+    return name.replace(".our_model.", ".pie_net.", 1)
+
+
+def held_vocabulary(checkpoint: Checkpoint) -> Vocabulary | None:
+    """The words that lie beside the weights: PCME's ``word2idx``, the text in a file of ours; None without them."""
+    source = repr(str(checkpoint.path))
+    word2idx, text = checkpoint.values.get("word2idx"), checkpoint.values.get("vocabulary")
+    if isinstance(word2idx, Mapping):
+        return Vocabulary.from_word2idx(word2idx, f"'word2idx' of {source}")
+    return Vocabulary.from_text(text, source) if isinstance(text, str) else None
+
+
+def vocabulary_of(options: Options, held: Vocabulary | None, words: int) -> Vocabulary:
+    """The words of the setting ``vocabulary`` or else of the weights; they must fit the ``words`` of the weights.
+
+    Raises:
+        AnnotatorError: there are none, their number is wrong, or the setting and the weights disagree.
+    """
+    weights = options.path("weights")
+    if "vocabulary" in options.values:
+        given = read_vocabulary(options.path("vocabulary"))
+    elif held is not None:
+        given = held
+    else:
+        raise AnnotatorError(
+            f"annotator {options.annotator!r} needs the setting 'vocabulary': the file coco_vocab.pkl that was "
+            f"released with the weights, for {str(weights)!r} does not hold its words"
+        )
+    given.require_size(words, weights)
+    if held is not None and held.words != given.words:
+        raise AnnotatorError(
+            f"'vocabulary' of annotator {options.annotator!r} has other words than {str(weights)!r} was trained "
+            "with and holds itself; leave 'vocabulary' out"
+        )
+    return given
+
+
+class TwoEncoders(Protocol):
+    """A network with an image and a text encoder; what it keeps of an item are named tensors."""
+
+    def images(self, pixels: Tensor) -> dict[str, Tensor]:
+        """Of (B, 3, S, S)."""
+        ...
+
+    def captions(self, tokens: Tensor, lengths: Tensor) -> dict[str, Tensor]:
+        """Of (B, L) word numbers, each of its own length (B,)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Where and how a network runs; no result depends on it."""
+
+    device: torch.device
+    threads: int
+    batch: int
+
+    @classmethod
+    def of(cls, options: Options) -> Running:
+        """From the settings ``device``, ``threads`` and ``batch``."""
+        return cls(
+            device_of(options),
+            options.whole("threads", torch.get_num_threads()),
+            options.whole("batch", 32),
+        )
+
+
+AnyNetwork = TypeVar("AnyNetwork", bound=TwoEncoders)
+
+
+class DualEncoder(Generic[AnyNetwork]):
+    """An annotator's half that encodes: picture files and captions, through a network, to arrays."""
+
+    reusable_encodings = True
+
+    def __init__(
+        self, network: AnyNetwork, vocabulary: Vocabulary, image_size: int, running: Running
+    ) -> None:
+        self.network = network
+        self._vocabulary, self._image_size, self._running = vocabulary, image_size, running
+
+    def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
+        """What the network keeps of each picture; AnnotatorError for a file that is missing or no image."""
+
+        def read(item: ImageItem) -> Inputs:
+            return {"pixels": pixels.imagenet_pixels(item, self._image_size)}
+
+        def encode(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+            return self.network.images(inputs["pixels"])
+
+        return encode_in_batches(
+            "image",
+            items,
+            read,
+            encode,
+            batch=self._running.batch,
+            device=self._running.device,
+            threads=self._running.threads,
+        )
+
+    def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
+        """What the network keeps of each caption."""
+        tokens.require_nltk()
+
+        def read(item: CaptionItem) -> Inputs:
+            return {"tokens": self._vocabulary.encode(item.text)}
+
+        def encode(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+            words = inputs["tokens"]
+            return self.network.captions(words, torch.full((len(words),), words.shape[1]))
+
+        return encode_in_batches(
+            "caption",
+            items,
+            read,
+            encode,
+            batch=self._running.batch,
+            device=self._running.device,
+            threads=self._running.threads,
+        )
+
+
+def preprocessing() -> dict[str, object]:
+    """The versions of what turns files and captions into the networks' inputs, for fingerprints."""
+    return {"pixels": pixels.VERSION, "tokens": tokens.VERSION}

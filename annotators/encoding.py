@@ -1,0 +1,79 @@
+"""Items through a network in batches of one shape, so that no result depends on what else is encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from annotators.base import Encoded, Modality
+from annotators.devices import inference
+from mitl.errors import AnnotatorError
+
+Inputs = Mapping[str, NDArray[Any]]
+"""One item's inputs without a batch axis, by name."""
+
+
+def encode_in_batches(
+    modality: Modality,
+    items: Sequence[Any],
+    read: Callable[[Any], Inputs],
+    encode: Callable[[dict[str, Tensor]], Mapping[str, Tensor]],
+    *,
+    batch: int,
+    device: torch.device,
+    threads: int,
+) -> Encoded:
+    """Encode items, given in ascending id order.
+
+    Items whose inputs have the same shapes (captions of one length, pictures of one size) go through the network
+    together and need no padding. Every batch is full, the last of a shape by repeats of its last item: equal
+    shapes sum in an equal order, so an item's bits do not depend on its neighbours.
+
+    Args:
+        read: one item to its arrays, for example {"tokens": (L,)}; AnnotatorError where it cannot be read.
+        encode: a batch of them, {"tokens": (B, L)} on ``device``, to named tensors (B, ...).
+
+    Raises:
+        AnnotatorError: there is nothing to encode, or the network gives something that is not finite.
+    """
+    if not items:
+        raise AnnotatorError(f"no {modality}s to encode")
+    waiting: dict[Hashable, list[tuple[int, Inputs]]] = {}
+    found: list[dict[str, NDArray[Any]] | None] = [None] * len(items)
+
+    def flush(shape: Hashable) -> None:
+        part = waiting.pop(shape)
+        rows = [inputs for _, inputs in part]
+        full = [*rows, *([rows[-1]] * (batch - len(rows)))]
+        stacked = {
+            name: torch.from_numpy(np.stack([row[name] for row in full])).to(device) for name in full[0]
+        }
+        arrays = {name: value.cpu().numpy() for name, value in encode(stacked).items()}
+        for row, (place, _) in enumerate(part):
+            found[place] = {name: array[row] for name, array in arrays.items()}
+
+    with inference(threads):
+        for place, item in enumerate(items):
+            inputs = read(item)
+            shape = tuple((name, array.shape) for name, array in sorted(inputs.items()))
+            waiting.setdefault(shape, []).append((place, inputs))
+            if len(waiting[shape]) == batch:
+                flush(shape)
+        for shape in list(waiting):
+            flush(shape)
+    whole = [one for one in found if one is not None]
+    arrays = {name: np.stack([one[name] for one in whole]) for name in whole[0]}
+    for array in arrays.values():
+        bad = np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(1))
+        if len(bad):
+            raise AnnotatorError(
+                f"the network gives no finite numbers for {modality} {items[bad[0]].external_id!r}; "
+                "check its weights and inputs"
+            )
+    ids = np.array([item.id for item in items], dtype=np.int64)
+    return Encoded(modality, ids, arrays)

@@ -1,0 +1,196 @@
+"""The words that PVSE, VSRN and PCME know, and the files in which their authors ship them.
+
+The order of the words is the order of a Python 2 dictionary and cannot be counted again from captions: without the
+right file a network reads noise, and nothing but its results would show it. So a list of words says which one it is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annotators.pickles import Inert, unpickle
+from annotators.tokens import word_tokens
+from mitl.errors import AnnotatorError
+
+PAD, START, END, UNKNOWN = range(4)
+SPECIALS = ("<pad>", "<start>", "<end>", "<unk>")
+
+RELEASED = {
+    "b81b8aff163c37745e73532d64ba4a5a95ac69f6b72e44565a19837c6d8f400a": (
+        "the COCO vocabulary of VSE++, PVSE and PCME (coco_vocab.pkl)"
+    ),
+    "d916772e8c8b705ef9e9db69302e9f83d173299a4acfbbbddf78523de7af281d": (
+        "the COCO vocabulary of VSRN's region features (coco_precomp_vocab.pkl)"
+    ),
+}
+"""Fingerprints of the released lists -> what they are."""
+
+_MOST_BYTES = 64 << 20
+"""The released files have under 1 MB."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """A closed list of words in the order of their numbers; any other word is ``<unk>``.
+
+    Raises:
+        AnnotatorError: the first four words are not the specials, or a word is repeated or no text of one line.
+    """
+
+    words: tuple[str, ...]
+    _number_of: Mapping[str, int] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        odd = [word for word in self.words if not isinstance(word, str) or "\n" in word]
+        if odd:
+            raise AnnotatorError(f"a word of a vocabulary is {odd[0]!r}; it should be a text of one line")
+        if self.words[: len(SPECIALS)] != SPECIALS:
+            raise AnnotatorError(
+                f"a vocabulary begins with {', '.join(map(repr, self.words[: len(SPECIALS)])) or 'nothing'}; "
+                f"it should begin with {', '.join(SPECIALS)}"
+            )
+        number_of = {word: number for number, word in enumerate(self.words)}
+        if len(number_of) < len(self.words):
+            first = next(word for number, word in enumerate(self.words) if number_of[word] != number)
+            raise AnnotatorError(f"a vocabulary has the word {first!r} twice")
+        object.__setattr__(self, "_number_of", number_of)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @classmethod
+    def from_word2idx(cls, word2idx: Mapping[object, object], source: str = "a vocabulary") -> Vocabulary:
+        """The words of a mapping to their numbers, which must be 0 to n - 1; ``source`` is named in messages."""
+        by_number: dict[int, str] = {}
+        for word, number in word2idx.items():
+            if not isinstance(word, str) or not isinstance(number, int) or isinstance(number, bool):
+                raise AnnotatorError(
+                    f"{source} gives {word!r:.60} the number {number!r:.60}; it should map words to numbers"
+                )
+            if number in by_number:
+                raise AnnotatorError(
+                    f"{source} gives the words {by_number[number]!r} and {word!r} the number {number}"
+                )
+            by_number[number] = word
+        gaps = [number for number in range(len(by_number)) if number not in by_number]
+        if gaps:
+            raise AnnotatorError(
+                f"{source} has {len(by_number):,} words, but none with the number {gaps[0]}; numbers should run "
+                f"from 0 to {len(by_number) - 1} without a gap"
+            )
+        return cls._of((by_number[number] for number in range(len(by_number))), source)
+
+    @classmethod
+    def from_text(cls, text: str, source: str = "a vocabulary") -> Vocabulary:
+        """The words of a text, one a line, in the order of their numbers."""
+        return cls._of(text.removesuffix("\n").split("\n"), source)
+
+    @classmethod
+    def _of(cls, words: Iterable[str], source: str) -> Vocabulary:
+        try:
+            return cls(tuple(words))
+        except AnnotatorError as error:
+            raise AnnotatorError(f"{source} is no vocabulary of these networks: {error}") from error
+
+    def to_text(self) -> str:
+        """The words, one a line, as ``from_text`` reads them."""
+        return "\n".join(self.words)
+
+    def encode(self, text: str) -> NDArray[np.int64]:
+        """(L,) the numbers of ``<start>``, the caption's words and ``<end>``; nothing is cut off."""
+        numbers = (self._number_of.get(word, UNKNOWN) for word in word_tokens(text))
+        return np.array([START, *numbers, END], dtype=np.int64)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the words joined by newlines, as hex."""
+        return hashlib.sha256(self.to_text().encode()).hexdigest()
+
+    @property
+    def description(self) -> str:
+        """How many words, and which released list they are."""
+        return f"{len(self):,} words, {RELEASED.get(self.fingerprint, 'none of the released lists')}"
+
+    def require_size(self, rows: int, weights: Path) -> None:
+        """Raise AnnotatorError where the embedding table in ``weights`` has another number of rows than words."""
+        if len(self) != rows:
+            raise AnnotatorError(
+                f"{str(weights)!r} was trained with {rows:,} words, but the vocabulary has {self.description}; "
+                "set 'vocabulary' to the file that was released with these weights"
+            )
+
+
+def read_vocabulary(path: Path) -> Vocabulary:
+    """The vocabulary of a pickle as its authors wrote it, of JSON, or of a text with a word a line.
+
+    A pickle or JSON holds a dictionary with ``word2idx``, or (pickle) an object of any class called Vocabulary with
+    that attribute, of Python 2 or 3; JSON may also be the mapping itself or a list of words. Nothing that a pickle
+    names is imported or called.
+
+    Raises:
+        AnnotatorError: missing, damaged, too large, of another form, with words that are no such vocabulary, or a
+            pickle that asks for anything but plain values.
+    """
+    source = repr(str(path))
+    try:
+        size = path.stat().st_size
+        if size > _MOST_BYTES:
+            raise AnnotatorError(f"{source} has {size >> 20} MiB, which is too much for a vocabulary")
+        if path.suffix == ".txt":
+            return Vocabulary.from_text(path.read_text(encoding="utf-8"), source)
+        found = json.loads(path.read_text(encoding="utf-8")) if path.suffix == ".json" else _unpickled(path)
+    except (OSError, ValueError, RecursionError) as error:
+        raise AnnotatorError(f"{source} is not readable as a vocabulary: {error}") from error
+    if isinstance(found, list) and path.suffix == ".json":
+        return Vocabulary._of(found, source)
+    return _from_mapping(found, source)
+
+
+def _unpickled(path: Path) -> object:
+    with path.open("rb") as file:
+        found = unpickle(file, path)
+    if not isinstance(found, Inert):
+        return found
+    if found.what.name != "Vocabulary":
+        raise AnnotatorError(
+            f"{str(path)!r} holds an object of {found.what.path!r}; it should hold a dictionary or a Vocabulary"
+        )
+    return found.state
+
+
+def _from_mapping(found: object, source: str) -> Vocabulary:
+    if not isinstance(found, Mapping):
+        raise AnnotatorError(
+            f"{source} holds a {type(found).__name__}; it should hold a mapping 'word2idx' of words to numbers"
+        )
+    foreign = [value for value in found.values() if isinstance(value, Inert)]
+    if foreign:
+        raise AnnotatorError(
+            f"{source} holds an object of {foreign[0].what.path!r}; it should hold plain words and numbers"
+        )
+    word2idx = found.get("word2idx", found)
+    if not isinstance(word2idx, Mapping):
+        raise AnnotatorError(
+            f"'word2idx' in {source} is a {type(word2idx).__name__}; it should map words to numbers"
+        )
+    vocabulary = Vocabulary.from_word2idx(word2idx, source)
+    backwards = found.get("idx2word")
+    if isinstance(backwards, Mapping):
+        _require_same(vocabulary, {str(number): word for number, word in backwards.items()}, source)
+    return vocabulary
+
+
+def _require_same(vocabulary: Vocabulary, backwards: Mapping[str, object], source: str) -> None:
+    for number, word in enumerate(vocabulary.words):
+        if backwards.get(str(number)) != word:
+            raise AnnotatorError(
+                f"{source} contradicts itself: number {number} is {word!r} in 'word2idx' and "
+                f"{backwards.get(str(number))!r} in 'idx2word'"
+            )
