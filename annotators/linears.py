@@ -1,0 +1,146 @@
+"""Affine maps with what follows them, on the kernels that are fastest where they run.
+
+torch multiplies float32 matrices on the CPU with MKL, which takes narrow vectors on processors that are not
+Intel's. Its oneDNN kernels use the widest ones on all of them, read weights that were laid out for them beforehand
+and apply a GELU or a sum while the product is in registers. They know no gradients: training takes ``PlainLinear``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+MakeLinear = Callable[[Tensor, Tensor], "Linear"]
+"""Weight (O, D) and bias (O,) to a map."""
+
+_PROBE_ROWS, _PROBE_RUNS = 256, 5
+_CLEARLY_FASTER = 1.25
+"""Another kernel sums in another order, so what is chosen should not hang on a busy moment."""
+
+
+class Linear(Protocol):
+    """x W^T + b over the last axis of x (..., D)."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(..., O)."""
+        ...
+
+    def gelu(self, x: Tensor) -> Tensor:
+        """The exact GELU (with erf, not tanh) of it."""
+        ...
+
+    def plus(self, x: Tensor, residual: Tensor) -> Tensor:
+        """``residual`` (..., O) and it."""
+        ...
+
+
+class PlainLinear:
+    """torch's own kernels: differentiable, on any device."""
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        self._weight, self._bias = weight, bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(..., O)."""
+        return F.linear(x, self._weight, self._bias)
+
+    def gelu(self, x: Tensor) -> Tensor:
+        """The exact GELU of it."""
+        return F.gelu(self(x))
+
+    def plus(self, x: Tensor, residual: Tensor) -> Tensor:
+        """``residual`` and it."""
+        return self(x) + residual
+
+
+class OneDnnLinear:
+    """oneDNN's kernels on a weight in their own layout: CPU, float32 or bfloat16, no gradients."""
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        ops = torch.ops.mkldnn
+        self._weight: Tensor = ops._reorder_linear_weight(weight.detach().contiguous(), None)
+        self._bias = bias.detach()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(..., O)."""
+        return self._map(x, "none")
+
+    def gelu(self, x: Tensor) -> Tensor:
+        """The exact GELU of it."""
+        return self._map(x, "gelu")
+
+    def plus(self, x: Tensor, residual: Tensor) -> Tensor:
+        """``residual`` and it."""
+        found: Tensor = torch.ops.mkldnn._linear_pointwise(x, residual, self._weight, self._bias, "add")
+        return found
+
+    def _map(self, x: Tensor, then: str) -> Tensor:
+        found: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, then, [], "none")
+        return found
+
+
+@cache
+def fastest_linear(width: int, dtype: torch.dtype, device: torch.device) -> MakeLinear:
+    """Which kernels a network of this width should use for inference.
+
+    On the CPU oneDNN's, unless they are not there or a probe of some 50 ms shows torch's own to be clearly faster.
+    """
+    if device.type != "cpu" or dtype not in (torch.float32, torch.bfloat16) or not _has_onednn(dtype):
+        return PlainLinear
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(_PROBE_ROWS, width, generator=generator).to(dtype)
+    weight = torch.randn(4 * width, width, generator=generator).to(dtype)
+    bias = torch.zeros(4 * width, dtype=dtype)
+    with torch.inference_mode():
+        plain, packed = (_probe_s(make(weight, bias), x) for make in (PlainLinear, OneDnnLinear))
+    return PlainLinear if plain * _CLEARLY_FASTER < packed else OneDnnLinear
+
+
+def _has_onednn(dtype: torch.dtype) -> bool:
+    """Whether this torch has the operators and they compute what they should: they are not part of its interface."""
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]  # torch's
+        return False
+    x = torch.linspace(-1, 1, 12).view(3, 4).to(dtype)
+    weight, bias = torch.linspace(-1, 1, 8).view(2, 4).to(dtype), torch.tensor([0.5, -0.25], dtype=dtype)
+    plain, near = PlainLinear(weight, bias), 1e-6 if dtype == torch.float32 else 0.05
+    try:
+        with torch.inference_mode():
+            packed = OneDnnLinear(weight, bias)
+            pairs = (
+                (packed(x), plain(x)),
+                (packed.gelu(x), plain.gelu(x)),
+                (packed.plus(x, x[:, :2].contiguous()), plain.plus(x, x[:, :2])),
+            )
+            return all(bool((a.float() - b.float()).abs().max() <= near) for a, b in pairs)
+    except (AttributeError, NotImplementedError, RuntimeError):
+        return False
+
+
+def _probe_s(linear: Linear, x: Tensor) -> float:
+    times = []
+    for _ in range(_PROBE_RUNS + 1):
+        start = time.perf_counter()
+        linear.gelu(x)
+        times.append(time.perf_counter() - start)
+    return min(times[1:])
+
+
+@contextmanager
+def full_float32() -> Iterator[None]:
+    """Multiply float32 as float32 whatever the process allows: torch can be told to round inputs to fewer bits."""
+    before = torch.get_float32_matmul_precision()
+    if before == "highest":
+        yield
+        return
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -1,0 +1,216 @@
+"""The probability that two sets of samples match, as one matrix product instead of explicit differences.
+
+Shapes: Q and G items on either side, S samples an item, D their width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from mitl.errors import AnnotatorError
+
+EPSILON = 1e-6
+"""Added to a squared distance before its root is taken, as in PCME's code (criterions/probemb.py)."""
+
+_ROWS = 64
+_PIECE = 1 << 15
+"""Numbers that one thread takes through all steps while they lie in its cache. Up to so many torch starts no threads
+of its own, which would wait for each other after every step."""
+_DEVICE_NUMBERS = 1 << 26
+"""Numbers of a block on another device than the CPU."""
+
+Samples = NDArray[Any]
+"""(N, S, D) float32; other floats are converted a block at a time."""
+
+
+def match_probabilities(
+    left: Samples,
+    right: Samples,
+    scale: float,
+    shift: float,
+    *,
+    squares: tuple[NDArray[np.float32], NDArray[np.float32]] | None = None,
+    device: torch.device | None = None,
+    threads: int | None = None,
+    out: NDArray[np.float32] | None = None,
+) -> NDArray[np.float32]:
+    """(Q, G) float32 from 0 to 1: the mean over all pairs of samples of sigmoid(2 (shift - scale d)).
+
+    d is the Euclidean distance sqrt(|a - b|^2 + 1e-6). |a - b|^2 = |a|^2 + |b|^2 - 2 ab turns the S x S differences
+    of D numbers into inner products in float32, hundreds of times faster. At PCME's odds (15 and 15) and lengths (about
+    1) a probability moves by less than 1e-6. Memory: ``out`` and a block of constant size.
+
+    Args:
+        left, right: (Q, S, D) and (G, T, D), memory maps too.
+        scale, shift: PCME's ``negative_scale`` and ``shift``; halves of the log-odds, hence the factor 2.
+        squares: ``squared_lengths`` of both sides where they are known.
+        device: where the products are made, the CPU by default.
+        threads: threads of the CPU beside those of the matrix product, torch's number by default.
+        out: (Q, G) float32 to be filled.
+
+    Source: Chun et al., PCME, CVPR 2021, section 3.1.2; the factor 2 and the 1e-6 as in its code.
+
+    Raises:
+        AnnotatorError: the widths differ, or an array is no (N, S, D).
+    """
+    _require_samples(left, right)
+    found = np.empty((len(left), len(right)), np.float32) if out is None else out
+    own, other = squares or (squared_lengths(left), squared_lengths(right))
+    if device is None or device.type == "cpu":
+        work = _OnCpu(left.shape[1], scale, shift, threads or torch.get_num_threads())
+        work.fill(found, (left, own), (right, other))
+    else:
+        _fill_on_device(device, found, (left, own), (right, other), scale, shift)
+    return found
+
+
+def probabilities_of_one(
+    query: Samples,
+    query_squares: NDArray[np.float32],
+    items: Samples,
+    squares: NDArray[np.float32],
+    scale: float,
+    shift: float,
+) -> NDArray[np.float32]:
+    """(G,) float32: ``match_probabilities`` of one query (S, D), (S,) with items (G, T, D), (G, T), all float32."""
+    g, t, d = items.shape
+    products = torch.from_numpy(query) @ torch.from_numpy(items.reshape(g * t, d)).T  # (S, G T)
+    own = torch.from_numpy(query_squares + np.float32(EPSILON))[:, None]
+    other = torch.from_numpy(squares.reshape(g * t))
+    total = _odds_in_place(products, own, other, scale, torch.tensor(2 * shift)).view(g, t).sum(1)
+    mean: NDArray[np.float32] = total.div_(t * len(query)).numpy()
+    return mean
+
+
+def squared_lengths(samples: Samples) -> NDArray[np.float32]:
+    """(N, S) squared Euclidean lengths of (N, S, D), summed in float64: a small distance hangs on them."""
+    found = np.empty(samples.shape[:2], np.float32)
+    for part in blocks(len(samples), 256):
+        rows = np.asarray(samples[part], np.float64)
+        found[part] = np.einsum("nsd,nsd->ns", rows, rows)
+    return found
+
+
+def closed_form_probabilities(
+    left_mean: NDArray[Any],
+    left_spread: NDArray[Any],
+    right_mean: NDArray[Any],
+    right_spread: NDArray[Any],
+    scale: float,
+    shift: float,
+) -> NDArray[np.float32]:
+    """(Q, G) float32: sigmoid(2 (shift - scale d)) of the expected squared distance d^2 of two independent samples.
+
+    d^2 = |mean_a - mean_b|^2 + spread_a + spread_b + 1e-6, where a spread is the sum of an item's variances. Not
+    equal to the mean over samples, whose sigmoid is taken sample by sample. Computed in float64, so that the shape
+    of a block leaves no trace after rounding.
+
+    Args:
+        left_mean, right_mean: (Q, D) and (G, D).
+        left_spread, right_spread: (Q,) and (G,).
+
+    Source: the distance as in Chun, PCME++, ICLR 2024, section 2.2.
+    """
+    a, b = left_mean.astype(np.float64), right_mean.astype(np.float64)
+    squared = a @ b.T
+    squared *= -2
+    squared += (np.einsum("qd,qd->q", a, a) + left_spread)[:, None]
+    squared += np.einsum("gd,gd->g", b, b) + right_spread
+    distance = torch.from_numpy(squared).clamp_(min=0).add_(EPSILON).sqrt_()
+    matches: NDArray[np.float32] = distance.mul_(-2 * scale).add_(2 * shift).sigmoid_().float().numpy()
+    return matches
+
+
+def blocks(count: int, step: int) -> Iterator[slice]:
+    """Slices of at most ``step`` that cover ``count``."""
+    return (slice(start, min(start + step, count)) for start in range(0, count, step))
+
+
+Side = tuple[Samples, NDArray[np.float32]]
+"""Samples with their squared lengths."""
+
+
+class _OnCpu:
+    """NumPy's product, whose BLAS knows every processor, then the odds in place while a piece lies in the cache."""
+
+    def __init__(self, samples: int, scale: float, shift: float, threads: int) -> None:
+        self._columns = max(1, _PIECE // samples)
+        self._memory = np.empty(_ROWS * samples * self._columns, np.float32)
+        self._scale, self._shift = scale, torch.tensor(2 * shift)
+        self._threads = threads
+
+    def fill(self, out: NDArray[np.float32], left: Side, right: Side) -> None:
+        """All blocks of ``out``."""
+        with ThreadPoolExecutor(self._threads) as pool:
+            for rows in blocks(len(left[0]), _ROWS):
+                queries = np.ascontiguousarray(left[0][rows], np.float32), left[1][rows]
+                for columns in blocks(len(right[0]), self._columns):
+                    gallery = np.asarray(right[0][columns], np.float32), right[1][columns]
+                    out[rows, columns] = self._block(pool, queries, gallery)
+
+    def _block(self, pool: ThreadPoolExecutor, left: Side, right: Side) -> NDArray[np.float32]:
+        (q, s, d), (g, t) = left[0].shape, right[1].shape
+        flat = self._memory[: q * s * g].reshape(q * s, g)
+        products = torch.from_numpy(flat).view(q, s, g)
+        own = torch.from_numpy(left[1] + np.float32(EPSILON))[:, :, None]
+        total = torch.zeros(q, g)
+        for sample in range(t):
+            np.matmul(left[0].reshape(q * s, d), right[0][:, sample].T, out=flat)
+            other = torch.from_numpy(right[1][:, sample].copy())
+
+            def finish(part: slice, other: Tensor = other) -> None:
+                for row in range(part.start, part.stop):
+                    total[row] += _odds_in_place(products[row], own[row], other, self._scale, self._shift)
+
+            list(pool.map(finish, blocks(q, -(-q // self._threads))))
+        summed: NDArray[np.float32] = total.div_(s * t).numpy()
+        return summed
+
+
+def _fill_on_device(
+    device: torch.device, out: NDArray[np.float32], left: Side, right: Side, scale: float, shift: float
+) -> None:
+    """The same on a GPU: torch's product, larger blocks."""
+    samples, other_samples = left[0].shape[1], right[0].shape[1]
+    step = max(1, int((_DEVICE_NUMBERS / samples) ** 0.5))
+    twice = torch.tensor(2 * shift, device=device)
+    for rows in blocks(len(left[0]), step):
+        queries = _moved(left[0][rows], device).flatten(0, 1)  # (q S, D)
+        own = _moved(left[1][rows], device)[:, :, None] + EPSILON
+        for columns in blocks(len(right[0]), step):
+            gallery = _moved(right[0][columns], device)  # (g, T, D)
+            others = _moved(right[1][columns], device)
+            total = torch.zeros(len(own), len(gallery), device=device)
+            for sample in range(other_samples):
+                products = (queries @ gallery[:, sample].T).view(len(own), samples, -1)
+                total += _odds_in_place(products, own, others[:, sample], scale, twice)
+            out[rows, columns] = total.div_(samples * other_samples).cpu().numpy()
+
+
+def _odds_in_place(products: Tensor, own: Tensor, other: Tensor, scale: float, twice_shift: Tensor) -> Tensor:
+    """Inner products (..., S, G) to the sums of probabilities over S (..., G), on the products' own memory."""
+    torch.add(own, products, alpha=-2, out=products).add_(other).clamp_min_(EPSILON).sqrt_()
+    torch.add(twice_shift, products, alpha=-2 * scale, out=products).sigmoid_()
+    return products.sum(-2)
+
+
+def _moved(array: NDArray[Any], device: torch.device) -> Tensor:
+    return torch.from_numpy(np.array(array, np.float32)).to(device)
+
+
+def _require_samples(left: Samples, right: Samples) -> None:
+    for array in (left, right):
+        if array.ndim != 3 or array.dtype.kind != "f":
+            raise AnnotatorError(f"samples are {array.dtype} {array.shape}; they should be float32 (N, S, D)")
+    if left.shape[2] != right.shape[2]:
+        raise AnnotatorError(
+            f"samples are {left.shape[2]} wide on one side and {right.shape[2]} on the other; "
+            "encode both with the same weights"
+        )

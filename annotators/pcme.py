@@ -1,0 +1,207 @@
+"""PCME as a machine annotator: the released checkpoints or weights of ours, and the probability of a match.
+
+Source: Chun et al., Probabilistic embeddings for cross-modal retrieval, CVPR 2021. ``pcme_network`` is the network.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from annotators import sampling
+from annotators.checkpoints import Checkpoint, Examination, compare, load_strictly, read_checkpoint
+from annotators.dual_encoders import (
+    OURS,
+    Running,
+    config_of,
+    held_vocabulary,
+    preprocessing,
+    vocabulary_of,
+)
+from annotators.fingerprint import file_sha256, fingerprint
+from annotators.match_shortlist import COUNT
+from annotators.options import Options
+from annotators.pcme_network import INITIAL, Pcme, PcmeConfig
+from annotators.pcme_similarities import (
+    SAMPLES,
+    ClosedFormPcme,
+    Odds,
+    PcmeAnnotator,
+    SampledPcme,
+    ShortlistedPcme,
+)
+from annotators.vocabularies import Vocabulary
+from mitl.errors import AnnotatorError
+
+NETWORK = "pcme"
+_ODDS = ("shift", "negative_scale")
+_CRITERION = "criterion."
+"""Before the names of the criterion's parameters in a file of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A network with its weights, and what else the file says."""
+
+    network: Pcme
+    odds: Odds | None
+    """None where the file holds the network's state alone."""
+    vocabulary: Vocabulary | None
+
+
+def examine(path: Path) -> Examination:
+    """Hold a weights file against PCME; AnnotatorError where it is no weights file at all."""
+    checkpoint = read_checkpoint(path)
+    return _examined(checkpoint, _without_memory(checkpoint))
+
+
+def load(path: Path) -> Trained:
+    """The network of a released checkpoint, of its bare state dict, or of a safetensors file of ours.
+
+    Raises:
+        AnnotatorError: unreadable, or any key is missing, left over, of another shape or not finite.
+    """
+    checkpoint = read_checkpoint(path)
+    network = _without_memory(checkpoint)
+    examination = _examined(checkpoint, network)
+    weights = {name: t for name, t in checkpoint.tensors.items() if not name.startswith(_CRITERION)}
+    load_strictly(network, weights, examination)
+    return Trained(network.eval(), _odds(checkpoint), held_vocabulary(checkpoint))
+
+
+def _without_memory(checkpoint: Checkpoint) -> Pcme:
+    """The network of the file's sizes, which gets its memory with its weights."""
+    with torch.device("meta"):
+        return Pcme(config_of(checkpoint, NETWORK, PcmeConfig))
+
+
+def _examined(checkpoint: Checkpoint, network: Pcme) -> Examination:
+    config = network.config
+    expected = {name: tuple(t.shape) for name, t in network.state_dict().items()}
+    if checkpoint.values.get("format") == OURS:
+        expected |= {_CRITERION + name: (1,) for name in _ODDS}
+    try:
+        odds, problems = _odds(checkpoint), []
+    except AnnotatorError as error:
+        odds, problems = None, [str(error)]
+    what = f"PCME, {config.words:,} words"
+    if odds is None and not problems:
+        what += f", without the criterion (set {' and '.join(map(repr, _ODDS))})"
+    settings = {
+        "words": config.words,
+        "embed": config.embed,
+        "shift": odds and odds.shift,
+        "negative_scale": odds and odds.negative_scale,
+        "word2idx": isinstance(checkpoint.values.get("word2idx"), Mapping),
+    }
+    found = compare(NETWORK, checkpoint, expected, what=what, settings=settings)
+    return replace(
+        found,
+        what=found.what if found.matched else "no weights of PCME",
+        problems=(*found.problems, *problems),
+    )
+
+
+def _odds(checkpoint: Checkpoint) -> Odds | None:
+    """The criterion's parameters beside the weights; None where the file has no criterion at all."""
+    criterion = checkpoint.values.get("criterion")
+    if checkpoint.values.get("format") == OURS:
+        criterion = {name: checkpoint.tensors.get(_CRITERION + name) for name in _ODDS}
+    if criterion is None:
+        return None
+    found = criterion if isinstance(criterion, Mapping) else {}
+    numbers = {name.removeprefix("module."): _number(value) for name, value in found.items()}
+    for name in _ODDS:
+        if numbers.get(name) is None:
+            raise AnnotatorError(f"its criterion holds no finite number {name!r}")
+    return Odds(*(numbers[name] or 0.0 for name in _ODDS))
+
+
+def _number(value: object) -> float | None:
+    """A finite number, given as such or as a tensor of one; None for anything else."""
+    if isinstance(value, Tensor) and value.numel() == 1 and not value.is_complex():
+        value = float(value)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
+
+
+def build(options: Options) -> PcmeAnnotator:
+    """The annotator of the setting ``weights``, and ``vocabulary`` where the weights do not hold their words.
+
+    ``similarity`` is ``sampled`` (default; with ``samples``, 7, and ``seed``, 0) or ``closed_form``. Sampled ones are
+    searched by ``search``: ``exact`` (default) or ``shortlist`` (with ``shortlist``, 100 items). ``shift`` and
+    ``negative_scale`` go before those of the weights, and must be given where these have none. Further settings:
+    ``device``, ``threads``, ``batch``.
+    """
+    options.only(
+        *("weights", "vocabulary", "similarity", "samples", "seed", "search", "shortlist"),
+        *(*_ODDS, "device", "threads", "batch"),
+    )
+    similarity = options.text("similarity", "sampled", choices=("sampled", "closed_form"))
+    search = options.text("search", "exact", choices=("exact", "shortlist"))
+    _require_meaning(options, similarity, search)
+    running = Running.of(options)
+    path = options.path("weights")
+    trained = load(path)
+    odds = _chosen_odds(options, trained.odds)
+    vocabulary = vocabulary_of(options, trained.vocabulary, trained.network.config.words)
+    ways: dict[str, object] = {"similarity": similarity}
+    count = options.whole("shortlist", COUNT)
+    samples, seed = options.whole("samples", SAMPLES), options.whole("seed", 0, least=0)
+    if similarity == "sampled":
+        ways |= {"samples": samples, "seed": seed, "noise": sampling.VERSION}
+    if search == "shortlist":
+        ways["shortlist"] = count
+    digest = fingerprint(
+        network=NETWORK,
+        weights=file_sha256(path),
+        vocabulary=vocabulary.fingerprint,
+        odds=[odds.shift, odds.negative_scale],
+        **ways,
+        **preprocessing(),
+    )
+    parts = (options.annotator, trained.network, odds, vocabulary, digest, running)
+    if similarity == "closed_form":
+        return ClosedFormPcme(*parts)
+    if search == "exact":
+        return SampledPcme(*parts, samples=samples, seed=seed)
+    return ShortlistedPcme(*parts, samples=samples, seed=seed, shortlist=count)
+
+
+def _require_meaning(options: Options, similarity: str, search: str) -> None:
+    """Raise AnnotatorError for a setting that would do nothing beside the others."""
+    idle = {
+        **dict.fromkeys(("samples", "seed", "search"), ("similarity", "sampled", similarity)),
+        "shortlist": ("search", "shortlist", search),
+    }
+    for key, (other, needed, found) in idle.items():
+        if key in options.values and found != needed:
+            raise AnnotatorError(
+                f"{key!r} of annotator {options.annotator!r} means nothing with {other} = {found!r}; "
+                f"leave it out or set {other} = {needed!r}"
+            )
+
+
+def _chosen_odds(options: Options, learned: Odds | None) -> Odds:
+    given = {name: options.values[name] for name in _ODDS if name in options.values}
+    for name, value in given.items():
+        if _number(value) is None:
+            raise AnnotatorError(
+                f"{name!r} of annotator {options.annotator!r} is {value!r}; it should be a number"
+            )
+    if learned is None and len(given) < len(_ODDS):
+        missing = next(name for name in _ODDS if name not in given)
+        raise AnnotatorError(
+            f"annotator {options.annotator!r} needs the setting {missing!r}: {str(options.path('weights'))!r} holds a "
+            f"network without its criterion, whose learned 'shift' and 'negative_scale' decide the ranking (training "
+            f"starts both from {INITIAL:g})"
+        )
+    shift, scale = (_number(given[name] if name in given else getattr(learned, name)) for name in _ODDS)
+    assert shift is not None and scale is not None, "checked above"
+    return Odds(shift, scale)
