@@ -53,7 +53,18 @@ class Ranking:
 
 @runtime_checkable
 class Annotator(Protocol):
-    """A machine annotator: how well does each query match each gallery item?"""
+    """A machine annotator: how well does each query match each gallery item?
+
+    It may have more, which is used where it is there:
+
+    * ``reusable_encodings`` (bool): an item's encoding depends on the item and ``fingerprint`` alone, so it is kept on
+      disk and never made twice.
+    * ``reads_pictures`` (bool): it looks at image files, so a changed file makes its encoding stale.
+    * ``scores(images, captions, image_rows, caption_rows, *, exact=False)`` -> (P,) float32, the similarities of single
+      pairs (rows of two ``Encoded``): they are kept as well and can be limited to a shortlist. ``is_exact`` (bool) says
+      whether they are float32 as they come; where not, ``exact=True`` makes them so.
+    * ``top_k(queries, gallery, k, *, block_bytes, progress)`` -> ``Ranking``: a search of its own.
+    """
 
     name: str
     kind: AnnotatorKind

@@ -31,6 +31,10 @@ LIFETIME_S = 7 * 24 * 60 * 60
 AUTO_APPROVAL_S = 7 * 24 * 60 * 60
 SERVER_PORT = 8765
 MIN_SECRET_BYTES = 16
+BACKENDS = ("auto", "numpy", "torch", "bf16", "int8", "cuda", "faiss")
+"""What multiplies embeddings in exact search."""
+ENGINES = ("local", "ray")
+"""Where annotators work."""
 
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP}
 """How file systems without hard links refuse one."""
@@ -39,7 +43,16 @@ _KNOWN: dict[str, set[str] | None] = {
     "project": {"name", "id", "seed"},
     "database": {"url", "crowd_url"},
     "dataset": None,
-    "propose": {"annotators", "image_queries", "caption_queries", "top_k", "depth"},
+    "propose": {
+        "annotators",
+        "image_queries",
+        "caption_queries",
+        "top_k",
+        "depth",
+        "backend",
+        "engine",
+        "ray_address",
+    },
     "annotators": None,
     "crowd": {"endpoint", "environment", "contact", "image_base_url", "wage_floor_cents", "server_id"},
 }
@@ -53,6 +66,9 @@ _TEXTS = {
     "contact",
     "image_base_url",
     "server_id",
+    "backend",
+    "engine",
+    "ray_address",
 }
 
 
@@ -74,6 +90,12 @@ class Settings:
     depth: int = DEPTH
     image_queries: int | None = None
     caption_queries: int | None = None
+    backend: str = "auto"
+    """One of ``BACKENDS``."""
+    engine: str = "local"
+    """One of ``ENGINES``."""
+    ray_address: str | None = None
+    """Of the cluster that the engine ``ray`` joins; None starts one of this machine's cores."""
     endpoint: str | None = None
     """An explicit endpoint; None for mitl's own crowd server."""
     endpoint_environment: Environment = Environment.LIVE
@@ -160,6 +182,9 @@ def load(
         depth=_integer(propose.get("depth", DEPTH), "propose.depth", least=1),
         image_queries=_optional_integer(propose.get("image_queries"), "propose.image_queries"),
         caption_queries=_optional_integer(propose.get("caption_queries"), "propose.caption_queries"),
+        backend=_one_of(propose.get("backend", "auto"), "propose.backend", BACKENDS),
+        engine=_one_of(propose.get("engine", "local"), "propose.engine", ENGINES),
+        ray_address=propose.get("ray_address"),
         endpoint=endpoint,
         endpoint_environment=_environment(crowd.get("environment", "live")),
         endpoint_server_id=crowd.get("server_id"),
@@ -263,6 +288,12 @@ def _integer(value: object, name: str, *, least: int | None = None) -> int:
 
 def _optional_integer(value: object, name: str) -> int | None:
     return None if value is None else _integer(value, name, least=0)
+
+
+def _one_of(value: str, name: str, known: tuple[str, ...]) -> str:
+    if value not in known:
+        raise SettingsError(f"{name} is {value!r}; known: {', '.join(known)}")
+    return value
 
 
 def _names(value: object, name: str) -> tuple[str, ...]:

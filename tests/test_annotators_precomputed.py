@@ -66,6 +66,47 @@ def test_embeddings_come_back_by_external_id(tmp_path, write):
     )
 
 
+def test_ids_of_an_array_may_lie_anywhere(tmp_path):
+    """image_ids and caption_ids name a text or an array; they are part of what rankings are keyed by."""
+    np.save(tmp_path / "i.npy", IMAGE_VECTORS)
+    np.save(tmp_path / "c.npy", CAPTION_VECTORS)
+    (tmp_path / "images.txt").write_text("7\n11\n20\n")
+    np.save(tmp_path / "captions.npy", np.array([item.external_id for item in CAPTIONS]))
+    table = {"images": "i.npy", "captions": "c.npy", "image_ids": "images.txt", "caption_ids": "captions.npy"}
+
+    first = registry.build("mine", {"embeddings": table}, folder=tmp_path)
+    (tmp_path / "images.txt").write_text("20\n11\n7\n")
+    second = registry.build("mine", {"embeddings": table}, folder=tmp_path)
+
+    np.testing.assert_array_equal(first.encode_images(IMAGES).arrays["embedding"], IMAGE_VECTORS)
+    np.testing.assert_array_equal(second.encode_images(IMAGES).arrays["embedding"], IMAGE_VECTORS[::-1])
+    np.testing.assert_array_equal(first.encode_captions(CAPTIONS).arrays["embedding"], CAPTION_VECTORS)
+    assert first.fingerprint != second.fingerprint
+
+
+def test_an_array_in_the_items_order_stays_on_disk(tmp_path):
+    """Rows that are asked for as they lie are a view of the file, so that a large one needs no memory."""
+    np.save(tmp_path / "x.npy", IMAGE_VECTORS)
+    (tmp_path / "x.ids.txt").write_text("7\n11\n20\n")
+
+    found = registry.build("m", {"embeddings": {"images": "x.npy", "captions": "x.npy"}}, folder=tmp_path)
+
+    rows = found.encode_images(IMAGES[:2]).arrays["embedding"]
+    while rows.base is not None and not isinstance(rows, np.memmap):
+        rows = rows.base
+    assert isinstance(rows, np.memmap)
+
+
+def test_parquet_may_hold_several_vectors_an_item(tmp_path):
+    """A column of lists of lists is (N, K, D)."""
+    vectors = GENERATOR.normal(size=(3, 2, 5)).astype(np.float32)
+    path = write_parquet(tmp_path / "x", [7, 11, 20], vectors)
+
+    found = registry.build("m", {"embeddings": {"images": str(path), "captions": str(path)}})
+
+    np.testing.assert_array_equal(found.encode_images(IMAGES).arrays["embedding"], vectors)
+
+
 def test_cosine_divides_by_the_lengths(tmp_path):
     """With similarity = "cosine" rows have length 1, and the fingerprint tells the two apart."""
     cosine, dot = build(tmp_path, write_npz, similarity="cosine"), build(tmp_path, write_npz)
@@ -148,6 +189,16 @@ def test_files_that_are_no_embeddings_are_refused(tmp_path):
     np.save(tmp_path / "pickled.npy", np.array([{}], dtype=object), allow_pickle=True)
     (tmp_path / "pickled.ids.txt").write_text("1\n")
     np.save(tmp_path / "bare.npy", np.ones((1, 2)))
+    np.save(tmp_path / "scalar.npy", np.float32(1))
+    (tmp_path / "scalar.ids.txt").write_text("1\n")
+    np.save(tmp_path / "cut.npy", np.ones((100, 2)))
+    (tmp_path / "cut.npy").write_bytes((tmp_path / "cut.npy").read_bytes()[:-1000])
+    (tmp_path / "cut.ids.txt").write_text("".join(f"{n}\n" for n in range(100)))
+    np.save(tmp_path / "one.npy", np.ones((1, 2)))
+    (tmp_path / "one.npy").rename(tmp_path / "one.npz")
+    np.savez(tmp_path / "archive.npz", ids=[1], embedding=np.ones((1, 2)))
+    (tmp_path / "archive.npz").rename(tmp_path / "archive.npy")
+    (tmp_path / "archive.ids.txt").write_text("1\n")
     np.savez(tmp_path / "other.npz", vectors=np.ones((1, 2)))
     (tmp_path / "text.npz").write_text("no archive")
     (tmp_path / "text.parquet").write_text("no table")
@@ -157,6 +208,10 @@ def test_files_that_are_no_embeddings_are_refused(tmp_path):
     expected = {
         "pickled.npy": "without pickles",
         "bare.npy": "has no ids beside it; write them to 'bare.ids.txt'",
+        "scalar.npy": r"are float32 of shape \(\); they should be numbers",
+        "cut.npy": "not readable as numpy data",
+        "one.npz": "holds one array, not an archive; call it .npy",
+        "archive.npy": "are a zip archive of arrays; they should be numbers",
         "other.npz": "lacks the array 'ids'; it holds vectors",
         "text.npz": "without pickles",
         "text.parquet": "not readable as Parquet",

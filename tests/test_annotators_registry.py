@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -11,22 +12,25 @@ import pytest
 
 from annotators import registry
 from annotators.base import Annotator
+from annotators.descriptions import describe
+from annotators.released import RELEASED
 from mitl.errors import AnnotatorError
 
 MINIS = ["clip-mini", "pcme-mini", "pvse-mini", "vilt-mini", "vsrn-mini"]
+NETWORKS = ["clip", "pcme", "pvse", "vilt", "vsrn"]
 
 
-def test_names_are_the_minis_where_no_package_adds_any(monkeypatch):
-    """The names that need no files of the user's are the five small networks, sorted."""
+def test_names_are_the_networks_where_no_package_adds_any(monkeypatch):
+    """The names that say by themselves what is built are the five networks and their small twins, sorted."""
     monkeypatch.setattr(registry, "entry_points", lambda group: ())
 
-    assert registry.names() == MINIS
+    assert registry.names() == sorted([*NETWORKS, *MINIS])
 
 
 def test_listing_imports_neither_torch_nor_numpy():
     """Listing and describing the names leaves every heavy module alone."""
     code = (
-        "import sys; from annotators import registry; registry.names(); registry.describe();"
+        "import sys; from annotators import descriptions, registry; registry.names(); descriptions.describe();"
         "print([m for m in ('torch', 'numpy', 'sklearn', 'transformers', 'pyarrow', 'PIL') if m in sys.modules])"
     )
 
@@ -36,18 +40,28 @@ def test_listing_imports_neither_torch_nor_numpy():
 
 
 def test_every_known_name_is_described():
-    """The description covers the minis, the pivot form, files, and the full-size names as not ready."""
-    ready = {line.name: line.ready for line in registry.describe()}
+    """The description covers the networks with what to download, the minis, the pivot form and files."""
+    lines = {line.name: line for line in describe()}
 
-    assert set(MINIS) | {registry.PIVOT_FORM, "<any name>"} <= ready.keys()
-    assert [ready[name] for name in registry.FULL_SIZE] == [False] * 5
+    assert {*NETWORKS, *MINIS, registry.PIVOT_FORM, "<any name>"} <= lines.keys()
+    for network in NETWORKS:
+        text = "\n".join(lines[network].download)
+        assert "weights: " in text and f"[annotators.{network}]: weights = " in text
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_the_settings_that_are_shown_are_read(network):
+    """The lines of mitl.toml that a newcomer is told to write are TOML, and their keys are the network's own."""
+    pytest.importorskip("torch")
+    config = tomllib.loads("\n".join(RELEASED[network].settings))
+
+    with pytest.raises(AnnotatorError, match=r"'weights' of annotator .* names .*, which is missing"):
+        registry.build(network, config, folder=Path("/nowhere"))
 
 
 def test_an_unknown_name_lists_the_known_ones():
     """A name with a typing error is answered with all names."""
-    with pytest.raises(
-        AnnotatorError, match=r"^no annotator called 'clop'; known: clip-mini, pcme-mini, pvse-"
-    ):
+    with pytest.raises(AnnotatorError, match=r"^no annotator called 'clop'; known: clip, clip-mini, pcme, "):
         registry.build("clop", {})
 
 
@@ -65,13 +79,46 @@ def test_a_name_never_leads_out_of_a_folder(name, config):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", registry.FULL_SIZE)
-def test_a_full_size_name_says_that_this_version_has_none(name):
-    """Asking for the paper's network says so in one line and names what there is."""
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_network_without_weights_says_what_to_download(network):
+    """One line: which files, from where, and what to write into mitl.toml, under other names too."""
+    first = RELEASED[network].settings[0].split('"')[1]
+
+    for name, config in ((network, {}), ("mine-2", {"network": network})):
+        with pytest.raises(
+            AnnotatorError, match=f"^annotator '{name}' needs its weights; download "
+        ) as caught:
+            registry.build(name, config)
+
+        message = str(caught.value)
+        assert first in message and "\n" not in message
+        assert f"then write under [annotators.{name}] of mitl.toml: " in message
+        assert (f'network = "{network}"' in message) == (name != network)
+
+
+@pytest.mark.parametrize("value", ["pvze", "pvse-mini", 3, ["pvse"]])
+def test_the_setting_network_is_one_of_five(value):
+    """Another value is answered with the five."""
     with pytest.raises(
-        AnnotatorError, match=f"^this version has no full-size network '{name}'; use '{name}-mini'"
+        AnnotatorError, match=r"^'network' of annotator 'mine' is .*; it should be one of pvse, vsrn"
     ):
-        registry.build(name, {})
+        registry.build("mine", {"network": value, "weights": "x"})
+
+
+@pytest.mark.parametrize("key", ["text_model", "transformers"])
+def test_a_setting_that_makes_another_annotator_does_not_go_with_network(key):
+    """Two settings that each say what is built contradict each other."""
+    with pytest.raises(AnnotatorError, match=f"has both 'network' and '{key}'"):
+        registry.build("mine", {"network": "clip", key: "x"})
+
+
+def test_the_network_of_a_name():
+    """By its setting, else by its name; embeddings from files may say whose they are."""
+    assert registry.network_of("pvse") == "pvse"
+    assert registry.network_of("pvse", {"network": "clip"}) == "clip"
+    assert registry.network_of("mine", {"network": "vsrn"}) == "vsrn"
+    assert registry.network_of("mine") is None
+    assert registry.network_of("pvse-mini") is None
 
 
 @pytest.mark.parametrize("name", ["pivot-tfidf", "pivot--lsa", "pivot-Some-bert", "pivot-x"])
@@ -128,37 +175,55 @@ class Constant:
     def similarities(self, queries, gallery): ...
 
 
+class Misnamed(Constant):
+    name = "other"
+
+
+def fails_inside(config):
+    raise KeyError("weights")
+
+
 @pytest.fixture
 def added(monkeypatch):
-    """Entry points of another package: one gives no annotator, one has a name that leads elsewhere."""
+    """Entry points of another package: sound, of a taken name, and each wrong in its own way."""
     here = Path(__file__).stem
     monkeypatch.setitem(sys.modules, here, sys.modules[__name__])
-    points = [
-        EntryPoint("constant", f"{here}:Constant", registry.ENTRY_POINT_GROUP),
-        EntryPoint("clip", f"{here}:Constant", registry.ENTRY_POINT_GROUP),
-        EntryPoint("broken", "builtins:list", registry.ENTRY_POINT_GROUP),
-        EntryPoint("../../evil", f"{here}:Constant", registry.ENTRY_POINT_GROUP),
-    ]
+    targets = {
+        "constant": f"{here}:Constant",
+        "clip": f"{here}:Constant",
+        "broken": "builtins:list",
+        "misnamed": f"{here}:Misnamed",
+        "fails": f"{here}:fails_inside",
+        "absent": "no_such_module_anywhere:build",
+        "../../evil": f"{here}:Constant",
+    }
+    points = [EntryPoint(name, value, registry.ENTRY_POINT_GROUP) for name, value in targets.items()]
     monkeypatch.setattr(registry, "entry_points", lambda group: points)
 
 
 def test_an_installed_package_adds_a_name(added):
-    """An entry point is called with the configuration; it may also take a full-size name."""
+    """An entry point is called with the configuration; it cannot take the name of one of the networks."""
     built = registry.build("constant", {"a": 1})
 
     assert isinstance(built, Annotator)
     assert built.config == {"a": 1}
     assert "constant" in registry.names()
-    assert isinstance(registry.build("clip", {}), Annotator)
+    assert "constant" in {line.name for line in describe()}
+    with pytest.raises(AnnotatorError, match="annotator 'clip' needs its weights"):
+        registry.build("clip", {})
 
 
-def test_an_entry_point_that_gives_no_annotator_is_refused(added):
-    """What another package gives is checked before it is used."""
-    with pytest.raises(AnnotatorError, match="'builtins:list' gave a list for 'broken'"):
-        registry.build("broken", {})
-
-
-def test_an_entry_point_needs_a_plain_name_too(added):
-    """A package cannot write its rankings elsewhere."""
-    with pytest.raises(AnnotatorError, match=r"cannot be called '\.\./\.\./evil'"):
-        registry.build("../../evil", {})
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("broken", "^'builtins:list' gave a list for 'broken'; it should give an Annotator"),
+        ("misnamed", "gave an annotator called 'other' for 'misnamed'; it should bear that name"),
+        ("fails", "for the annotator 'fails', failed: KeyError: 'weights'"),
+        ("absent", "for the annotator 'absent', failed: ModuleNotFoundError: No module named"),
+        ("../../evil", r"cannot be called '\.\./\.\./evil'"),
+    ],
+)
+def test_what_another_package_gives_is_checked(added, name, message):
+    """No annotator, one of another name, a failure inside, a module that is gone, a name that leads elsewhere."""
+    with pytest.raises(AnnotatorError, match=message):
+        registry.build(name, {})

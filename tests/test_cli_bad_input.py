@@ -137,7 +137,7 @@ def test_a_second_world_in_a_project_is_refused_and_the_first_is_kept(project):
 @pytest.mark.parametrize(
     ("status", "words", "named"),
     [
-        (1, ("--annotator", "clop"), "no annotator called 'clop'; known: clip-mini"),
+        (1, ("--annotator", "clop"), "no annotator called 'clop'; known: clip, clip-mini"),
         (1, ("--annotator", "near", "--annotator", "near"), "named twice"),
         (1, ("--top-k", "21"), "--top-k is 21, but the gallery of t2i has 20 items"),
         (2, ("--top-k", "0"), "'--top-k'"),

@@ -41,6 +41,7 @@ def walk(tmp_path_factory) -> Walk:
         use_file_annotators(Path())
         mitl(*PROPOSE)
         mitl(*PROPOSE)
+        mitl("propose", "--estimate", "--annotator", "clip", "--hardware", "h200")
         mitl("annotators")
         mitl("publish", "--sandbox", "--dry-run")
         mitl("publish", "--sandbox")

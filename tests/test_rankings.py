@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from annotators.base import Ranking
 from mitl.errors import RetrievalError
 from mitl.records import Direction, IdKind
-from mitl.retrieval import rankings
 from mitl.retrieval.rankings import RankingInfo, read_ranking, read_ranking_info, write_ranking
 
 
@@ -143,7 +142,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_litter(tmp_path, monkeypatch)
     def full(handle: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(rankings.os, "fsync", full)
+    monkeypatch.setattr("os.fsync", full)
     with pytest.raises(OSError, match="No space left"):
         write(path, ranking(seed=2))
 

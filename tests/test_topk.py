@@ -17,8 +17,11 @@ from mitl.errors import RetrievalError
 from mitl.progress import Advance
 from mitl.records import AnnotatorKind
 from mitl.retrieval import topk
-from mitl.retrieval.products import TorchProduct
-from mitl.retrieval.topk import block_shape, top_k
+from mitl.retrieval.blocks import Cost, plan
+from mitl.retrieval.choosing import Choice
+from mitl.retrieval.products import NumpyProduct, Operand
+from mitl.retrieval.topk import top_k
+from mitl.retrieval.torch_products import TorchProduct
 
 KINDS = [AnnotatorKind.INNER_PRODUCT, AnnotatorKind.MULTI_VECTOR]
 
@@ -135,29 +138,51 @@ def test_near_ties_beyond_float32_products_are_ordered_by_the_float64_sum():
     assert all(same_bytes(naive(left, right, 30), ranking) for ranking in rankings)
 
 
-class Bfloat16Product:
+class TruncatedProduct(NumpyProduct):
     """A product that drops the low 16 bits of its inputs, and says so."""
 
     name = "rough"
-    input_error = 2 * 2.0**-7 + 2.0**-14
 
-    def multiply(self, queries, items, out):
-        left, right = (
-            (np.ascontiguousarray(side).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
-            for side in (queries, items)
-        )
-        np.matmul(left, right.T, out=out)
+    def load(self, vectors, rows, side):
+        exact = super().load(vectors, rows, side)
+        bits = np.ascontiguousarray(exact.data).view(np.uint32) & np.uint32(0xFFFF0000)
+        return Operand(bits.view(np.float32), exact.lengths, 2.0**-7 * exact.lengths)
 
 
 def test_a_rough_product_with_an_honest_bound_gives_the_same_bytes(monkeypatch):
-    """A backend of 8 significant bits only makes the shortlist longer."""
+    """A backend of 8 significant bits only makes more items survive."""
     left, right = encoded(vectors(5, 60, (96,))), encoded(vectors(6, 3000, (96,)), "caption")
     exact = top_k(Vectors(), left, right, 25, backend="numpy")
 
-    monkeypatch.setattr(topk, "choose_product", lambda *args, **kwargs: Bfloat16Product())
+    monkeypatch.setattr(topk, "choose", lambda *args: Choice((TruncatedProduct(),), (114, 1)))
     rough = top_k(Vectors(), left, right, 25)
 
     assert same_bytes(rough, exact)
+
+
+def test_a_product_through_which_nearly_everything_gets_makes_room_for_a_better_one(monkeypatch):
+    """Where rescoring costs more than it saves, the next product of the ladder takes over; no byte changes."""
+    used: list[str] = []
+
+    class Wild(TruncatedProduct):
+        def load(self, vectors, rows, side):
+            used.append("wild")
+            loaded = super().load(vectors, rows, side)
+            return Operand(loaded.data, loaded.lengths, 0.5 * loaded.lengths)
+
+    class Exact(NumpyProduct):
+        def load(self, vectors, rows, side):
+            used.append("exact")
+            return super().load(vectors, rows, side)
+
+    left, right = encoded(vectors(5, 40, (16,))), encoded(vectors(6, 5000, (16,)), "caption")
+    exact = top_k(Vectors(), left, right, 25, backend="numpy")
+
+    monkeypatch.setattr(topk, "choose", lambda *args: Choice((Wild(), Exact()), (114, 1)))
+    ranking = top_k(Vectors(), left, right, 25, block_bytes=200_000)
+
+    assert same_bytes(ranking, exact)
+    assert "exact" in used[used.index("wild") :]
 
 
 def test_torch_below_its_highest_precision_widens_the_bound():
@@ -173,7 +198,7 @@ def test_torch_below_its_highest_precision_widens_the_bound():
     finally:
         torch.set_float32_matmul_precision(before)
 
-    assert reduced >= 2 * 2.0**-8
+    assert reduced >= 2.0**-8
     assert highest == 0
 
 
@@ -240,23 +265,31 @@ def test_memory_stays_within_a_block_and_the_result(block_bytes, alike):
 
 
 @given(
-    k=st.integers(1, 1000),
     queries=st.integers(1, 10**6),
     items=st.integers(1, 10**7),
-    item_bytes=st.sampled_from([0, 16 * 64, 16 * 4096]),
-    pair_bytes=st.sampled_from([10, 256]),
+    cell=st.sampled_from([0, 5, 24, 256]),
+    query=st.sampled_from([64, 4096, 100_000]),
+    item=st.sampled_from([0, 64, 16 * 4096]),
+    threads=st.integers(1, 64),
     block_bytes=st.integers(1, 1 << 30),
 )
 def test_blocks_are_never_empty_and_fit_where_one_pair_fits(
-    k, queries, items, item_bytes, pair_bytes, block_bytes
+    queries, items, cell, query, item, threads, block_bytes
 ):
-    """A block has at least one query and one item, and stays under the budget when that much does."""
-    rows, columns = block_shape(queries, items, k, item_bytes, pair_bytes, block_bytes)
+    """A tile has at least one query and one item, and everything stays under the budget when that much does."""
+    found = plan(
+        queries, items, (1024, 2048), Cost(cell, query, item), threads=threads, block_bytes=block_bytes
+    )
 
-    assert 1 <= rows <= queries
-    assert 1 <= columns <= items
-    if rows * columns > 1:
-        assert rows * columns * pair_bytes + (rows + columns) * item_bytes <= block_bytes
+    assert 1 <= found.rows <= found.group <= queries
+    assert 1 <= found.columns <= found.span <= items
+    assert 1 <= found.threads <= threads
+    if found.rows * found.columns > 1:
+        assert found.threads * found.rows * found.columns * cell <= block_bytes
+    if found.group > 1:
+        assert found.group * query <= block_bytes
+    if found.span > 1:
+        assert found.span * item <= block_bytes
 
 
 @settings(max_examples=60, deadline=None)
@@ -330,7 +363,10 @@ def test_numpy_backend_does_not_import_torch():
     [
         ({"k": 50}, r"^top-k is 50, but the gallery has 40 items; ask for 40 at most$"),
         ({"k": 0}, r"^top-k is 0, but it must be at least 1$"),
-        ({"backend": "faiss"}, r"^no top-k backend called 'faiss'; known: auto, numpy, torch$"),
+        (
+            {"backend": "annoy"},
+            r"^no top-k backend called 'annoy'; known: auto, numpy, torch, bf16, int8, cuda, fai",
+        ),
         ({"block_bytes": 0}, r"^a block of 0 bytes holds nothing"),
         ({"gallery": encoded(vectors(2, 40, (9,)), "caption")}, r"^query embeddings are 8 wide, but gallery"),
         (

@@ -11,7 +11,7 @@ import click
 # name -> (module of mitl.cli, one line of help); the order is that of the data's journey.
 COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("init", "Make a project and load its images and captions."),
-    "annotators": ("annotators", "List the machine annotators and what each needs."),
+    "annotators": ("annotators", "List the machine annotators, check weights, verify recall."),
     "propose": ("propose", "Rank both directions with every annotator and store candidate pairs."),
     "publish": ("publish", "Pack the open pairs into HITs and post them."),
     "simulate": ("simulate", "Let scripted workers answer the open HITs over HTTP."),

@@ -2,23 +2,100 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
-from mitl.cli.app import App, common
+from mitl.cli.app import App, as_json, common, printable
 from mitl.records import StageResult, Table
 
+if TYPE_CHECKING:
+    from mitl.stages.check import Verdict
 
-@click.command("annotators")
+
+@click.group("annotators", invoke_without_command=True)
 @common
 def command(app: App) -> None:
-    """List the machine annotators, what each is and what it needs."""
-    from annotators import registry
+    """List the machine annotators: what each is, what it needs, what to download. Subcommands look closer."""
+    from annotators.descriptions import describe
 
-    known = registry.describe()
+    known = describe()
     rows = tuple((line.name, "yes" if line.ready else "no", line.what, line.needs) for line in known)
+    lines = ["to download (settings go to mitl.toml; docs/annotators.md says more):"]
+    for line in known:
+        for place, text in enumerate(line.download):
+            lines.append(f"  {line.name if place == 0 else '':<5} {text}")
     app.finish(
         StageResult(
-            counts={"known": len(known), "ready": sum(line.ready for line in known)},
+            counts={
+                "known": len(known),
+                "ready": sum(line.ready for line in known),
+                "annotators": [
+                    {
+                        "name": line.name,
+                        "ready": line.ready,
+                        "what": line.what,
+                        "needs": line.needs,
+                        "download": list(line.download),
+                    }
+                    for line in known
+                ],
+            },
             tables=(Table("", ("name", "ready", "what it is", "what it needs"), rows),),
+            lines=tuple(lines),
         )
     )
+
+
+@command.command("check")
+@click.argument("name")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--vocabulary",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Hold this list of words against the weights too.",
+)
+@common
+def check(app: App, name: str, file: Path, vocabulary: Path | None) -> int:
+    """Say what the weights FILE is and whether it is the network that NAME stands for.
+
+    NAME is pvse, vsrn, pcme, vilt, clip or an annotator of mitl.toml that says network = one of these. Nothing in
+    FILE is run. The exit status is 1 where it does not fit.
+    """
+    from mitl.stages.check import check as stage
+
+    return _finish(app, stage(app.settings, name, file, vocabulary=vocabulary))
+
+
+@command.command("verify")
+@click.argument("name")
+@click.option(
+    "--published", metavar="ROW", help="Which published figures to hold against [default: by the weights]."
+)
+@common
+def verify(app: App, name: str, published: str | None) -> int:
+    """Rank COCO's whole test split with the annotator NAME and compare its recall with what was published.
+
+    The exit status is 1 where it is outside the tolerance. On other data it prints the recall alone.
+    """
+    from mitl.stages.verify import verify as stage
+
+    return _finish(app, stage(app.settings, name, published=published, progress=app.progress))
+
+
+def _finish(app: App, verdict: Verdict) -> int:
+    """Print what was found and, where it will not do, why; returns the exit status."""
+    if verdict.refusal is None:
+        app.finish(verdict.result)
+        return 0
+    if app.json:
+        for warning in verdict.result.warnings:
+            click.echo(f"warning: {printable(warning)}", err=True)
+        click.echo(json.dumps(as_json(app.command, verdict.result, verdict.refusal)))
+    else:
+        app.finish(verdict.result)
+    click.echo(f"error: {printable(verdict.refusal)}", err=True)
+    return 1

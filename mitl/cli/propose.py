@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import click
 
-from mitl.cli.app import App, common
+from mitl.cli.app import DOLLARS, App, common
+from mitl.errors import UsageError
+from mitl.settings import BACKENDS, ENGINES, Settings
 
 
 @click.command("propose")
@@ -31,35 +35,132 @@ from mitl.cli.app import App, common
     metavar="FILE|eccv",
     help="Which captions search, in the same way.",
 )
+@click.option(
+    "--backend",
+    type=click.Choice(BACKENDS),
+    help="What multiplies embeddings; no ranking depends on it [default: auto].",
+)
+@click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    help="Where annotators work: here, or on Ray workers; no ranking depends on it [default: local].",
+)
+@click.option(
+    "--ray-address",
+    metavar="ADDRESS",
+    help="Cluster that --engine ray joins: HOST:PORT, ray://HOST:PORT or auto [default: this machine's cores].",
+)
+@click.option("--estimate", is_flag=True, help="Print FLOPs, bytes, time and money, and do nothing else.")
+@click.option("--estimate-images", type=click.IntRange(min=1), help="Estimate for so many images.")
+@click.option("--estimate-captions", type=click.IntRange(min=1), help="Estimate for so many captions.")
+@click.option(
+    "--hardware",
+    multiple=True,
+    metavar="NAME",
+    help="Estimate for this: here (measured now), h200, h100, a100, l40s, rtx4090, t4; may be repeated "
+    "[default: here and h200].",
+)
+@click.option("--machines", type=click.IntRange(min=1), help="Estimate for so many of them [default: 1].")
+@click.option("--price-per-hour", type=DOLLARS, help="Estimate with this price of one machine, as 3.50.")
 @common
-def command(
-    app: App,
-    annotators: tuple[str, ...],
-    top_k: int | None,
-    depth: int | None,
-    image_queries: int | None,
-    caption_queries: int | None,
-    image_query_ids: Path | None,
-    caption_query_ids: Path | None,
-) -> None:
+def command(app: App, **given: Any) -> None:
     """Rank both directions with every annotator and store candidate pairs.
 
-    Each finished ranking is a file in runs/; an interrupted run goes on with the next one.
+    What is computed is kept in runs/: finished rankings, encoded items by the chunk, scores of pairs; an interrupted
+    run goes on where it was. runs/encodings and runs/scores can be deleted at any time.
     """
+    asked = _Asked(**given)
+    if asked.estimate:
+        _estimate(app, asked)
+    else:
+        _propose(app, asked)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The options as they were given."""
+
+    annotators: tuple[str, ...]
+    top_k: int | None
+    depth: int | None
+    image_queries: int | None
+    caption_queries: int | None
+    image_query_ids: Path | None
+    caption_query_ids: Path | None
+    backend: str | None
+    engine: str | None
+    ray_address: str | None
+    estimate: bool
+    estimate_images: int | None
+    estimate_captions: int | None
+    hardware: tuple[str, ...]
+    machines: int | None
+    price_per_hour: int | None
+
+    def queries(self, settings: Settings) -> tuple[int | None, int | None]:
+        """How many images and captions search; None for all."""
+        return (
+            settings.image_queries if self.image_queries is None else self.image_queries,
+            settings.caption_queries if self.caption_queries is None else self.caption_queries,
+        )
+
+    def refuse(self, names: tuple[str, ...], why: str) -> None:
+        """A usage error for an option that would do nothing."""
+        for name in names:
+            if getattr(self, name):
+                raise UsageError(f"--{name.replace('_', '-')} {why}")
+
+
+_ONLY_PROPOSING = (
+    "top_k",
+    "depth",
+    "image_query_ids",
+    "caption_query_ids",
+    "backend",
+    "engine",
+    "ray_address",
+)
+_ONLY_ESTIMATING = ("estimate_images", "estimate_captions", "hardware", "machines", "price_per_hour")
+
+
+def _propose(app: App, asked: _Asked) -> None:
+    from mitl.stages.computing import Computing
     from mitl.stages.propose import QueryChoice, propose
 
     settings = app.settings
+    asked.refuse(_ONLY_ESTIMATING, "is for --estimate; add it, or leave this option out")
+    engine = asked.engine or settings.engine
+    if asked.ray_address and engine != "ray":
+        raise UsageError(f"--ray-address is for --engine ray, but the engine is {engine!r}")
+    image_queries, caption_queries = asked.queries(settings)
     result = propose(
         settings,
-        annotators=annotators or settings.annotators,
-        top_k=settings.top_k if top_k is None else top_k,
-        depth=settings.depth if depth is None else depth,
-        images=QueryChoice(
-            settings.image_queries if image_queries is None else image_queries, image_query_ids
-        ),
-        captions=QueryChoice(
-            settings.caption_queries if caption_queries is None else caption_queries, caption_query_ids
+        annotators=asked.annotators or settings.annotators,
+        top_k=settings.top_k if asked.top_k is None else asked.top_k,
+        depth=settings.depth if asked.depth is None else asked.depth,
+        images=QueryChoice(image_queries, asked.image_query_ids),
+        captions=QueryChoice(caption_queries, asked.caption_query_ids),
+        computing=Computing(
+            engine, asked.ray_address or settings.ray_address, asked.backend or settings.backend
         ),
         progress=app.progress,
     )
     app.finish(result)
+
+
+def _estimate(app: App, asked: _Asked) -> None:
+    from mitl.stages.estimate import Wanted, estimate_proposing
+
+    asked.refuse(_ONLY_PROPOSING, "changes nothing in an estimate; leave it out")
+    image_queries, caption_queries = asked.queries(app.settings)
+    wanted = Wanted(
+        images=asked.estimate_images,
+        captions=asked.estimate_captions,
+        image_queries=image_queries,
+        caption_queries=caption_queries,
+        machines=asked.machines or 1,
+        cents_per_hour=asked.price_per_hour,
+    )
+    if asked.hardware:
+        wanted = replace(wanted, hardware=asked.hardware)
+    app.finish(estimate_proposing(app.settings, asked.annotators or app.settings.annotators, wanted))

@@ -19,6 +19,10 @@ TABLES: dict[str, dict[str, str]] = {
         "caption_queries": "how many captions search (all)",
         "top_k": "proposed per query and annotator (5)",
         "depth": "kept in the ranking files (25)",
+        "backend": "what multiplies embeddings: auto, numpy, torch, bf16, int8, cuda or faiss; no ranking depends on "
+        "it (auto)",
+        "engine": "where annotators work: `local`, or `ray` workers; no ranking depends on it (local)",
+        "ray_address": "cluster that the engine `ray` joins (none: this machine's cores)",
     },
     "crowd": {
         "endpoint": "requester API to use instead of mitl's own crowd server",
@@ -39,6 +43,29 @@ ANNOTATOR_FORMS: dict[str, tuple[str, tuple[str, ...]]] = {
             "`threads` (whole number)",
         ),
     ),
+    "`pvse`, `vsrn`, `pcme`, `vilt`, `clip`, or any name by `network`": (
+        "the papers' networks at full size; [annotators.md](annotators.md) says what each needs",
+        (
+            "`network` (one of the five, where the name is another)",
+            "`weights` (path, needed; of vsrn a list of two, too)",
+            "`vocabulary` (path; pvse, vsrn, pcme)",
+            "`features`, `feature_ids` (paths; vsrn)",
+            "`wordpieces` (path; vilt)",
+            "`bpe` (path; clip)",
+            "`scope` (exhaustive, shortlist), `shortlist`, `shortlist_from`, `shortlist_recall`, `audit_queries`, "
+            "`audit_items` (vilt)",
+            "`device`, `threads`, `batch`, and the network's own",
+        ),
+    ),
+    "any name, by `transformers`": (
+        "a dual encoder of transformers (CLIP, SigLIP, ALIGN, ...); similarity is the cosine",
+        (
+            "`transformers` (folder or hub name)",
+            "`revision` (on the hub)",
+            "`truncate` (true, false; false)",
+            "`device`, `threads`, `batch`",
+        ),
+    ),
     "`pivot-<captioner>-<tfidf|lsa|minilm>`": (
         "machine captions stand for the images and are compared with the captions",
         (
@@ -51,7 +78,8 @@ ANNOTATOR_FORMS: dict[str, tuple[str, tuple[str, ...]]] = {
         "embeddings made elsewhere; similarity is the inner product, of K vectors an item the best one",
         (
             "`embeddings = {images = PATH, captions = PATH}`: .npz with `ids` and `embedding` (N, D) or (N, K, D), "
-            "Parquet with `id` and `embedding`, or .npy beside `NAME.ids.npy` or `NAME.ids.txt`",
+            "Parquet with `id` and `embedding`, or .npy beside `NAME.ids.npy` or `NAME.ids.txt`; `image_ids` and "
+            "`caption_ids` in the same table name the ids of .npy files elsewhere",
             "`similarity` (dot, cosine; dot)",
         ),
     ),

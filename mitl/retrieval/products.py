@@ -1,109 +1,289 @@
-"""Products of two blocks of vectors in float32, one class per backend, each with its own error bound.
+"""Products of two blocks of vectors, one class per unit of the processor, each with its own error bound.
 
-A backend only has to be *near*: what it keeps is rescored (``mitl.retrieval.rescoring``), so a new one (a
-GPU, bf16, int8) needs ``multiply`` and an honest ``input_error``, and no ranking changes by a bit.
+A product only has to be *near*: what it lets through is rescored (``mitl.retrieval.rescoring``), so a new one needs
+an honest account of what it rounds, and no ranking changes by a bit.
 """
 
 from __future__ import annotations
 
-import sys
-import time
-from typing import Literal, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.errors import RetrievalError
+from mitl.retrieval.bounds import UNIT, Doubles, product_errors
+from mitl.retrieval.threads import can_limit_blas
+from mitl.retrieval.vectors import Floats, Vectors
 
-Backend = Literal["auto", "numpy", "torch"]
+Backend = Literal["auto", "numpy", "torch", "bf16", "int8", "cuda", "faiss"]
+BACKENDS: tuple[Backend, ...] = ("auto", "numpy", "torch", "bf16", "int8", "cuda", "faiss")
 
-_PROBE_WORK = 2e11
-"""Multiply-adds from which a probe of a few milliseconds pays."""
-_CLEARLY_FASTER = 1.2
+Side = Literal["left", "right"]
+
+MANY_THREADS = 1 << 16
+_SEEDS = 2048
+"""Items from which a first floor is estimated."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operand:
+    """A block of items as a product wants it, (K, n, D), and what making it so took away."""
+
+    data: Any
+    lengths: Doubles
+    """(n,) upper bounds of the length of an item's longest vector."""
+    losses: Doubles
+    """(n,) upper bounds of the length of what rounding took from any of an item's vectors."""
+    steps: Doubles = field(default_factory=lambda: np.ones(0))
+    """(n,) what the integer 1 of an item stands for, where it is in integers."""
+    places: Any = field(default_factory=lambda: slice(None))
+    """Which item of the block each row is; all these arrays are in the order of the rows."""
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def by_item(self, values: Doubles) -> Doubles:
+        """Numbers of the rows (n,) in the order of the items."""
+        out = np.empty_like(values)
+        out[self.places] = values
+        return out
+
+
+class Reached(NamedTuple):
+    """Pairs of a tile that may reach a floor, in order of rows, with the highest that their similarity can be."""
+
+    rows: NDArray[np.int64]
+    columns: NDArray[np.int64]
+    highest: Doubles
+
+
+class Buffers:
+    """Memory for tiles, kept by one thread from one tile to the next."""
+
+    def __init__(self) -> None:
+        self._flat: dict[str, NDArray[Any]] = {}
+        self._made: dict[str, tuple[tuple[int, ...], Any]] = {}
+
+    def get(self, name: str, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+        """A contiguous array of this shape; its content is whatever was there."""
+        needed = int(np.prod(shape))
+        flat = self._flat.get(name)
+        if flat is None or len(flat) < needed or flat.dtype != dtype:
+            flat = self._flat[name] = np.empty(needed, dtype)
+        return flat[:needed].reshape(shape)
+
+    def kept(self, name: str, shape: tuple[int, ...], make: Callable[[], Any]) -> Any:
+        """What ``make`` gave when this shape was last asked for under this name."""
+        shape_and_made = self._made.get(name)
+        if shape_and_made is None or shape_and_made[0] != shape:
+            shape_and_made = self._made[name] = shape, make()
+        return shape_and_made[1]
 
 
 class Product(Protocol):
-    """Inner products of all rows of two blocks, accumulated in float32 in any order."""
+    """Inner products of all items of two blocks, the largest of K x L for each pair."""
 
     name: str
-    input_error: float
-    """Relative error made by rounding the inputs; 0 where they are multiplied as they are."""
+    roundoff: float
+    """Unit roundoff of the sums."""
+    rounding: float
+    """How far a value may be off relative to itself, beside what ``tile_errors`` says."""
+    cell_bytes: int
+    """Memory for each pair of a tile and each of its K x L products."""
+    number_bytes: int
+    """Memory for each number of a loaded block."""
+    threads: int
+    """The most threads that gain anything."""
+    tile: tuple[int, int]
+    """The rows and columns from which on larger tiles gain nothing."""
 
-    def multiply(
-        self, queries: NDArray[np.float32], items: NDArray[np.float32], out: NDArray[np.float32]
-    ) -> None:
-        """Write the inner products of (Q, D) and (B, D) into the contiguous ``out`` (Q, B)."""
+    def load(self, vectors: Vectors, rows: slice, side: Side) -> Any:
+        """The ``Operand`` of some items; RetrievalError where one is not finite."""
+        ...
+
+    def multiply(self, left: Any, right: Any, buffers: Buffers) -> Any:
+        """The tile of products; valid until the next call with these buffers."""
+        ...
+
+    def near(self, tile: Any, left: Any, right: Any, rows: slice, columns: slice) -> Floats:
+        """The near similarities of a part of a tile, in the order of the operands' rows."""
+        ...
+
+    def reached(
+        self, tile: Any, left: Any, right: Any, floors: Doubles, side: Side, part: slice, most: int
+    ) -> Reached | None:
+        """The pairs whose canonical similarity may reach the floor of their row (``left``) or column (``right``).
+
+        Args:
+            floors: (rows,) or (columns,) canonical similarities.
+            part: a share of the columns; shares that together hold all columns find every pair once.
+            most: give None instead where there are more pairs than so many.
+        """
         ...
 
 
-class NumpyProduct:
-    """The product of numpy's BLAS."""
+def tile_errors(product: Product, one: Operand, other: Operand, seen: slice | None = None) -> Doubles:
+    """The bound of ``product_errors`` for each item of one block against all (or ``seen``) of the other, (n,)."""
+    seen = seen or slice(None)
+    length, loss = other.lengths[seen].max(keepdims=True), other.losses[seen].max(keepdims=True)
+    return product_errors(one.lengths, one.losses, length, loss, one.data.shape[2], product.roundoff)[:, 0]
+
+
+def float_reached(
+    product: Product,
+    cells: Floats,
+    left: Operand,
+    right: Operand,
+    floors: Doubles,
+    side: Side,
+    part: slice,
+    most: int,
+) -> Reached | None:
+    """``Product.reached`` for a tile of float32 whose errors are much the same for all pairs of a row or column."""
+    pair = (left, right) if side == "left" else (right, left)
+    errors = tile_errors(product, *pair)
+    thresholds = at_most(floors - errors)
+    found = compared(cells, thresholds, side, part, most)
+    return found and with_errors(found, cells[found.rows, found.columns], errors, product.rounding, side)
+
+
+def at_most(values: Doubles) -> Floats:
+    """The largest float32 that are below these numbers."""
+    with np.errstate(over="ignore"):
+        return np.asarray(np.nextafter(values.astype(np.float32), np.float32(-np.inf)))
+
+
+def compared(
+    cells: NDArray[Any], thresholds: NDArray[Any], side: Side, part: slice, most: int
+) -> Reached | None:
+    """Places of (n, m) cells that reach thresholds of their own type; None where there are more than ``most``.
+
+    Args:
+        thresholds: (n,) for ``left``, (m,) for ``right``.
+    """
+    seen = cells[:, part]
+    found = places(seen >= (thresholds[:, None] if side == "left" else thresholds[part]), most)
+    if found is None:
+        return None
+    rows, columns = np.divmod(found, seen.shape[1])
+    return Reached(rows, columns + part.start, np.empty(0))
+
+
+def with_errors(
+    found: Reached, values: NDArray[Any], errors: Doubles, rounding: float, side: Side
+) -> Reached:
+    """The same pairs with the highest that similarities of these near values can be."""
+    wide = values.astype(np.float64)
+    highest = wide + rounding * np.abs(wide) + errors[found.rows if side == "left" else found.columns]
+    return found._replace(highest=highest)
+
+
+def places(reach: NDArray[np.bool_], most: int) -> NDArray[np.int64] | None:
+    """As ``np.flatnonzero``; None where there are more than ``most``.
+
+    Eight places at a time are looked at, which is faster where few are set.
+    """
+    flat = np.ascontiguousarray(reach).reshape(-1)
+    if len(flat) % 8:
+        found = np.flatnonzero(flat)
+        return found if len(found) <= most else None
+    eights = flat.view(np.uint64)
+    some = np.flatnonzero(eights != 0)
+    if len(some) > most:
+        return None
+    found = np.flatnonzero(eights[some].view(np.bool_))
+    return (some[found >> 3] << 3) | (found & 7) if len(found) <= most else None
+
+
+def seeds(product: Product, tile: Any, left: Operand, right: Operand, k: int, side: Side) -> Doubles | None:
+    """For each row (or column) of a tile a number that the canonical similarities of at least k of its items reach.
+
+    From the k-th best of the best of 4 k disjoint chunks; None where there are fewer than 2 k items.
+    """
+    seen, whole = slice(0, max(_SEEDS, 4 * k)), slice(None)
+    if side == "left":
+        one, other = left, right
+        kth = kth_of_chunks(product.near(tile, left, right, whole, seen), k)
+    else:
+        one, other = right, left
+        kth = kth_of_chunks(product.near(tile, left, right, seen, whole).T, k)
+    if kth is None:
+        return None
+    errors = tile_errors(product, one, other, seen)
+    lowest = np.asarray(kth, np.float64)
+    lowest = lowest - errors - product.rounding * np.abs(lowest)
+    return one.by_item(lowest)
+
+
+def kth_of_chunks(cells: NDArray[Any], k: int) -> NDArray[Any] | None:
+    """A value that at least k entries of each row reach, (n,); None where a row has fewer than 2 k entries."""
+    chunks = min(cells.shape[1], 4 * k)
+    if chunks < 2 * k:
+        return None
+    best = cells[:, :chunks].copy()
+    for start in range(chunks, cells.shape[1] - chunks + 1, chunks):
+        np.maximum(best, cells[:, start : start + chunks], out=best)
+    best.partition(chunks - k, axis=1)
+    return np.asarray(best[:, chunks - k])
+
+
+class FloatProduct:
+    """Tiles (rows, columns) of float32."""
+
+    name = ""
+    roundoff = UNIT
+    rounding = 0.0
+    cell_bytes = 5
+    number_bytes = 4
+    threads = MANY_THREADS
+    tile = (1024, 2048)
+
+    def multiply(self, left: Operand, right: Operand, buffers: Buffers) -> Floats:
+        """(rows, columns) float32."""
+        best: Floats | None = None
+        for query in left.data:
+            for item in right.data:
+                name = "best" if best is None else "other"
+                out = buffers.get(name, (len(left), len(right)), np.float32)
+                self._multiply(query, item, out)
+                best = out if best is None else np.maximum(best, out, out=best)
+        assert best is not None
+        return best
+
+    def load(self, vectors: Vectors, rows: slice, side: Side) -> Operand:
+        """See ``Product``."""
+        raise NotImplementedError
+
+    def _multiply(self, query: Any, item: Any, out: Floats) -> None:
+        raise NotImplementedError
+
+    def near(self, tile: Floats, left: Operand, right: Operand, rows: slice, columns: slice) -> Floats:
+        """The tile itself."""
+        return tile[rows, columns]
+
+    def reached(
+        self, tile: Floats, left: Operand, right: Operand, floors: Doubles, side: Side, part: slice, most: int
+    ) -> Reached | None:
+        """By one comparison of everything."""
+        return float_reached(self, tile, left, right, floors, side, part, most)
+
+
+class NumpyProduct(FloatProduct):
+    """The float32 product of numpy's BLAS."""
 
     name = "numpy"
-    input_error = 0.0
-
-    def multiply(
-        self, queries: NDArray[np.float32], items: NDArray[np.float32], out: NDArray[np.float32]
-    ) -> None:
-        """Write the inner products of (Q, D) and (B, D) into ``out`` (Q, B)."""
-        np.matmul(queries, items.T, out=out)
-
-
-class TorchProduct:
-    """The product of torch on the CPU."""
-
-    name = "torch"
 
     def __init__(self) -> None:
-        try:
-            import torch
-        except ImportError as error:
-            raise RetrievalError(
-                "backend 'torch' needs torch, which is not installed; use 'numpy' or install mitl[torch]"
-            ) from error
-        self._torch = torch
-        # Below "highest", torch may round the inputs to bfloat16, which has 8 significant bits.
-        exact = torch.get_float32_matmul_precision() == "highest"
-        self.input_error = 0.0 if exact else 2 * 2.0**-8 + 2.0**-16
+        # Where BLAS cannot be held to one thread, it brings its own instead of ours.
+        self.threads = MANY_THREADS if can_limit_blas() else 1
 
-    def multiply(
-        self, queries: NDArray[np.float32], items: NDArray[np.float32], out: NDArray[np.float32]
-    ) -> None:
-        """Write the inner products of (Q, D) and (B, D) into ``out`` (Q, B)."""
-        from_numpy = self._torch.from_numpy
-        # torch warns about read-only arrays, which a memory map usually is.
-        left, right = (block if block.flags.writeable else block.copy() for block in (queries, items))
-        self._torch.mm(from_numpy(left), from_numpy(right).T, out=from_numpy(out))
+    def load(self, vectors: Vectors, rows: slice, side: Side) -> Operand:
+        """The items as float32, not copied where they are float32 already."""
+        block = vectors.block(rows)
+        lengths = vectors.lengths(block, rows.start)
+        return Operand(block.transpose(1, 0, 2), lengths, np.zeros(len(lengths)))
 
-
-def choose_product(backend: Backend, *, work: float, width: int) -> Product:
-    """The product for ``work`` multiply-adds on vectors of ``width``; torch is imported only if chosen.
-
-    ``auto`` is numpy, unless torch is loaded anyway, the work is large and a probe shows torch clearly
-    faster.
-
-    Raises:
-        RetrievalError: the backend is unknown or not installed.
-    """
-    if backend == "numpy":
-        return NumpyProduct()
-    if backend == "torch":
-        return TorchProduct()
-    if backend != "auto":
-        raise RetrievalError(f"no top-k backend called {backend!r}; known: auto, numpy, torch")
-    if work < _PROBE_WORK or "torch" not in sys.modules:
-        return NumpyProduct()
-    candidates: tuple[Product, Product] = (NumpyProduct(), TorchProduct())
-    with_numpy, with_torch = (_probe_s(product, width) for product in candidates)
-    return candidates[1] if with_torch * _CLEARLY_FASTER < with_numpy else candidates[0]
-
-
-def _probe_s(product: Product, width: int) -> float:
-    queries, items = np.ones((256, width), np.float32), np.ones((2048, width), np.float32)
-    out = np.empty((256, 2048), np.float32)
-    times = []
-    for _ in range(4):
-        start = time.perf_counter()
-        product.multiply(queries, items, out)
-        times.append(time.perf_counter() - start)
-    return min(times)
+    def _multiply(self, query: Any, item: Any, out: Floats) -> None:
+        np.matmul(query, item.T, out=out)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from annotators.base import Ranking
 from mitl.errors import RetrievalError
 from mitl.records import Direction, IdKind
+from mitl.retrieval.whole_files import remove_dead_parts, whole_file
 
 MAX_DEPTH = int(np.iinfo(np.int16).max)
 
@@ -70,17 +70,9 @@ def write_ranking(
             "similarity": pa.array(ranking.similarities.reshape(-1), pa.float32()),
         }
     ).replace_schema_metadata(metadata)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as sink:
-            pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
-            sink.flush()
-            os.fsync(sink.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-    _sync_folder(path.parent)
+    remove_dead_parts(path.parent)
+    with whole_file(path) as sink:
+        pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
 
 
 def read_ranking_info(path: Path) -> RankingInfo:
@@ -187,12 +179,3 @@ def _broken(path: Path, why: object) -> RetrievalError:
     return RetrievalError(
         f"{str(path)!r} is not a whole ranking file ({reason}); delete it and run `mitl propose` again"
     )
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make the rename itself last through a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -1,49 +1,142 @@
-"""The canonical similarity of two vectors, the same bits on every machine, and how near a fast one is."""
+"""The canonical similarity of two vectors, the same bits on every machine, by a fast way with proof."""
 
 from __future__ import annotations
 
-import math
+import threading
+from collections.abc import Iterator
+from copy import copy
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-_CHUNK_BYTES = 1 << 19
-"""Products of one chunk in float64: they fit a core's cache (measured best of 2^17 to 2^21)."""
-_UNIT = 2.0**-24
-"""Unit roundoff of float32."""
+from mitl.retrieval.bounds import UNIT, gamma, product_errors
+from mitl.retrieval.sampled import sampled_products
+from mitl.retrieval.vectors import Floats, Vectors, largest_lengths
+
+Positions = NDArray[np.int64]
+
+CHUNK_BYTES = 1 << 20
+"""Vectors of one chunk in float64: they stay in a core's cache, and calls are few (measured best of 2^16 to 2^21)."""
+_UNIT = 2.0**-53
+"""Unit roundoff of float64."""
 
 
-def canonical_similarities(
-    queries: NDArray[np.float32],
-    items: NDArray[np.float32],
-    query_rows: NDArray[np.int64],
-    item_rows: NDArray[np.int64],
-) -> NDArray[np.float32]:
-    """The best inner product between the vectors of each (query row, item row), (n,) float32.
+class Rescorer:
+    """Better similarities of chosen pairs: canonical ones, and in float32.
 
-    ``queries`` and ``items`` are (Q, K, D) and (G, L, D); each product of two float32 is exact in float64,
-    the sum over D runs in the fixed order of ``_fixed_sum``, the largest of the K x L is rounded once to
-    float32.
+    Canonical: each product of two float32 is exact in float64, their sum runs in the fixed order of ``fixed_sum``, and
+    the largest of an item's K x L sums is rounded once to float32. A library sums in an order of its own, but fast:
+    where all numbers within the error of both sums round to the same float32, that is the canonical value.
+
+    Args:
+        start: the query that row 0 is.
     """
-    width = queries.shape[2]
-    step = max(1, _CHUNK_BYTES // (8 * width))
-    out = np.empty(len(query_rows), np.float32)
-    wide = queries.astype(np.float64)
-    for start in range(0, len(query_rows), step):
+
+    def __init__(
+        self, queries: Vectors, gallery: Vectors, chunk_bytes: int = CHUNK_BYTES, start: int = 0
+    ) -> None:
+        self._queries, self._gallery, self._start = queries, gallery, start
+        self._pairs = max(1, chunk_bytes // (8 * gallery.width * gallery.per_item))
+        self._sampled = sampled_products(queries, gallery, 2 * chunk_bytes)
+        self._scratch = threading.local()
+
+    def for_block(self, start: int) -> Rescorer:
+        """The same for the rows of a block that starts there."""
+        block = copy(self)
+        block._start = start
+        return block
+
+    def similarities(self, rows: Positions, positions: Positions) -> Floats:
+        """Canonical ones of n pairs of a row and an item, in order of rows, none twice: (n,) float32."""
+        rows = rows + self._start
+        if self._sampled is not None and len(rows):
+            return self._rounded(self._sampled.float64(rows, positions), rows, positions)
+        out = np.empty(len(rows), np.float32)
+        for part in self._parts(rows):
+            out[part] = self._rounded(self._best(rows[part], positions[part]), rows[part], positions[part])
+        return out
+
+    def nearer(self, rows: Positions, positions: Positions) -> tuple[Floats, NDArray[np.float64]]:
+        """Of the same kind of pairs in float32: (n,) values and (n,) how far they may be off."""
+        rows = rows + self._start
+        if self._sampled is not None and len(rows):
+            values = self._sampled.float32(rows, positions)
+        else:
+            values = np.empty(len(rows), np.float32)
+            for part in self._parts(rows):
+                left = self._queries.array[rows[part], :, None].astype(np.float32)  # (n, K, 1, D)
+                right = self._gallery.array[positions[part], None].astype(np.float32)  # (n, 1, L, D)
+                values[part] = np.vecdot(left, right).max(axis=(1, 2))
+        first = int(rows.min(initial=0))
+        lengths = largest_lengths(self._queries.block(slice(first, int(rows.max(initial=0)) + 1)))
+        longest, nothing = np.array([self._gallery.longest]), np.zeros(1)
+        errors = product_errors(lengths, 0 * lengths, longest, nothing, self._gallery.width, UNIT)
+        return values, errors[rows - first, 0]
+
+    def _parts(self, rows: Positions) -> Iterator[slice]:
+        """Some pairs at a time; whole rows where all rows have equally many."""
+        each = int(np.count_nonzero(rows == rows[0])) if len(rows) else 1
+        whole = self._pairs // each * each or self._pairs
+        for start in range(0, len(rows), whole):
+            yield slice(start, start + whole)
+
+    def _best(self, rows: Positions, positions: Positions) -> NDArray[np.float64]:
+        """The largest of the K x L sums of each pair in float64, (n,)."""
+        right = self._gathered(positions)  # (n, L, D)
+        starts = np.flatnonzero(np.diff(rows, prepend=-1))
+        width, each = right.shape[2], len(rows) // len(starts)
+        left = self._queries.array[rows[starts]].astype(np.float64)  # (r, K, D)
+        if each * len(starts) == len(rows) and np.array_equal(starts, np.arange(0, len(rows), each)):
+            # (r, m L, D) x (r, D, K), m items for each query
+            products = np.matmul(right.reshape(len(starts), -1, width), left.transpose(0, 2, 1))
+            return np.asarray(products.reshape(len(rows), -1).max(axis=1))
+        every = np.repeat(left, np.diff(starts, append=len(rows)), axis=0)
+        return np.asarray(np.vecdot(every[:, :, None], right[:, None]).max(axis=(1, 2)))
+
+    def _rounded(self, best: NDArray[np.float64], rows: Positions, positions: Positions) -> Floats:
+        """The canonical similarities near float64 ones of any order of summation."""
+        # Both sums err by gamma_D |q| |x| at most: in float64 nothing underflows.
+        error = 2.01 * gamma(self._gallery.width, _UNIT) * self._gallery.longest
+        starts = np.flatnonzero(np.diff(rows, prepend=-1))
+        squares = np.square(self._queries.array[rows[starts]], dtype=np.float64).sum(axis=2).max(axis=1)
+        errors = np.repeat(error * np.sqrt(squares), np.diff(starts, append=len(rows)))
+        low, high = (best - errors).astype(np.float32), (best + errors).astype(np.float32)
+        unsure = np.flatnonzero(low != high)
+        if len(unsure):
+            left, right = self._queries.array[rows[unsure]], self._gallery.array[positions[unsure]]
+            low[unsure] = canonical_similarities(left, right)
+        # + 0.0 turns -0.0 into 0.0, so that equal similarities have equal bytes.
+        return np.asarray(low + np.float32(0))
+
+    def _gathered(self, positions: Positions) -> NDArray[np.float64]:
+        """Items of the gallery in float64 (n, L, D), valid until this thread's next call."""
+        array = self._gallery.array
+        kept = self._scratch.__dict__
+        if len(kept.get("wide", ())) < len(positions):
+            # Large arrays that come and go cost more in page faults than in arithmetic.
+            shape = (len(positions), *array.shape[1:])
+            kept["as_read"], kept["wide"] = np.empty(shape, array.dtype), np.empty(shape, np.float64)
+        as_read, wide = kept["as_read"][: len(positions)], kept["wide"][: len(positions)]
+        np.take(array, positions, axis=0, out=as_read, mode="clip")
+        np.copyto(wide, as_read)
+        return np.asarray(wide)
+
+
+def canonical_similarities(queries: NDArray[Any], items: NDArray[Any]) -> Floats:
+    """The best inner product of each of n pairs, (n,) float32, by definition; (n, K, D) and (n, L, D)."""
+    best = np.full(len(queries), -np.inf)
+    step = max(1, CHUNK_BYTES // (8 * queries.shape[2]))
+    for start in range(0, len(queries), step):
         part = slice(start, start + step)
-        rows, right = query_rows[part], items[item_rows[part]]
-        best = np.full(len(rows), -np.inf)
         for k in range(queries.shape[1]):
             for m in range(items.shape[1]):
-                terms = wide[rows, k]
-                terms *= right[:, m]
-                np.maximum(best, _fixed_sum(terms), out=best)
-        # + 0.0 turns -0.0 into 0.0, so that equal similarities have equal bytes.
-        out[part] = best.astype(np.float32) + np.float32(0)
-    return out
+                terms = queries[part, k].astype(np.float64) * items[part, m]
+                np.maximum(best[part], fixed_sum(terms), out=best[part])
+    return best.astype(np.float32) + np.float32(0)
 
 
-def _fixed_sum(terms: NDArray[np.float64]) -> NDArray[np.float64]:
+def fixed_sum(terms: NDArray[np.float64]) -> NDArray[np.float64]:
     """Row sums of (n, D): the second half is added to the first until one column is left; spoils terms.
 
     The order is ours and not that of a BLAS or of a numpy version. Of an odd width the middle column waits.
@@ -56,38 +149,3 @@ def _fixed_sum(terms: NDArray[np.float64]) -> NDArray[np.float64]:
         else:
             terms = terms[:, :half] + terms[:, half:]
     return terms[:, 0]
-
-
-def largest_lengths(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
-    """An upper bound of the Euclidean length of the longest vector of each item, (N,), for (N, K, D).
-
-    NaN or infinite where a vector is not finite or its squared length leaves float32.
-    """
-    width = vectors.shape[2]
-    with np.errstate(over="ignore"):
-        squares = np.einsum("nkd,nkd->nk", vectors, vectors)
-    lengths = np.sqrt(squares.max(axis=1).astype(np.float64))
-    # Squares below 2^-126 may have been lost: at most sqrt(D) 2^-63 of the length.
-    return np.asarray(lengths * (1 + 2 * _gamma(width)) + math.sqrt(width) * 2.0**-62)
-
-
-def error_bounds(
-    query_lengths: NDArray[np.float64], item_length: float, width: int, input_error: float
-) -> NDArray[np.float64]:
-    """How far a fast product may be from the canonical similarity, for each query, (Q,) float64.
-
-    With u = 2^-24, whatever the order of summation: gamma_(D+2) |q| |x| for the float32 accumulation, where
-    gamma_n = n u / (1 - n u); what rounding the inputs costs; u |q| |x| for the rounding of the canonical
-    value, 2^-40 |q| |x| for its float64 sum (a tree of depth log2 D: far less); and what underflow may lose.
-    Source: the standard bound of inner products (Higham, Accuracy and Stability of Numerical Algorithms,
-    3.1).
-    """
-    products = query_lengths * item_length
-    relative = _gamma(width) * (1 + input_error) + input_error + _UNIT + 2.0**-40
-    underflow = 2.0**-124 * (width + math.sqrt(width) * (query_lengths + item_length))
-    return np.asarray(relative * products + underflow)
-
-
-def _gamma(width: int) -> float:
-    n = (width + 2) * _UNIT
-    return n / (1 - n)

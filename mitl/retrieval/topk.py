@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -10,22 +10,18 @@ from annotators.base import Annotator, Encoded, Ranking
 from mitl.errors import RetrievalError
 from mitl.progress import Advance, Progress, no_progress
 from mitl.records import AnnotatorKind
-from mitl.retrieval.products import Backend, choose_product
-from mitl.retrieval.scoring import AnnotatorScorer, Buffers, Scorer, VectorScorer, vectors
-from mitl.retrieval.shortlist import Shortlist, survivors_per_row
+from mitl.retrieval.blocks import Cost, most_places, plan, survivor_bytes
+from mitl.retrieval.choosing import Task, choose
+from mitl.retrieval.faiss_search import best_by_faiss
+from mitl.retrieval.products import BACKENDS, Backend
+from mitl.retrieval.scoring import best_by_annotator
+from mitl.retrieval.search import Found, Search
+from mitl.retrieval.sort_keys import MOST_POSITIONS
+from mitl.retrieval.threads import count, one_thread_of_blas
+from mitl.retrieval.vectors import Vectors
 
-DEFAULT_BLOCK_BYTES = 64 << 20
+DEFAULT_BLOCK_BYTES = 256 << 20
 
-_QUERY_BLOCK, _GALLERY_BLOCK = 2048, 8192
-"""The largest block. Few large products suffer less than many small ones when other work has a core."""
-_PAIR_BYTES = 10
-"""Memory for each pair of a block: two buffers of float32, what reached the floor."""
-_JOINT_PAIR_BYTES = 256
-"""The same where an annotator scores pairs itself: room for some 50 numbers each (7 x 7 samples, say)."""
-_NUMBER_BYTES = 16
-"""Memory for each number of a block's vectors: as read, in float32, in float64."""
-_SURVIVOR_BYTES = 128
-"""Memory for each survivor: it waits, is sorted, is rescored."""
 _VECTORS = (AnnotatorKind.INNER_PRODUCT, AnnotatorKind.MULTI_VECTOR)
 
 
@@ -41,77 +37,124 @@ def top_k(
 ) -> Ranking:
     """Each query's ``k`` most similar items of the gallery, best first, ties to the smaller id.
 
-    Vectors (inner_product, multi_vector) are multiplied in float32 by ``backend``; what can be in the top k
-    under the error bound is rescored in float64 in a fixed order and rounded to float32. So the same
-    embeddings give the same bytes for every backend and every ``block_bytes``. Other kinds are asked for
-    blocks of similarities, which are taken as they come; ``backend`` does not concern them.
+    Vectors (inner_product, multi_vector) are multiplied by ``backend``, in float32 or lower; what can be in the top
+    k under the error bound is rescored in float64 in a fixed order and rounded to float32. So the same embeddings
+    give the same bytes for every backend, every ``block_bytes`` and any number of threads. Other kinds are asked for
+    blocks of similarities, which are taken as they come; ``backend`` does not concern them. An annotator with a
+    method ``top_k(queries, gallery, k, *, block_bytes, progress)`` searches itself.
 
     Args:
         queries, gallery: what ``annotator`` encoded; arrays may be memory maps.
         block_bytes: about how much memory is used besides O(Q k) and the annotator's own; at least one pair's.
         progress: counts pairs of a query and an item.
+        backend: ``auto`` measures what this machine's processor can do and takes the fastest; ``numpy`` and
+            ``torch`` are float32, ``bf16`` and ``int8`` torch's low precision, ``cuda`` a GPU, ``faiss`` the library.
 
     Raises:
         RetrievalError: k is not between 1 and the size of the gallery, gallery ids do not rise, embeddings
             do not fit each other or are not finite, the backend is not there.
     """
-    _check(annotator, gallery, k, block_bytes)
-    if annotator.kind in _VECTORS:
-        left, right = vectors(queries), vectors(gallery)
-        width = right.shape[2]
-        item_bytes = _NUMBER_BYTES * width * max(left.shape[1], right.shape[1])
-        pair_bytes = _PAIR_BYTES
-        product = choose_product(backend, work=float(len(left)) * left.shape[1] * right.size, width=width)
-        rows_per_pass = max(1, min(_GALLERY_BLOCK, block_bytes // item_bytes))
-        scorer: Scorer = VectorScorer(queries, gallery, product, rows_per_pass)
-    else:
-        item_bytes, pair_bytes = 0, _JOINT_PAIR_BYTES
-        scorer = AnnotatorScorer(annotator, queries, gallery)
-    shape = block_shape(len(queries), len(gallery), k, item_bytes, pair_bytes, block_bytes)
+    _check(annotator, queries, gallery, k, block_bytes, backend)
+    if hasattr(annotator, "top_k"):
+        own: Ranking = annotator.top_k(queries, gallery, k, block_bytes=block_bytes, progress=progress)
+        return own
     with progress(f"rank {annotator.name}", total=len(queries) * len(gallery)) as advance:
-        return _search(scorer, queries, gallery, k, shape, advance)
-
-
-def block_shape(
-    queries: int, items: int, k: int, item_bytes: int, pair_bytes: int, block_bytes: int
-) -> tuple[int, int]:
-    """How many queries and items make a block of at most about ``block_bytes``; at least one of each."""
-    rows, columns = max(1, min(_QUERY_BLOCK, queries)), max(1, min(_GALLERY_BLOCK, items))
-
-    def needed() -> int:
-        waiting = rows * survivors_per_row(k) * _SURVIVOR_BYTES
-        return rows * columns * pair_bytes + (rows + columns) * item_bytes + waiting
-
-    while needed() > block_bytes and (rows > 1 or columns > 1):
-        if columns >= rows:
-            columns = (columns + 1) // 2
+        if annotator.kind not in _VECTORS:
+            found = best_by_annotator(
+                annotator, queries, gallery, k, block_bytes=block_bytes, advance=advance
+            )
+        elif backend == "faiss":
+            sides = _sides(queries, gallery)
+            found = best_by_faiss(*sides, k, block_bytes=block_bytes, advance=advance)
         else:
-            rows = (rows + 1) // 2
-    return rows, columns
+            with one_thread_of_blas():
+                task = Task(*_sides(queries, gallery), k)
+                found = _search(task, backend, block_bytes, advance).one_way(k)
+    return _ranking(queries, gallery, found)
 
 
-def _search(
-    scorer: Scorer, queries: Encoded, gallery: Encoded, k: int, shape: tuple[int, int], advance: Advance
-) -> Ranking:
-    items = np.empty((len(queries), k), np.int64)
-    similarities = np.empty((len(queries), k), np.float32)
-    buffers = Buffers()
-    for first in range(0, len(queries), shape[0]):
-        rows = slice(first, min(first + shape[0], len(queries)))
-        error = scorer.error(rows)
-        rescore = None if error is None else partial(scorer.rescore, rows)
-        shortlist = Shortlist(rows.stop - rows.start, k, error, rescore)
-        for start in range(0, len(gallery), shape[1]):
-            part = slice(start, min(start + shape[1], len(gallery)))
-            values = scorer.block(rows, part, buffers)
-            shortlist.offer(values, start)
-            advance(values.size)
-        positions, similarities[rows] = shortlist.finish()
-        items[rows] = gallery.ids[positions]
-    return Ranking(np.asarray(queries.ids, np.int64), items, similarities)
+def top_k_both(
+    annotator: Annotator,
+    images: Encoded,
+    captions: Encoded,
+    k_i2t: int,
+    k_t2i: int,
+    *,
+    block_bytes: int = DEFAULT_BLOCK_BYTES,
+    progress: Progress = no_progress,
+    backend: Backend = "auto",
+) -> tuple[Ranking, Ranking]:
+    """Each image's best captions and each caption's best images, the same bytes as ``top_k`` gives twice.
+
+    Of vectors every pair is multiplied once for both. Other kinds, and faiss, are searched twice.
+
+    Args:
+        block_bytes: about how much memory is used besides O((images + captions) k).
+        progress: counts pairs, once where they are multiplied once.
+
+    Raises:
+        RetrievalError: as ``top_k``.
+    """
+    _check(annotator, images, captions, k_i2t, block_bytes, backend)
+    _check(annotator, captions, images, k_t2i, block_bytes, backend)
+    if hasattr(annotator, "top_k") or annotator.kind not in _VECTORS or backend == "faiss":
+        options: Any = {"block_bytes": block_bytes, "progress": progress, "backend": backend}
+        return (
+            top_k(annotator, images, captions, k_i2t, **options),
+            top_k(annotator, captions, images, k_t2i, **options),
+        )
+    label, pairs = f"rank {annotator.name} both ways", len(images) * len(captions)
+    with progress(label, total=pairs) as advance, one_thread_of_blas():
+        # The survivors of the left side stay to the end, those of the right only for a span.
+        if len(images) <= len(captions):
+            task = Task(*_sides(images, captions), k_i2t, k_t2i)
+            there, back = _search(task, backend, block_bytes, advance).both_ways(k_i2t, k_t2i)
+        else:
+            task = Task(*_sides(captions, images), k_t2i, k_i2t)
+            back, there = _search(task, backend, block_bytes, advance).both_ways(k_t2i, k_i2t)
+    return _ranking(images, captions, there), _ranking(captions, images, back)
 
 
-def _check(annotator: Annotator, gallery: Encoded, k: int, block_bytes: int) -> None:
+def _sides(queries: Encoded, gallery: Encoded) -> tuple[Vectors, Vectors]:
+    left, right = Vectors(queries), Vectors(gallery)
+    if left.width != right.width:
+        raise RetrievalError(
+            f"query embeddings are {left.width} wide, but gallery embeddings {right.width}; "
+            "encode both with the same annotator"
+        )
+    return left, right
+
+
+def _search(task: Task, backend: Backend, block_bytes: int, advance: Advance) -> Search:
+    choice = choose(backend, task)
+    left, right = task.left, task.right
+    number_bytes = max(product.number_bytes for product in choice.ladder)
+    fewest = (2 * task.k + 64, 2 * (task.k_back or 0) + 64)
+    places = [
+        min(wanted, max(least, most_places(block_bytes)))
+        for wanted, least in zip(choice.places, fewest, strict=True)
+    ]
+    there, back = (survivor_bytes(count) for count in places)
+    cost = Cost(
+        cell=max(product.cell_bytes for product in choice.ladder) * left.per_item * right.per_item,
+        query=left.width * left.per_item * number_bytes + there,
+        item=right.width * right.per_item * number_bytes + (back if task.k_back else 0),
+    )
+    first = choice.ladder[0]
+    threads = min(count(), first.threads)
+    chosen = plan(len(left), len(right), first.tile, cost, threads=threads, block_bytes=block_bytes)
+    return Search(left, right, choice.ladder, (places[0], places[1]), chosen, advance)
+
+
+def _ranking(queries: Encoded, gallery: Encoded, found: Found) -> Ranking:
+    return Ranking(np.asarray(queries.ids, np.int64), gallery.ids[found.positions], found.similarities)
+
+
+def _check(
+    annotator: Annotator, queries: Encoded, gallery: Encoded, k: int, block_bytes: int, backend: Backend
+) -> None:
+    if backend not in BACKENDS:
+        raise RetrievalError(f"no top-k backend called {backend!r}; known: {', '.join(BACKENDS)}")
     if annotator.kind is AnnotatorKind.RANKING:
         raise RetrievalError(
             f"annotator {annotator.name!r} brings its own rankings; there is nothing to search"
@@ -123,7 +166,11 @@ def _check(annotator: Annotator, gallery: Encoded, k: int, block_bytes: int) -> 
             f"top-k is {k}, but the gallery has {len(gallery)} items; ask for {len(gallery)} at most"
         )
     if block_bytes < 1:
-        raise RetrievalError(f"a block of {block_bytes} bytes holds nothing; leave it at 64 MiB")
+        raise RetrievalError(f"a block of {block_bytes} bytes holds nothing; leave it at 256 MiB")
+    if len(gallery) > MOST_POSITIONS:
+        raise RetrievalError(
+            f"the gallery has {len(gallery)} items; search it in parts of {MOST_POSITIONS} at most"
+        )
     falling = np.flatnonzero(np.diff(gallery.ids) <= 0)
     if len(falling):
         raise RetrievalError(

@@ -19,6 +19,7 @@ from mitl.progress import Progress, no_progress
 from mitl.proposals.candidates import NamedRanking
 from mitl.records import Direction, StageResult, Table
 from mitl.settings import Settings
+from mitl.stages.computing import Means
 from mitl.stages.ranking import Items, build_annotators, rank_all
 
 OFFICIAL = ("original", "cxc", "eccv")
@@ -132,7 +133,7 @@ def score_sets(
         depth[direction] = min(deepest, len(items.side(direction, gallery=True)))
     built = build_annotators(settings, names)
     folder = settings.runs / "evaluation" / _key(queries, depth)
-    rankings, computed = rank_all(folder, built, items, queries, depth, progress)
+    rankings, computed = rank_all(folder, built, items, queries, depth, progress, Means.of(settings))
     rows = []
     for set_name, found in located.items():
         for named in rankings:

@@ -22,7 +22,9 @@ from mitl.proposals.candidates import propose as take_top
 from mitl.proposals.sampling import sample
 from mitl.records import Direction, Pair, Proposal, StageResult, Table
 from mitl.settings import Settings
-from mitl.stages.ranking import Items, build_annotators, rank_all, ranking_path
+from mitl.stages.computing import Computing, Means, open_engine
+from mitl.stages.ranker import Ranker
+from mitl.stages.ranking import Items, build_annotators, rank_with, rankers, ranking_path
 
 ECCV_QUERIES = "eccv"
 """Names the public queries of ECCV Caption in place of a file."""
@@ -44,9 +46,12 @@ def propose(
     depth: int,
     images: QueryChoice,
     captions: QueryChoice,
+    computing: Computing | None = None,
     progress: Progress = no_progress,
 ) -> StageResult:
     """Store the candidate pairs of one run; nothing is done where the same run is stored already.
+
+    ``computing`` says where rankings are computed; None as the settings do. It changes no result.
 
     Raises:
         AnnotatorError: an unknown annotator, or what it needs is missing.
@@ -70,17 +75,20 @@ def propose(
         raise UsageError("no image and no caption is left to search with; ask for one query at least")
     depths = _depths(items, queries, top_k, depth)
     built = build_annotators(settings, annotators)
-    config = _configuration(dataset.name, built, top_k, depth, queries, items)
+    means = Means.of(settings)
+    chosen = rankers(built, items, progress, means)
+    config = _configuration(dataset.name, chosen, top_k, depth, queries, items)
     run_hash = hashlib.sha256(config.encode()).hexdigest()[:16]
     folder = settings.runs / run_hash
     with open_database(settings.db_url, read_only=True) as session:
         known = store.find_run(session, run_hash) is not None
     if known and _complete(folder, built, queries):
         return _nothing_to_do(run_hash, folder)
-    rankings, computed = rank_all(folder, built, items, queries, depths, progress)
+    with open_engine(settings, computing or Computing.of(settings), annotators) as means.engine:
+        rankings, computed = rank_with(folder, chosen, queries, depths)
     table = take_top(rankings, top_k)
     new_pairs = 0 if known else _store(settings, run_hash, config, queries, built, table)
-    return _result(run_hash, folder, top_k, queries, table, new_pairs, computed)
+    return _result(run_hash, folder, top_k, queries, table, new_pairs, computed, means)
 
 
 def _store(
@@ -115,6 +123,7 @@ def _result(
     table: ProposalTable,
     new_pairs: int,
     computed: int,
+    means: Means,
 ) -> StageResult:
     summary = proposal_summary(table)
     n_images, n_captions = (len(queries[direction]) for direction in Direction)
@@ -126,6 +135,11 @@ def _result(
         "pairs": summary.distinct,
         "new_pairs": new_pairs,
         "rankings_computed": computed,
+        "images_encoded": means.encodings.computed["image"],
+        "captions_encoded": means.encodings.computed["caption"],
+        "pairs_scored": sum(means.scored.values()),
+        "kept_bytes": means.kept_bytes,
+        "shortlists": means.shortlists,
         "annotators": {
             row.annotator: {
                 "proposed": row.proposed,
@@ -146,9 +160,12 @@ def _result(
     )
     return StageResult(
         counts=counts,
-        paths={"rankings": str(folder)},
+        paths={"rankings": str(folder), **means.paths},
         tables=(shares,),
-        lines=(f"{summary.distinct:,} candidate pairs, {new_pairs:,} of them new to the project",),
+        lines=(
+            *means.shortlist_lines,
+            f"{summary.distinct:,} candidate pairs, {new_pairs:,} of them new to the project",
+        ),
         next="mitl publish --sandbox",
     )
 
@@ -210,7 +227,7 @@ def _config_of(settings: Settings, name: str) -> dict[str, Any]:
 
 def _configuration(
     dataset: str,
-    built: Sequence[Annotator | RankingSource],
+    chosen: Sequence[Ranker],
     top_k: int,
     depth: int,
     queries: dict[Direction, list[int]],
@@ -218,16 +235,19 @@ def _configuration(
 ) -> str:
     """JSON of all that decides a run; its hash names the run. The seed shows in the queries that it drew."""
     digests = {}
-    for direction, chosen in queries.items():
+    for direction, searching in queries.items():
         names = {item.id: item.external_id for item in items.side(direction, gallery=False)}
-        listed = "\n".join(names[id_] for id_ in chosen)
+        listed = "\n".join(names[id_] for id_ in searching)
         digests[direction.value] = {
-            "count": len(chosen),
+            "count": len(searching),
             "sha256": hashlib.sha256(listed.encode()).hexdigest(),
         }
     config = {
         "dataset": dataset,
-        "annotators": [{"name": a.name, "kind": a.kind.value, "fingerprint": a.fingerprint} for a in built],
+        "annotators": [
+            {"name": ranker.name, "kind": ranker.annotator.kind.value, "fingerprint": ranker.mark()}
+            for ranker in chosen
+        ],
         "top_k": top_k,
         "depth": depth,
         "queries": digests,

@@ -1,0 +1,212 @@
+"""Which product a search starts with: measured rates of this machine, and survivors counted on a sample of the data."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+
+import numpy as np
+
+from annotators.base import Encoded
+from mitl.errors import RetrievalError
+from mitl.retrieval.bounds import product_errors
+from mitl.retrieval.products import Backend, Buffers, FloatProduct, NumpyProduct, Product, Side, tile_errors
+from mitl.retrieval.search import RESCORING
+from mitl.retrieval.threads import loaded_torch, one_thread_of_blas
+from mitl.retrieval.vectors import Floats, Vectors
+
+PROBE_WORK = 2e9
+"""Multiply-adds from which a probe of some milliseconds pays (and is kept for later searches)."""
+IMPORT_WORK = 1e12
+"""Multiply-adds from which it pays to import torch for its products alone."""
+_CLEARLY_FASTER = 1.1
+_NEARER = 15
+"""What looking at one survivor again costs in float32, for each number, in multiply-adds of the float32 product."""
+_LOADING = {"numpy": 14.0, "bf16": 60.0, "int8": 90.0}
+"""What converting one number costs, in multiply-adds of the float32 product."""
+_SAMPLE_QUERIES, _SAMPLE_ITEMS, _SAMPLE_RANK = 16, 2048, 16
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A search: the best ``k`` of the right for each of the left and, where ``k_back`` is given, the other way too."""
+
+    left: Vectors
+    right: Vectors
+    k: int
+    k_back: int | None = None
+
+    @property
+    def work(self) -> float:
+        """Multiply-adds of its products."""
+        vectors = [float(len(side)) * side.per_item for side in (self.left, self.right)]
+        return vectors[0] * vectors[1] * self.left.width
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Products to use, the first one first, and how many survivors an item of each side should have room for."""
+
+    ladder: tuple[Product, ...]
+    places: tuple[int, int]
+
+
+def choose(backend: Backend, task: Task) -> Choice:
+    """The products for a task.
+
+    ``auto`` takes, of the units that this machine has, the one whose product, loading and rescoring together cost
+    least, with more precise ones behind it. A small search is not worth a look and takes numpy's.
+
+    Raises:
+        RetrievalError: the backend is not installed.
+    """
+    if backend == "auto":
+        return _cheapest(task)
+    product = _makers(task)[backend]()
+    return Choice((product,), _places(task, survivors_of(product, task)))
+
+
+def _makers(task: Task) -> dict[str, Callable[[], Product]]:
+    from mitl.retrieval.device_product import DeviceProduct
+    from mitl.retrieval.int8_product import Int8Product
+    from mitl.retrieval.torch_products import Bfloat16Product, TorchProduct
+
+    return {
+        "numpy": NumpyProduct,
+        "torch": TorchProduct,
+        "linear": lambda: TorchProduct(linear=True),
+        "bf16": Bfloat16Product,
+        "int8": Int8Product if task.k_back is None else lambda: Int8Product.for_both_ways(task.left),
+        "cuda": DeviceProduct,
+    }
+
+
+def _cheapest(task: Task) -> Choice:
+    plain = NumpyProduct()
+    at_hand = loaded_torch() is not None or (task.work > IMPORT_WORK and find_spec("torch") is not None)
+    if task.work < PROBE_WORK or not at_hand:
+        return Choice((plain,), _places(task, survivors_of(plain, task)))
+    makers, rates = _makers(task), speeds(task.left.width)
+    exact = max(("numpy", "torch", "linear"), key=lambda name: rates[name])
+    if rates[exact] < _CLEARLY_FASTER:
+        exact = "numpy"
+    names = [name for name in ("int8", "bf16") if rates[name] > rates[exact]] + [exact]
+    products = [makers[name]() for name in names]
+    survivors = [survivors_of(product, task) for product in products]
+    costs = [
+        _cost(task, rates[name], _LOADING.get(name, _LOADING["numpy"]), counts)
+        for name, counts in zip(names, survivors, strict=True)
+    ]
+    first = int(np.argmin(costs))
+    return Choice(tuple(products[first:]), _places(task, survivors[first]))
+
+
+def _cost(task: Task, rate: float, loading: float, survivors: tuple[float, float]) -> float:
+    """Multiply-adds of the float32 product that the whole task costs, for each number of a vector.
+
+    Args:
+        rate: how many times faster the product is than that of float32.
+        survivors: how many items each of the left, and of the right, has to look at again.
+    """
+    left, right = ((float(len(side)), side.per_item) for side in (task.left, task.right))
+    pairs = left[1] * right[1]
+    again = left[0] * (_NEARER * survivors[0] + RESCORING * task.k)
+    if task.k_back is not None:
+        again += right[0] * (_NEARER * survivors[1] + RESCORING * task.k_back)
+    return pairs * (left[0] * right[0] / rate + again) + loading * (left[0] * left[1] + right[0] * right[1])
+
+
+def survivors_of(product: Product, task: Task) -> tuple[float, float]:
+    """``expected_survivors`` of an item of the left and, where they are asked for, of the right."""
+    if isinstance(product, FloatProduct):
+        return float(task.k), float(task.k_back or 0)
+    there = expected_survivors(product, task.left, task.right, task.k, ("left", "right"))
+    if task.k_back is None:
+        return there, 0.0
+    return there, expected_survivors(product, task.right, task.left, task.k_back, ("right", "left"))
+
+
+def expected_survivors(
+    product: Product, queries: Vectors, gallery: Vectors, k: int, sides: tuple[Side, Side]
+) -> float:
+    """How many items of the gallery a query will have to look at again, from a sample of both.
+
+    Counted is by how much the product's error lengthens a short list of the sample; further out, where the real list
+    ends, scores thin out faster, for normal ones with the root of the logarithm of the share.
+    """
+    few, many = queries.sample(_SAMPLE_QUERIES), gallery.sample(_SAMPLE_ITEMS)
+    if not (len(few) and len(many)):
+        return float(k)
+    one, other = (
+        product.load(_as_vectors(part), slice(0, len(part)), side)
+        for part, side in zip((few, many), sides, strict=True)
+    )
+    typical = np.array([other.lengths.mean()]), np.array([other.losses.mean()])
+    losses = np.full(len(few), one.losses.mean())
+    errors = product_errors(one.lengths, losses, *typical, queries.width, product.roundoff)[:, 0]
+    with np.errstate(over="ignore", invalid="ignore"):
+        similarities = few @ many.T
+    share = min(1.0, k / len(gallery))
+    rank = min(len(many), max(_SAMPLE_RANK, math.ceil(share * len(many))))
+    least = np.partition(similarities, len(many) - rank, axis=1)[:, len(many) - rank].astype(np.float64)
+    least -= errors + product.rounding * np.abs(least)
+    growth = float(np.count_nonzero(similarities >= least[:, None])) / (rank * len(few))
+    seen = rank / len(many)
+    steeper = math.sqrt(math.log(share) / math.log(seen)) if share < seen < 1 else 1.0
+    return float(min(len(gallery), k * max(1.0, growth) ** steeper))
+
+
+def _places(task: Task, survivors: tuple[float, float]) -> tuple[int, int]:
+    """Room for an item's survivors and for as many newcomers between two clearings."""
+    return _room(task.k, len(task.right), survivors[0]), _room(task.k_back or 1, len(task.left), survivors[1])
+
+
+def _room(k: int, items: int, survivors: float) -> int:
+    return min(max(k + 1, items), max(2 * k + 64, min(16 * k + 1024, int(3 * survivors) + 64)))
+
+
+@cache
+def speeds(width: int) -> dict[str, float]:
+    """How many times faster than numpy's float32 product each unit is, with one thread; 0 where it is not to be used.
+
+    Measured once in a process, in some 50 milliseconds. A unit that breaks its own error bound is not used.
+    """
+    rng = np.random.default_rng(0)
+    left, right = (_as_vectors(rng.standard_normal((count, width), np.float32)) for count in (256, 1024))
+    makers = _makers(Task(left, right, 1))
+    del makers["cuda"]
+    with one_thread_of_blas():
+        times = {name: _probe_s(make, left, right) for name, make in makers.items()}
+    return {name: times["numpy"] / seconds for name, seconds in times.items()}
+
+
+def _probe_s(make: Callable[[], Product], left: Vectors, right: Vectors) -> float:
+    """The least time of a product; infinite where it fails or is further off than it says."""
+    buffers = Buffers()
+    try:
+        product = make()
+        one = product.load(left, slice(0, len(left)), "left")
+        other = product.load(right, slice(0, len(right)), "right")
+        tile = product.multiply(one, other, buffers)
+    except (RuntimeError, RetrievalError):
+        return math.inf
+    near = product.near(tile, one, other, slice(None), slice(None))
+    exact = left.array[:, 0].astype(np.float64) @ right.array[:, 0].T.astype(np.float64)
+    exact = exact[:, other.places]
+    allowed = tile_errors(product, one, other)[:, None] + product.rounding * np.abs(near)
+    if not (np.abs(near - exact) <= allowed).all():
+        return math.inf
+    times = []
+    for _ in range(3):
+        start = time.thread_time()
+        product.multiply(one, other, buffers)
+        times.append(time.thread_time() - start)
+    return min(times)
+
+
+def _as_vectors(array: Floats) -> Vectors:
+    return Vectors(Encoded("image", np.arange(len(array)), {"embedding": array}))

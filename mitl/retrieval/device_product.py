@@ -1,0 +1,141 @@
+"""The product on a GPU by torch: tiles are multiplied and sifted there, survivors are rescored here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from mitl.errors import RetrievalError
+from mitl.retrieval.bounds import Doubles
+from mitl.retrieval.products import Buffers, Operand, Reached, Side, tile_errors
+from mitl.retrieval.torch_products import Bfloat16Product, import_torch
+from mitl.retrieval.vectors import Floats, Vectors, bounded, writeable
+
+_CPU_MEMORY = 1 << 28
+
+
+class DeviceProduct:
+    """bfloat16 on a device of torch's, accumulated in float32; tiles (K L, rows, columns) stay there.
+
+    Args:
+        device: a torch device; ``cpu`` runs the same code without a GPU.
+
+    Raises:
+        RetrievalError: torch is not installed or sees no such device.
+    """
+
+    name = "cuda"
+    # Matrix units align and truncate what they add: some bits less than float32 in each step.
+    roundoff = 2.0**-22
+    rounding = Bfloat16Product.rounding
+    cell_bytes = 0
+    number_bytes = 0
+    threads = 4
+    chunk = 128
+
+    def __init__(self, device: str = "cuda") -> None:
+        self._torch = import_torch("cuda")
+        on_gpu = device.startswith("cuda")
+        if on_gpu and not self._torch.cuda.is_available():
+            raise RetrievalError(
+                "backend 'cuda' needs a GPU that torch can use, and there is none; use 'auto'"
+            )
+        self._device = self._torch.device(device)
+        free = int(self._torch.cuda.mem_get_info(self._device)[0]) if on_gpu else _CPU_MEMORY
+        self.tile = tile_for(free, self.threads)
+        self._kept: dict[tuple[Vectors, int, int], Operand] = {}
+        self._keep_bytes = free // 4
+
+    def load(self, vectors: Vectors, rows: slice, side: Side) -> Operand:
+        """The items rounded to bfloat16 there; blocks of the right are kept while a quarter of its memory holds."""
+        key = (vectors, rows.start, rows.stop)
+        if key in self._kept:
+            return self._kept[key]
+        torch = self._torch
+        exact = torch.from_numpy(writeable(vectors.block(rows))).to(self._device)
+        data = exact.to(torch.bfloat16)
+        lengths = vectors.checked(bounded(_squares(exact), vectors.width), rows.start)
+        # Vectors that are not zero have a length of at least what squares may lose.
+        lengths[~exact.flatten(1).any(1).cpu().numpy()] = 0
+        losses = bounded(_squares(exact - data.float()), vectors.width)
+        losses[lengths == 0] = 0
+        operand = Operand(data.transpose(0, 1).contiguous(), lengths, losses)
+        if side == "right" and (size := operand.data.nbytes) <= self._keep_bytes:
+            self._keep_bytes -= size
+            self._kept[key] = operand
+        return operand
+
+    def multiply(self, left: Operand, right: Operand, buffers: Buffers) -> Any:
+        """(K L, rows, columns) bfloat16 on the device."""
+        torch = self._torch
+        shape = (len(left.data) * len(right.data), len(left), len(right))
+        tile = buffers.kept(
+            "device tile", shape, lambda: torch.empty(shape, dtype=torch.bfloat16, device=self._device)
+        )
+        pairs = ((query, item) for query in left.data for item in right.data)
+        for out, (query, item) in zip(tile, pairs, strict=True):
+            torch.mm(query, item.T, out=out)
+        return tile
+
+    def near(self, tile: Any, left: Operand, right: Operand, rows: slice, columns: slice) -> Floats:
+        """The numbers, brought here."""
+        near: Floats = tile[:, rows, columns].amax(0).float().cpu().numpy()
+        return near
+
+    def reached(
+        self, tile: Any, left: Operand, right: Operand, floors: Doubles, side: Side, part: slice, most: int
+    ) -> Reached | None:
+        """For rows the best of each chunk first; all on the device, from where only the survivors come."""
+        pair = (left, right) if side == "left" else (right, left)
+        errors = tile_errors(self, *pair)
+        lowest = floors - errors
+        # Rounding keeps the order: from here on no exact sum of interest can be rounded to less.
+        least = np.nextafter(
+            (lowest - self.rounding * np.abs(lowest)).astype(np.float32), np.float32(-np.inf)
+        )
+        found = self._found(tile, self._torch.from_numpy(least).to(self._device), side, part, most)
+        if found is None:
+            return None
+        rows, columns, values = (one.cpu().numpy() for one in found)
+        wide = values.astype(np.float64)
+        highest = wide + self.rounding * np.abs(wide) + errors[rows if side == "left" else columns]
+        return Reached(rows, columns, highest)
+
+    def _found(
+        self, tile: Any, least: Any, side: Side, part: slice, most: int
+    ) -> tuple[Any, Any, Any] | None:
+        """Rows, columns and values that reach ``least``, on the device; None where there are more than ``most``."""
+        _, rows, columns = tile.shape
+        if side == "left" and part == slice(0, columns) and columns % self.chunk == 0:
+            chunks = columns // self.chunk
+            peaks = tile.view(-1, rows, chunks, self.chunk).amax(3).amax(0).float()
+            hits = (peaks >= least[:, None]).view(-1).nonzero()[:, 0]
+            if len(hits) * self.chunk <= max(most, self.chunk) * 4:
+                cells = tile.view(-1, rows * chunks, self.chunk)[:, hits].amax(0).float()
+                reach = cells >= least[hits // chunks][:, None]
+                hit, place = reach.nonzero(as_tuple=True)
+                if len(hit) > most:
+                    return None
+                hit_chunk = hits[hit]
+                return hit_chunk // chunks, hit_chunk % chunks * self.chunk + place, cells[hit, place]
+        cells = tile[:, :, part].amax(0).float()
+        reach = cells >= (least[:, None] if side == "left" else least[part])
+        if int(reach.count_nonzero()) > most:
+            return None
+        row, column = reach.nonzero(as_tuple=True)
+        return row, column + part.start, cells[row, column]
+
+
+def tile_for(memory: int, threads: int) -> tuple[int, int]:
+    """Rows and columns of a tile, of which each thread has one with its peaks in a quarter of the memory."""
+    rows, columns = 8192, 32768
+    while rows * columns * 3 * threads > memory // 4 and columns > 1024:
+        rows, columns = max(1024, rows // 2), columns // 2
+    return rows, columns
+
+
+def _squares(vectors: Any) -> Floats:
+    """The squared length of each item's longest vector, (n,), for (n, K, D) on the device."""
+    squares: Floats = vectors.square().sum(2).amax(1).cpu().numpy()
+    return squares

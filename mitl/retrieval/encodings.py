@@ -1,0 +1,300 @@
+"""Encoded items as artifacts: kept by the chunk while a network works, read back as memory maps.
+
+A row belongs to one item (``mitl.retrieval.item_keys``) under one annotator's fingerprint, which stands for its
+weights, preprocessing and settings. So a changed caption, picture or weights file is encoded again and nothing else
+is: items that are added, removed or put in another order leave the rows of the others as they are.
+
+    <folder>/<annotator>-<fingerprint>/images/<part>/{embedding.npy, item_keys.npy, part.json}
+
+Once all items are there, one part in their order takes the place of the chunks. Everything below the folder can be
+deleted at any time; what is needed is made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annotators.base import Annotator, Encoded, Modality
+from mitl.errors import AnnotatorError, RetrievalError
+from mitl.progress import Progress, no_progress
+from mitl.records import CaptionItem, ImageItem
+from mitl.retrieval.item_keys import Keys, PictureHashes, caption_keys, image_keys
+from mitl.retrieval.parts import Arrays, Part, read_part, row_bytes, shapes_of, split, write_part
+from mitl.retrieval.whole_files import folder_bytes, one_clear_line, remove_dead_parts, remove_folder
+
+Items = Sequence[ImageItem] | Sequence[CaptionItem]
+Chunk = tuple[int, Items]
+"""A chunk's number and its items."""
+Encode = Callable[[Iterable[Chunk]], Iterator[tuple[int, Encoded]]]
+"""Encodes chunks one by one, in any order of completion."""
+
+CHUNK_ITEMS: dict[Modality, int] = {"image": 256, "caption": 4096}
+"""Items that are kept together, at least: what a kill may cost. Captions of one length go through a network together,
+so that small chunks of them would leave its batches half empty."""
+_MOST_CHUNKS = 512
+"""Of many items chunks are larger."""
+
+
+def is_reusable(annotator: object) -> bool:
+    """Whether encodings mean the same in another process, as those of networks do.
+
+    Says the class attribute ``reusable_encodings``. An annotator with it promises that an item's row depends on its
+    fingerprint and the item alone, and that the arrays of all items have one shape. One that encodes relative to a
+    corpus, or keeps tables that its encodings point into, must not set it.
+    """
+    return bool(getattr(annotator, "reusable_encodings", False))
+
+
+class EncodingStore:
+    """The encodings of one project's items, by annotator and modality."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.computed: Counter[Modality] = Counter()
+        """Items that had to be encoded since this store was opened."""
+        self._pictures = PictureHashes(folder / "pictures.json")
+        self._keys: dict[tuple[Modality, bool], tuple[Items, Keys]] = {}
+
+    @property
+    def size_bytes(self) -> int:
+        """What lies in the folder."""
+        return folder_bytes(self.folder)
+
+    def encoded(
+        self,
+        annotator: Annotator,
+        modality: Modality,
+        items: Items,
+        encode: Encode | None = None,
+        *,
+        progress: Progress = no_progress,
+    ) -> Encoded:
+        """All items encoded, as memory maps; only what is missing is computed, and kept as it comes.
+
+        Args:
+            items: in ascending id order.
+            encode: who encodes the chunks; the annotator itself, here, by default.
+
+        Raises:
+            AnnotatorError: an item cannot be encoded, or its encoding is not finite.
+            RetrievalError: nothing can be written, on a full disk for example; finished chunks stay.
+        """
+        folder = self.folder / f"{annotator.name}-{annotator.fingerprint[:16]}" / f"{modality}s"
+        keys = self.keys(annotator, modality, items, progress)
+        side = _Side(annotator, modality, items, keys, folder)
+        with one_clear_line(folder, "what was encoded before is kept"):
+            remove_dead_parts(self.folder)
+            remove_dead_parts(folder)
+        arrays = None
+        while arrays is None:
+            shelf = _Shelf(folder)
+            missing = np.flatnonzero(shelf.places(keys) < 0)
+            if len(missing):
+                self._encode(side, missing, encode or _here(annotator, modality), progress)
+                continue
+            with one_clear_line(folder, f"all {len(items):,} {modality}s are encoded and kept in chunks"):
+                arrays = shelf.assembled(keys)
+        return Encoded(modality, np.array([item.id for item in items], np.int64), arrays)
+
+    def keys(
+        self, annotator: Annotator, modality: Modality, items: Items, progress: Progress = no_progress
+    ) -> Keys:
+        """The items' keys, made once for all annotators; of images by their ids alone for those that read no files.
+
+        Such annotators set the class attribute ``reads_pictures`` to False.
+        """
+        with_files = modality == "image" and bool(getattr(annotator, "reads_pictures", True))
+        known, keys = self._keys.get((modality, with_files), (None, None))
+        if keys is None or known is not items:
+            if modality == "caption":
+                keys = caption_keys(cast(Sequence[CaptionItem], items))
+            else:
+                keys = image_keys(
+                    cast(Sequence[ImageItem], items), self._pictures if with_files else None, progress
+                )
+            self._keys[modality, with_files] = (items, keys)
+        return keys
+
+    def _encode(self, side: _Side, missing: NDArray[np.int64], encode: Encode, progress: Progress) -> None:
+        """Compute and keep the missing items, a chunk at a time."""
+        chunks = _chunks(side, missing)
+        with progress(f"encode {side.annotator.name} {side.modality}s", total=len(missing)) as advance:
+            for number, found in encode(_unfinished(side, chunks, advance)):
+                rows = chunks[number]
+                check_encoded(side.annotator.name, found, side.some(rows))
+                kept = f"the {self.computed[side.modality]:,} {side.modality}s that this run has encoded are kept"
+                with one_clear_line(side.folder, kept):
+                    write_part(side.place(rows), side.keys[rows], [found.arrays])
+                self.computed[side.modality] += len(rows)
+                advance(len(rows))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Side:
+    """One annotator's view of the images or of the captions."""
+
+    annotator: Annotator
+    modality: Modality
+    items: Items
+    keys: Keys
+    folder: Path
+
+    def some(self, rows: NDArray[np.int64]) -> Items:
+        """The items in these places."""
+        return cast(Items, [self.items[row] for row in rows])
+
+    def place(self, rows: NDArray[np.int64]) -> Path:
+        """Where the chunk of these items belongs."""
+        return self.folder / _part_name(self.keys[rows])
+
+
+def check_encoded(annotator: str, encoded: Encoded, items: Items) -> None:
+    """AnnotatorError where items are left out, or an encoding holds a number that is not finite."""
+    if encoded.ids.tolist() != [item.id for item in items]:
+        raise AnnotatorError(
+            f"annotator {annotator!r} gives {len(encoded)} encodings for {len(items)} {encoded.modality}s, or not in "
+            "their order; it must give one for each"
+        )
+    for name, array in encoded.arrays.items():
+        for rows in split(len(array), row_bytes(shapes_of({name: array}))) if array.dtype.kind == "f" else ():
+            block = array[rows]
+            bad = np.flatnonzero(~np.isfinite(block).reshape(len(block), -1).all(axis=1))
+            if len(bad):
+                raise AnnotatorError(
+                    f"{name!r} of {encoded.modality} {items[rows.start + int(bad[0])].external_id!r} by annotator "
+                    f"{annotator!r} is not finite; check the annotator's weights or files and that item"
+                )
+
+
+def _here(annotator: Annotator, modality: Modality) -> Encode:
+    return lambda chunks: ((number, encode_items(annotator, modality, items)) for number, items in chunks)
+
+
+def encode_items(annotator: Annotator, modality: Modality, items: Items) -> Encoded:
+    """``encode_images`` or ``encode_captions``, by the modality."""
+    if modality == "image":
+        return annotator.encode_images(cast(Sequence[ImageItem], items))
+    return annotator.encode_captions(cast(Sequence[CaptionItem], items))
+
+
+def _chunks(side: _Side, missing: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """The missing items' places, chunk by chunk; captions by length, which fills the networks' batches."""
+    size = max(CHUNK_ITEMS[side.modality], len(missing) // _MOST_CHUNKS)
+    if side.modality == "caption" and len(missing) > size:
+        lengths = [len(caption.text) for caption in cast(Sequence[CaptionItem], side.some(missing))]
+        missing = missing[np.argsort(lengths, kind="stable")]
+    chunks = [missing[start : start + size] for start in range(0, len(missing), size)]
+    return [np.sort(chunk) for chunk in chunks]  # annotators expect rising ids
+
+
+def _unfinished(
+    side: _Side, chunks: Sequence[NDArray[np.int64]], advance: Callable[[int], None]
+) -> Iterator[Chunk]:
+    """The chunks that no other run has finished by the time they are begun."""
+    for number, rows in enumerate(chunks):
+        if side.place(rows).exists():
+            advance(len(rows))
+        else:
+            yield number, side.some(rows)
+
+
+def _part_name(keys: Keys) -> str:
+    return hashlib.sha256(keys.astype("<u8").tobytes()).hexdigest()[:20]
+
+
+class _Shelf:
+    """All parts of one annotator's images or captions, as they lay when it was opened."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._parts = _read_parts(folder)
+        counts = [len(part.keys) for part in self._parts]
+        sound = np.concatenate([np.empty(0, bool), *(part.sound for part in self._parts)])
+        keys = np.concatenate([np.empty(0, np.uint64), *(part.keys for part in self._parts)])
+        self._starts = np.cumsum([0, *counts])
+        order = np.argsort(keys, kind="stable")
+        order = order[sound[order]]
+        self._order, self._sorted = order, keys[order]
+
+    def places(self, keys: Keys) -> NDArray[np.int64]:
+        """Where each item's row lies, counted through all parts; -1 where it is not there."""
+        if not len(self._sorted):
+            return np.full(len(keys), -1, np.int64)
+        found = np.minimum(np.searchsorted(self._sorted, keys), len(self._sorted) - 1)
+        return np.where(self._sorted[found] == keys, self._order[found], -1)
+
+    def assembled(self, keys: Keys) -> Arrays | None:
+        """The rows of these items in this order, from one part; such a part is made where there is none.
+
+        None where another run has moved rows meanwhile: open the shelf again.
+        """
+        try:
+            for part in self._parts:
+                if part.is_sound and np.array_equal(part.keys, keys):
+                    arrays = part.open()
+                    self._remove_covered(part)
+                    return arrays
+            _check_alike(self._parts)
+            path = self._folder / _part_name(keys)
+            while path.exists():  # damaged: its sound rows are needed still
+                path = path.with_name(f"{path.name}x")
+            write_part(path, keys, self._blocks(self.places(keys)))
+        except FileNotFoundError:
+            pass
+        return None
+
+    def _blocks(self, places: NDArray[np.int64]) -> Iterator[Arrays]:
+        assert (places >= 0).all(), "all items are encoded by now"
+        for rows in split(len(places), row_bytes(self._parts[0].shapes)):
+            yield self._rows(places[rows])
+
+    def _rows(self, places: NDArray[np.int64]) -> Arrays:
+        """Rows gathered from the parts they lie in."""
+        owners = np.searchsorted(self._starts, places, side="right") - 1
+        gathered: dict[str, NDArray[np.generic]] = {}
+        for owner in np.flatnonzero(np.bincount(owners)):
+            wanted = np.flatnonzero(owners == owner)
+            for name, array in self._parts[owner].open().items():
+                rows = array[places[wanted] - self._starts[owner]]
+                if name not in gathered:
+                    gathered[name] = np.empty((len(places), *rows.shape[1:]), rows.dtype)
+                gathered[name][wanted] = rows
+        return gathered
+
+    def _remove_covered(self, whole: Part) -> None:
+        """Remove the parts whose every item is in this one too."""
+        rising = np.sort(whole.keys)  # np.isin would hash all of them again for each part
+        for part in self._parts:
+            place = np.minimum(np.searchsorted(rising, part.keys), len(rising) - 1)
+            if part.folder != whole.folder and np.array_equal(rising[place], part.keys):
+                remove_folder(part.folder)
+
+
+def _check_alike(parts: Sequence[Part]) -> None:
+    other = next((part.shapes for part in parts if part.shapes != parts[0].shapes), None)
+    if other is not None:
+        raise RetrievalError(
+            f"encoded items in {str(parts[0].folder.parent)!r} are {parts[0].shapes} and {other}, but all items must "
+            "have arrays of one shape; the annotator must not set reusable_encodings"
+        )
+
+
+def _read_parts(folder: Path) -> list[Part]:
+    """The usable parts; what is damaged through and through is removed, so that its place is free."""
+    while True:
+        found = sorted(path for path in folder.glob("[!.]*") if path.is_dir()) if folder.is_dir() else []
+        parts = {path: read_part(path) for path in found}
+        vanished = [path for path, part in parts.items() if part is None and not path.exists()]
+        for path, part in parts.items():
+            if path not in vanished and (part is None or not part.sound.any()):
+                remove_folder(path)
+        if not vanished:  # else another run has just put its rows elsewhere: look there
+            return [part for part in parts.values() if part is not None and part.sound.any()]

@@ -1,0 +1,387 @@
+"""An engine of Ray workers: an existing cluster, or one of this machine's cores for the time of a command.
+
+Only the arrays of a unit of work travel, and only results come back: whoever gave out the work keeps them. A unit
+whose worker or machine is lost is given out again. Encoding and scoring need the annotators' files (weights, pictures)
+under the same paths on every machine; searching needs none.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annotators.base import Annotator, Encoded, Modality, Ranking
+from mitl.errors import MitlError, RetrievalError
+from mitl.progress import Progress, no_progress
+from mitl.records import AnnotatorKind
+from mitl.retrieval import ray_work
+from mitl.retrieval.encodings import Chunk, is_reusable
+from mitl.retrieval.engines import LocalEngine, PairScorer, Recipe
+from mitl.retrieval.pair_scores import Scored, Unit
+from mitl.retrieval.products import Backend
+from mitl.retrieval.ray_work import Order, Space
+from mitl.retrieval.tiles import VECTOR_KINDS, Merger, Tile, tile_shape, tiles
+from mitl.retrieval.whole_files import is_alive
+
+RETRIES = 4
+"""How often a unit of work is given out again after its worker was lost."""
+_NOT_IMPORTED = ("failed to import on the worker", "No module named")
+"""In the words of ray and Python, where a worker lacks the code that it should run."""
+_CONNECT_S = 5.0
+_GREETING_S = 120.0
+_FOLDER = "mitl-ray-"
+_LONGEST_FOLDER = 16
+"""Ray puts sockets below its folder, and the path of a socket is short."""
+
+Ref = Any
+Begin = Callable[[], Ref]
+
+
+class RayEngine:
+    """Ray workers; to be used as a context, which connects and lets go."""
+
+    name = "ray"
+
+    def __init__(
+        self,
+        recipes: Mapping[str, Recipe],
+        *,
+        address: str | None = None,
+        backend: Backend = "auto",
+        cpus: int | None = None,
+        object_store_bytes: int | None = None,
+    ) -> None:
+        """Args:
+        recipes: how workers build the annotators, by name; one without is left to this process.
+        address: ``HOST:PORT``, ``ray://HOST:PORT`` or ``auto`` of an existing cluster; None for this machine alone.
+        cpus: with no address, how many cores; all by default.
+        """
+        self._recipes, self._address, self._backend = recipes, address, backend
+        self._cpus, self._object_store_bytes = cpus, object_store_bytes
+        self._here = LocalEngine(backend)
+        self._folder: str | None = None
+        self._ray: Any = None
+        self._connected = False
+
+    def __enter__(self) -> RayEngine:
+        """Connect.
+
+        Raises:
+            RetrievalError: ray is missing, nothing answers at the address, or its workers are of another version.
+        """
+        self._ray = _import_ray(local=self._address is None)
+        if self._address is not None:
+            _check_reachable(self._address)
+        if self._ray.is_initialized():
+            raise RetrievalError("this process has joined a ray cluster already; leave that one first")
+        try:
+            self._connect()
+            self._greet()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Disconnect; a cluster of this machine ends."""
+        if self._connected:
+            self._ray.shutdown()
+            self._connected = False
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def encode(
+        self, annotator: Annotator, modality: Modality, chunks: Iterable[Chunk]
+    ) -> Iterator[tuple[int, Encoded]]:
+        """Chunks, by workers that hold the annotator."""
+        order = self._order(annotator)
+        if order is None:
+            yield from self._here.encode(annotator, modality, chunks)
+            return
+        cores = self._cores(order.recipe)
+        encode = self._remote(ray_work.encode_chunk, cores, gpu=self._wants_gpu(order.recipe))
+        jobs = ((number, _begin(encode, order, modality, items)) for number, items in chunks)
+        yield from self._results(jobs, cores)
+
+    def score(
+        self,
+        annotator: PairScorer,
+        images: Encoded,
+        captions: Encoded,
+        units: Iterable[Unit],
+        *,
+        exact: bool = False,
+    ) -> Iterator[Scored]:
+        """Units of pairs, by workers that hold the annotator."""
+        order = self._order(annotator)
+        if order is None:
+            yield from self._here.score(annotator, images, captions, units, exact=exact)
+            return
+        cores = self._cores(order.recipe)
+        score = self._remote(ray_work.score_pairs, cores, gpu=self._wants_gpu(order.recipe))
+
+        def jobs() -> Iterator[tuple[int, Begin]]:
+            for unit in units:
+                rows, image_rows = np.unique_inverse(unit.images)
+                columns, caption_rows = np.unique_inverse(unit.captions)
+                sides = _plain(images.rows(rows)), _plain(captions.rows(columns))
+                yield unit.number, _begin(score, order, *sides, image_rows, caption_rows, exact)
+
+        for number, (scores, seconds) in self._results(jobs(), cores):
+            yield Scored(number, scores, seconds)
+
+    def top_k(
+        self,
+        annotator: Annotator,
+        queries: Encoded,
+        gallery: Encoded,
+        k: int,
+        *,
+        progress: Progress = no_progress,
+    ) -> Ranking:
+        """Tiles of queries x gallery, put together here; the same bytes as on one machine."""
+        asked = self._asked(annotator)
+        if asked is None or not _is_searchable(gallery, k):
+            # What only this process can do; and what cannot be done at all, which is said there.
+            return self._here.top_k(annotator, queries, gallery, k, progress=progress)
+        merger = Merger(queries, k)
+
+        def begin(tile: Tile, block: Encoded, others: Ref) -> Begin:
+            depth = min(k, tile.gallery.stop - tile.gallery.start)
+            return _begin(search, asked, block, others, depth, self._backend)
+
+        search = self._searching(ray_work.search_tile)
+        label = f"rank {annotator.name}"
+        for tile, found in self._tiles(annotator.kind, queries, gallery, begin, progress, label):
+            merger.add(tile, found)
+        return merger.ranking()
+
+    def top_k_both(
+        self,
+        annotator: Annotator,
+        images: Encoded,
+        captions: Encoded,
+        k_i2t: int,
+        k_t2i: int,
+        *,
+        progress: Progress = no_progress,
+    ) -> tuple[Ranking, Ranking]:
+        """Each tile for both directions; the same bytes as on one machine."""
+        asked = self._asked(annotator)
+        if asked is None or not (_is_searchable(captions, k_i2t) and _is_searchable(images, k_t2i)):
+            return self._here.top_k_both(annotator, images, captions, k_i2t, k_t2i, progress=progress)
+        i2t, t2i = Merger(images, k_i2t), Merger(captions, k_t2i)
+
+        def begin(tile: Tile, block: Encoded, others: Ref) -> Begin:
+            rows, columns = (part.stop - part.start for part in (tile.queries, tile.gallery))
+            return _begin(search, asked, block, others, min(k_i2t, columns), min(k_t2i, rows), self._backend)
+
+        search = self._searching(ray_work.search_tile_both)
+        label = f"rank {annotator.name} both ways"
+        for tile, found in self._tiles(annotator.kind, images, captions, begin, progress, label):
+            i2t.add(tile, found[0])
+            t2i.add(tile.turned, found[1])
+        return i2t.ranking(), t2i.ranking()
+
+    def _searching(self, function: Callable[..., Any]) -> Any:
+        return self._remote(function, 1, gpu=self._backend == "cuda")
+
+    def _tiles(
+        self,
+        kind: AnnotatorKind,
+        queries: Encoded,
+        gallery: Encoded,
+        begin: Callable[[Tile, Encoded, Ref], Begin],
+        progress: Progress,
+        label: str,
+    ) -> Iterator[tuple[Tile, Any]]:
+        """What workers found in each tile, in any order; a block of the gallery travels once for all of its tiles."""
+
+        def jobs() -> Iterator[tuple[Tile, Begin]]:
+            held: tuple[int, Ref] | None = None
+            for tile in tiles(len(queries), len(gallery), tile_shape(kind)):
+                if held is None or held[0] != tile.gallery.start:
+                    held = tile.gallery.start, self._ray.put(_plain(gallery.rows(tile.gallery)))
+                yield tile, begin(tile, _plain(queries.rows(tile.queries)), held[1])
+
+        with progress(label, total=len(queries) * len(gallery)) as advance:
+            for tile, found in self._results(jobs(), 1):
+                yield tile, found
+                advance(tile.pairs)
+
+    def _asked(self, annotator: Annotator) -> Order | Space | None:
+        if hasattr(annotator, "top_k"):
+            return None  # it searches the whole gallery in a way of its own
+        if annotator.kind in VECTOR_KINDS:
+            return Space(annotator.name, annotator.kind, annotator.fingerprint)
+        return self._order(annotator)
+
+    def _order(self, annotator: Any) -> Order | None:
+        """What workers need to build it; None where another process would build something else."""
+        recipe = self._recipes.get(annotator.name)
+        return Order(recipe, annotator.fingerprint) if recipe is not None and is_reusable(annotator) else None
+
+    def _cores(self, recipe: Recipe) -> int:
+        """What an annotator's work takes: its own threads; a whole machine where none are set."""
+        smallest = min(int(node["Resources"].get("CPU", 0)) or 1 for node in self._nodes())
+        threads = recipe.config.get("threads", smallest)
+        return max(1, min(int(threads), smallest))
+
+    def _wants_gpu(self, recipe: Recipe) -> bool:
+        has_gpu = any(node["Resources"].get("GPU", 0) >= 1 for node in self._nodes())
+        return has_gpu and str(recipe.config.get("device", "auto")) != "cpu"
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        return [node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
+
+    def _remote(self, function: Callable[..., Any], cores: int, *, gpu: bool) -> Any:
+        made = self._ray.remote(num_cpus=1, max_retries=RETRIES)(function)
+        return made.options(num_cpus=cores, num_gpus=1 if gpu else 0)
+
+    def _results(self, jobs: Iterable[tuple[Any, Begin]], cores: int) -> Iterator[tuple[Any, Any]]:
+        """Results as they come; twice as many units are given out as fit, so that no worker waits."""
+        places = sum(int(node["Resources"]["CPU"]) // cores for node in self._nodes())
+        waiting: dict[Ref, Any] = {}
+        left = iter(jobs)
+        try:
+            while True:
+                while len(waiting) < 2 * max(1, places) and (job := next(left, None)) is not None:
+                    waiting[job[1]()] = job[0]
+                if not waiting:
+                    return
+                (ready, *_), _ = self._ray.wait(list(waiting), num_returns=1)
+                yield waiting.pop(ready), self._result(ready)
+        finally:
+            for ref in waiting:
+                self._ray.cancel(ref, force=True)
+
+    def _result(self, ref: Ref, timeout_s: float | None = None) -> Any:
+        faults = self._ray.exceptions
+        try:
+            return self._ray.get(ref, timeout=timeout_s)
+        except faults.RayTaskError as error:
+            if isinstance(error.cause, MitlError):
+                raise error.cause from None
+            if any(sign in str(error.cause) for sign in _NOT_IMPORTED):
+                reason = str(error.cause).strip().splitlines()[-1]
+                raise RetrievalError(
+                    f"a worker of the ray cluster cannot import what it needs ({reason}); install mitl "
+                    f"{version('mitl')} with the same extras on every machine"
+                ) from error
+            raise
+        except faults.RayError as error:
+            raise RetrievalError(
+                f"the ray cluster failed ({type(error).__name__}) on a unit of work that it was given {RETRIES + 1} "
+                "times at most; what was finished is kept: look at the cluster and run the command again"
+            ) from error
+
+    def _connect(self) -> None:
+        self._connected = True
+        quiet = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
+        if self._address is None:
+            self._folder = _short_folder()
+            self._ray.init(
+                address="local",
+                num_cpus=self._cpus,
+                include_dashboard=False,
+                object_store_memory=self._object_store_bytes,
+                _temp_dir=self._folder,
+                **quiet,
+            )
+            return
+        try:
+            self._ray.init(address=self._address, **quiet)
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            raise _unreachable(self._address, error) from error
+
+    def _greet(self) -> None:
+        where = "this machine" if self._address is None else repr(self._address)
+        try:
+            greeting = self._remote(ray_work.greeting, 1, gpu=False).remote()
+            found = self._result(greeting, _GREETING_S)
+        except self._ray.exceptions.GetTimeoutError as error:
+            raise RetrievalError(
+                f"no worker of the ray cluster at {where} has answered within {_GREETING_S:.0f} s; it needs a machine "
+                "with a free core"
+            ) from error
+        if found != version("mitl"):
+            raise RetrievalError(
+                f"the workers at {where} run mitl {found}, but this is {version('mitl')}; install the same version"
+            )
+
+
+def _import_ray(*, local: bool) -> Any:
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    if local:
+        # Ray reads this when it is imported. Unset, it listens on all interfaces even for itself alone.
+        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
+    try:
+        import ray
+    except ImportError as error:
+        raise RetrievalError(
+            "engine 'ray' needs ray, which is not installed; pip install 'mitl[ray]', or use the engine 'local'"
+        ) from error
+    return ray
+
+
+def _short_folder() -> str | None:
+    """A folder for Ray's files that goes away with it; None leaves them where Ray wants them."""
+    parent = Path(tempfile.gettempdir())
+    if len(str(parent)) > _LONGEST_FOLDER:
+        return None
+    for left in parent.glob(f"{_FOLDER}*-*"):
+        pid = left.name.removeprefix(_FOLDER).partition("-")[0]
+        if pid.isdecimal() and not is_alive(int(pid)):
+            shutil.rmtree(left, ignore_errors=True)  # of a run that was killed
+    return tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-")
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself tries for minutes, and may end the process."""
+    if address == "auto":
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        raise RetrievalError(
+            f"the ray address is {address!r}, but HOST:PORT, ray://HOST:PORT or auto is wanted"
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
+    except (OSError, OverflowError) as error:
+        raise _unreachable(address, error) from error
+
+
+def _unreachable(address: str, error: Exception) -> RetrievalError:
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    return RetrievalError(
+        f"no ray cluster can be reached at {address!r} ({reason}); start one with `ray start --head`, "
+        "or leave --ray-address out to use this machine's cores"
+    )
+
+
+def _is_searchable(gallery: Encoded, k: int) -> bool:
+    return 1 <= k <= len(gallery) and bool((np.diff(gallery.ids) > 0).all())
+
+
+def _begin(remote: Any, *args: Any) -> Begin:
+    return lambda: remote.remote(*args)
+
+
+def _plain(encoded: Encoded) -> Encoded:
+    """Contiguous arrays in memory, which travel without another copy; memory maps would be read by the row."""
+    arrays: dict[str, NDArray[Any]] = {
+        name: np.ascontiguousarray(np.asarray(array)) for name, array in encoded.arrays.items()
+    }
+    return Encoded(encoded.modality, np.ascontiguousarray(encoded.ids), arrays)

@@ -1,0 +1,287 @@
+"""Rankings of an annotator of pairs among what cheaper annotators propose, with the recall of that shortlist measured.
+
+The shortlist of a query is the union of its best N items by each of the other annotators. How much of the true top k
+it holds is no matter of belief: a random sample of the queries is scored outside its shortlists too, before anything
+else is, and N grows on that evidence where a recall is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annotators.base import Ranking
+from mitl.errors import RetrievalError
+from mitl.progress import Advance, Progress, no_progress
+from mitl.retrieval.intervals import clopper_pearson, mean_of_shares
+
+Ids = NDArray[np.int64]
+Places = NDArray[np.int64]
+Exhaustive = Callable[[Ids, int, Advance], Ranking]
+"""(query ids, k) to each query's k best of the whole gallery; told to count queries times gallery pairs."""
+Among = Callable[[Ids, Sequence[Places], int, Advance], Ranking]
+"""(query ids, rising places in the gallery for each, k) to each query's k best of its own; counts those pairs."""
+
+_QUERIES_AT_A_TIME = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """How recall is measured: on so many random queries, each against the whole gallery.
+
+    With ``items``, each against its shortlist and so many random items beside it, where the gallery is too large. That
+    bounds recall from below only, and loosely: an item that was not drawn may belong to the top k.
+    """
+
+    queries: int = 20
+    items: int | None = None
+    confidence: float = 0.95
+
+    def __post_init__(self) -> None:
+        if self.queries < 1 or (self.items is not None and self.items < 1) or not 0 < self.confidence < 1:
+            raise RetrievalError(
+                f"an audit of {self.queries} queries, {self.items} items and confidence {self.confidence} measures "
+                "nothing; it needs a query, an item and a confidence between 0 and 1"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """The share of the true top ``k`` that shortlists of the best ``depth`` of each source hold, on average."""
+
+    k: int
+    depth: int
+    share: float
+    low: float
+    high: float
+    """Ends of the interval of ``audit.confidence``."""
+    audit: Audit
+    queries: int
+    """Audited."""
+    candidates: float
+    """Items of an audited query's shortlist, on average."""
+    gallery: int
+
+    @property
+    def line(self) -> str:
+        """For people."""
+        is_whole = self.audit.items is None
+        scored = "all items" if is_whole else f"{self.audit.items:,} random items beside their shortlists"
+        return (
+            f"shortlist of the best {self.depth:,} of each source ({self.candidates:,.0f} of {self.gallery:,} items a "
+            f"query): recall@{self.k} {'' if is_whole else 'at least '}{self.share:.3f}, {self.audit.confidence:.0%} "
+            f"interval {self.low:.3f} to {self.high:.3f}; measured on {self.queries:,} queries with {scored}"
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shortlisted:
+    """A ranking among shortlists, and how good those are."""
+
+    ranking: Ranking
+    recall: Recall
+    pairs: int
+    """Of queries and their candidates."""
+
+
+def shortlisted_top_k(
+    query_ids: Ids,
+    gallery_ids: Ids,
+    k: int,
+    sources: Sequence[Ranking],
+    shortlist: int,
+    *,
+    exhaustive: Exhaustive,
+    among: Among,
+    wished: float | None = None,
+    audit: Audit | None = None,
+    seed: int = 0,
+    progress: Progress = no_progress,
+    label: str = "score shortlists",
+) -> Shortlisted:
+    """Each query's ``k`` best items of its shortlist, best first, ties to the smaller id.
+
+    Args:
+        gallery_ids: ascending.
+        sources: the other annotators' rankings of all these queries, at least ``shortlist`` deep.
+        shortlist: N.
+        exhaustive, among: how pairs are ranked. They should keep scores: N is tried on queries that were audited.
+        wished: a recall that the interval's lower end must reach. N is doubled until it does, as far as the rankings
+            go; the interval allows for every N that may be tried.
+        seed: of the sample of queries and of items.
+
+    Raises:
+        RetrievalError: a query's shortlist is shorter than k, a ranking lacks a query, names an item that is not in
+            the gallery or is too short, or the wished recall is not reached.
+    """
+    union = Union(query_ids, gallery_ids, sources)
+    union.check(shortlist)
+    depths = [shortlist] if wished is None else union.depths(shortlist)
+    auditor = _Auditor(union, k, exhaustive, among, audit or Audit(), len(depths), seed)
+    for depth in depths:
+        recall = auditor.recall(depth, progress, label)
+        if wished is None or recall.low >= wished:
+            break
+    else:
+        raise RetrievalError(
+            f"no shortlist reaches a recall of {wished}: {recall.line}; rank with the others deeper than {depth:,}, "
+            "audit more queries or score all pairs"
+        )
+    parts, pairs = [], 0
+    total = union.pairs(depth)
+    with progress(label, total) as advance:
+        for rows in union.blocks():
+            places = union.places(rows, depth, k)
+            pairs += sum(len(one) for one in places)
+            parts.append(among(query_ids[rows], places, k, advance))
+    items = np.concatenate([np.empty((0, k), np.int64), *(part.item_ids for part in parts)])
+    values = np.concatenate([np.empty((0, k), np.float32), *(part.similarities for part in parts)])
+    return Shortlisted(Ranking(query_ids, items, values), recall, pairs)
+
+
+class Union:
+    """What several rankings propose for each query."""
+
+    def __init__(self, query_ids: Ids, gallery_ids: Ids, sources: Sequence[Ranking]) -> None:
+        if not sources:
+            raise RetrievalError("a shortlist needs the ranking of at least one other annotator")
+        self.query_ids, self.gallery_ids = query_ids, gallery_ids
+        self._sources = [
+            (source, _places(source.query_ids, query_ids, "a ranking for the shortlist lacks query"))
+            for source in sources
+        ]
+        self.deepest = min(source.item_ids.shape[1] for source in sources)
+
+    def check(self, depth: int) -> None:
+        """RetrievalError unless every ranking has so many items, or the gallery itself has fewer."""
+        if depth < 1 or self.deepest < min(depth, len(self.gallery_ids)):
+            raise RetrievalError(
+                f"a shortlist of {depth:,} needs rankings as deep, but one has {self.deepest:,} items a query"
+            )
+
+    def depths(self, first: int) -> list[int]:
+        """``first``, doubled as far as the rankings go."""
+        found = [min(first, self.deepest)]
+        while found[-1] < self.deepest:
+            found.append(min(2 * found[-1], self.deepest))
+        return found
+
+    def blocks(self) -> Iterator[Places]:
+        """Rows of the queries that are worked on together."""
+        for start in range(0, len(self.query_ids), _QUERIES_AT_A_TIME):
+            yield np.arange(start, min(start + _QUERIES_AT_A_TIME, len(self.query_ids)))
+
+    def pairs(self, depth: int) -> int:
+        """Of all queries and their candidates."""
+        return sum(int(self._candidates(rows, depth)[1].sum()) for rows in self.blocks())
+
+    def places(self, rows: Places, depth: int, k: int) -> list[Places]:
+        """The candidates of these rows of the queries as rising places in the gallery; at least k each."""
+        rising, is_first = self._candidates(rows, depth)
+        found = [one[first] for one, first in zip(rising, is_first, strict=True)]
+        short = next((place for place, one in enumerate(found) if len(one) < k), None)
+        if short is not None:
+            raise RetrievalError(
+                f"the shortlist of query {self.query_ids[rows[short]]} has {len(found[short])} items, but the top {k} "
+                f"is wanted; make it longer than {depth:,}"
+            )
+        return found
+
+    def _candidates(self, rows: Places, depth: int) -> tuple[Places, NDArray[np.bool_]]:
+        proposed = [source.item_ids[places[rows], :depth] for source, places in self._sources]
+        items = np.concatenate(proposed, axis=1)
+        places = _places(self.gallery_ids, items.ravel(), "a ranking for the shortlist names item")
+        rising = np.sort(places.reshape(items.shape), axis=1)
+        return rising, np.diff(rising, axis=1, prepend=-1) > 0
+
+
+class _Auditor:
+    """A random sample of the queries, to be scored beyond their shortlists."""
+
+    def __init__(
+        self,
+        union: Union,
+        k: int,
+        exhaustive: Exhaustive,
+        among: Among,
+        audit: Audit,
+        tries: int,
+        seed: int,
+    ) -> None:
+        self._union, self._k, self._audit = union, k, audit
+        self._exhaustive, self._among = exhaustive, among
+        self._confidence = 1 - (1 - audit.confidence) / tries
+        rng = np.random.default_rng(seed)
+        population, gallery = len(union.query_ids), len(union.gallery_ids)
+        self._is_census = audit.queries >= population
+        self._rows = np.sort(rng.choice(population, min(audit.queries, population), replace=False))
+        self._drawn: list[Places] | None = None
+        if audit.items is not None:
+            count = min(audit.items, gallery)
+            self._drawn = [rng.choice(gallery, count, replace=False) for _ in self._rows]
+        self._truth: Ranking | None = None
+
+    def recall(self, depth: int, progress: Progress, label: str) -> Recall:
+        """Of the shortlists of this depth."""
+        listed = self._union.places(self._rows, depth, self._k)
+        if self._drawn is None:
+            share, low, high = self._in_full(listed, progress, label)
+        else:
+            share, low, high = self._by_sample(listed, self._drawn, progress, label)
+        candidates = float(np.mean([len(one) for one in listed]))
+        gallery = len(self._union.gallery_ids)
+        return Recall(self._k, depth, share, low, high, self._audit, len(self._rows), candidates, gallery)
+
+    def _in_full(
+        self, listed: Sequence[Places], progress: Progress, label: str
+    ) -> tuple[float, float, float]:
+        union, ids = self._union, self._union.query_ids[self._rows]
+        if self._truth is None:
+            with progress(f"{label}: audit", len(ids) * len(union.gallery_ids)) as advance:
+                self._truth = self._exhaustive(ids, self._k, advance)
+        best = np.searchsorted(union.gallery_ids, self._truth.item_ids)
+        shares = np.array([np.isin(top, one).mean() for top, one in zip(best, listed, strict=True)])
+        mean = float(shares.mean())
+        return (
+            (mean, mean, mean)
+            if self._is_census
+            else (mean, *mean_of_shares(shares, self._k, self._confidence))
+        )
+
+    def _by_sample(
+        self, listed: Sequence[Places], drawn: Sequence[Places], progress: Progress, label: str
+    ) -> tuple[float, float, float]:
+        """A member of the top k outside the shortlist, if drawn, is in the top k of the shortlist and the drawn too.
+
+        So how many drawn items come into that top k bounds how many outsiders belong to the true one.
+        """
+        union, ids = self._union, self._union.query_ids[self._rows]
+        outside = [np.setdiff1d(some, one) for some, one in zip(drawn, listed, strict=True)]
+        both = [np.sort(np.concatenate(two)) for two in zip(listed, outside, strict=True)]
+        with progress(f"{label}: audit", sum(len(one) for one in both)) as advance:
+            found = self._among(ids, both, self._k, advance)
+        best = np.searchsorted(union.gallery_ids, found.item_ids)
+        came = np.array([np.isin(top, some).sum() for top, some in zip(best, outside, strict=True)])
+        outsiders = np.array([len(union.gallery_ids) - len(one) for one in listed])
+        counts = np.array([len(one) for one in outside])
+        if not counts.sum():
+            known = float(not outsiders.any())
+            return known, known, 1.0
+        most = float(outsiders.mean()) / self._k
+        missing = most * came.sum() / counts.sum()
+        _, upper = clopper_pearson(float(came.sum()), float(counts.sum()), self._confidence)
+        return max(0.0, 1 - float(missing)), max(0.0, 1 - most * upper), 1.0
+
+
+def _places(ids: Ids, wanted: Ids, lacks: str) -> Places:
+    """Where the wanted ids stand among ``ids``, which may be in any order; RetrievalError where one does not."""
+    order = np.argsort(ids, kind="stable")
+    found = np.searchsorted(ids, wanted, sorter=order)
+    places: Places = order[np.minimum(found, len(ids) - 1)] if len(ids) else np.zeros_like(wanted)
+    wrong = np.flatnonzero(ids[places] != wanted) if len(ids) else np.arange(len(wanted))
+    if len(wrong):
+        raise RetrievalError(f"{lacks} {wanted[wrong[0]]}, which is not there; both must be of the same data")
+    return places

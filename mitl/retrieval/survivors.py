@@ -1,0 +1,228 @@
+"""Which items may still belong to the top k of each query of a block, while the gallery goes by."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mitl.retrieval.bounds import UNIT
+from mitl.retrieval.sort_keys import NOTHING, Keys, bounds_of, keys_of, positions_of, values_of
+
+Places = NDArray[np.int64]
+
+
+class Rescores(Protocol):
+    """Better similarities of chosen pairs."""
+
+    def similarities(self, rows: Places, positions: Places) -> NDArray[np.float32]:
+        """Canonical ones of n pairs of a row and a gallery position, in order of rows, none twice: (n,)."""
+        ...
+
+    def nearer(self, rows: Places, positions: Places) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+        """Of the same kind of pairs in float32: (n,) values and (n,) how far they may be off."""
+        ...
+
+
+_FULL, _FRESH = 0.75, 0.2
+"""A row is thinned out along with one that overflows when this share of its places is taken, this much since last."""
+_MANY = 1.25
+"""Survivors per row, in units of k, from which nearer values are worth having before canonical ones."""
+
+
+class Survivors:
+    """For each row a few places of keys (value, position) whose value the canonical similarity cannot exceed.
+
+    Each row has a bound: the worst key that can still be among its best k. It follows from k values and how far
+    they may be off, or, better, from k canonical similarities. Whoever is beyond it is dropped. Items may come in
+    any order and from any thread, each once.
+
+    Args:
+        places: survivors that a row can hold; more than k.
+        rescores: better similarities of survivors; None where values come canonical.
+    """
+
+    def __init__(self, rows: int, k: int, places: int, rescores: Rescores | None) -> None:
+        assert places > k, "a full row must have room for a newcomer"
+        self.k, self._places, self._rescores = k, places, rescores
+        self._keys: Keys = np.full((rows, places), NOTHING)
+        self._fill = np.zeros(rows, np.int64)
+        self._sorted = np.zeros(rows, np.int64)  # how many of them were left when the row was last sorted
+        self._bound: Keys = np.full(rows, NOTHING)
+        self._error, self._rounding = np.zeros(rows), 0.0
+        self._lock = threading.RLock()
+        self.rescored = 0
+        """How many canonical similarities were computed."""
+
+    def __len__(self) -> int:
+        return int(self._fill.sum())
+
+    def floors(self) -> NDArray[np.float64]:
+        """The value below which no canonical similarity can be among a row's best k, (rows,)."""
+        return values_of(self._bound).astype(np.float64)
+
+    def reach(self, lowest: NDArray[Any]) -> None:
+        """Learn that the canonical similarities of at least k items of each row reach ``lowest``, (rows,)."""
+        with self._lock:
+            np.minimum(self._bound, bounds_of(_down(lowest)), out=self._bound)
+
+    def add(
+        self,
+        rows: Places,
+        positions: Places,
+        highest: NDArray[Any],
+        errors: NDArray[np.float64],
+        rounding: float = 0.0,
+    ) -> None:
+        """Take in items of rows, given in rising order.
+
+        Args:
+            highest: the most that their canonical similarities can be; themselves where values are canonical.
+            errors, rounding: at most how far they may lie above the near values, for each row of the block and
+                relative to the near value; as far again below are the least that similarities can be.
+        """
+        keys = keys_of(_up(highest) if self._rescores is not None else highest, positions)
+        with self._lock:
+            np.maximum(self._error, errors, out=self._error)
+            self._rounding = max(self._rounding, rounding)
+            while True:
+                keep = np.flatnonzero(keys <= self._bound[rows])
+                rows, keys = self._store(rows[keep], keys[keep])
+                if not len(rows):
+                    return
+                self._thin(rows)
+
+    def sharpen(self, enough: float) -> None:
+        """Bound rows by nearer values of their best k so far, those rows with more than ``enough`` times k."""
+        with self._lock:
+            self._sort(np.arange(len(self._fill)))
+            self._sharpen(np.flatnonzero(self._fill > enough * self.k))
+
+    def finish(self) -> tuple[Places, NDArray[np.float32]]:
+        """Gallery positions and canonical similarities (rows, k), best first, ties by position."""
+        rows = np.arange(len(self._fill))
+        with self._lock:
+            self._sort(rows)
+            assert not len(rows) or self._fill.min() >= self.k, "every row meets at least k items"
+            best = self._keys[:, : self.k]
+            if self._rescores is not None:
+                best = self._finally(rows)
+            return positions_of(best), values_of(best)
+
+    def _finally(self, rows: Places) -> Keys:
+        """Canonical keys of the best k, whose worst then decides who else is worth rescoring."""
+        if len(self) > _MANY * self.k * len(rows):
+            self._approach(rows, self._places)
+        best = self._canonical(rows, self._keys[:, : self.k])
+        worst = best.max(axis=1, initial=0)
+        counts = (self._keys[:, self.k :] <= worst[:, None]).sum(axis=1)
+        found = np.full((len(rows), self.k + int(counts.max(initial=0))), NOTHING)
+        found[:, : self.k] = best
+        if counts.any():
+            columns = slice(self.k, found.shape[1])
+            rest = self._keys[:, columns]
+            rest[rest > worst[:, None]] = NOTHING
+            found[:, columns] = self._canonical(rows, rest)
+        found.sort(axis=1)
+        return found[:, : self.k]
+
+    def _approach(self, rows: Places, columns: int) -> None:
+        """Learn nearer values of the first survivors of sorted rows, and what they say of the rows' bounds."""
+        assert self._rescores is not None
+        keys = self._keys[rows, :columns]
+        row, place = np.nonzero(keys != NOTHING)
+        positions = positions_of(keys[row, place])
+        values, errors = self._rescores.nearer(rows[row], positions)
+        lowest = np.full(keys.shape, -np.inf)
+        lowest[row, place] = values - errors
+        lowest.partition(keys.shape[1] - self.k, axis=1)
+        bounds = bounds_of(_down(lowest[:, keys.shape[1] - self.k]))
+        self._bound[rows] = np.minimum(self._bound[rows], bounds)
+        # The old value stands where it is the better one.
+        self._keys[rows[row], place] = np.maximum(keys[row, place], keys_of(_up(values + errors), positions))
+        self._sort(rows)
+
+    def _store(self, rows: Places, keys: Keys) -> tuple[Places, Keys]:
+        """Put keys on the free places of their rows; what found no room comes back."""
+        counts = np.bincount(rows, minlength=len(self._fill))
+        starts = np.cumsum(counts) - counts
+        places = np.arange(len(rows)) + (self._fill - starts)[rows]
+        fits = places < self._places
+        if fits.all():
+            self._keys[rows, places] = keys
+            self._fill += counts
+            return rows[:0], keys[:0]
+        self._keys[rows[fits], places[fits]] = keys[fits]
+        np.minimum(self._fill + counts, self._places, out=self._fill)
+        return rows[~fits], keys[~fits]
+
+    def _thin(self, crowded: Places) -> None:
+        """Make room in rows that overflow, and in those that soon would and have not been looked at lately."""
+        late = (self._fill >= _FULL * self._places) & (self._fill - self._sorted >= _FRESH * self._places)
+        late[crowded] = True
+        rows = np.flatnonzero(late)
+        self._sort(rows)
+        half = self.k + (self._places - self.k) // 2
+        self._sharpen(rows[self._fill[rows] > half])
+        crowded = np.unique(crowded)
+        self._settle(crowded[self._fill[crowded] > half])
+
+    def _sharpen(self, rows: Places) -> None:
+        if self._rescores is not None and len(rows):
+            self._approach(rows, self.k)
+
+    def _settle(self, rows: Places) -> None:
+        """Decide near ties that no bound can part: canonical keys, the best k of each row."""
+        if self._rescores is not None and len(rows):
+            keys = self._canonical(rows, self._keys[rows])
+            keys.sort(axis=1)
+            self._bound[rows] = np.minimum(self._bound[rows], keys[:, self.k - 1])
+            keys[:, self.k :] = NOTHING
+            self._keys[rows], self._fill[rows], self._sorted[rows] = keys, self.k, self.k
+
+    def _sort(self, rows: Places) -> None:
+        """Sort these rows, best first, raise their bounds, drop who is beyond."""
+        keys = self._keys[rows]
+        keys.sort(axis=1)
+        known = self._fill[rows] >= self.k
+        kth = keys[:, self.k - 1]
+        if self._rescores is not None:
+            values = np.where(known, values_of(kth), np.float32(0))
+            kth = bounds_of(self._lowest(values, rows))
+        bound = np.where(known, np.minimum(self._bound[rows], kth), self._bound[rows])
+        beyond = keys > bound[:, None]
+        keys[beyond] = NOTHING
+        self._keys[rows], self._bound[rows] = keys, bound
+        left = np.minimum(self._fill[rows], beyond.shape[1] - beyond.sum(axis=1))
+        self._fill[rows] = self._sorted[rows] = left
+
+    def _lowest(self, highest: NDArray[np.float32], rows: Places) -> NDArray[np.float32]:
+        """The least that a canonical similarity can be whose highest value is this."""
+        wide = np.minimum(highest.astype(np.float64), np.finfo(np.float32).max)
+        error, rounding = self._error[rows], self._rounding
+        near = wide - error
+        near = np.where(near >= 0, near / (1 + rounding), near / (1 - rounding))
+        return _down(near - rounding * np.abs(near) - error - 4 * UNIT * (np.abs(wide) + error))
+
+    def _canonical(self, rows: Places, keys: Keys) -> Keys:
+        """The same items' canonical keys; free places stay free."""
+        assert self._rescores is not None
+        taken = keys != NOTHING
+        row, place = np.nonzero(taken)
+        positions = positions_of(keys[row, place])
+        self.rescored += len(row)
+        found = np.full(keys.shape, NOTHING)
+        found[row, place] = keys_of(self._rescores.similarities(rows[row], positions), positions)
+        return found
+
+
+def _down(values: NDArray[Any]) -> NDArray[Any]:
+    with np.errstate(over="ignore"):
+        return np.nextafter(values.astype(np.float32), np.float32(-np.inf))
+
+
+def _up(values: NDArray[Any]) -> NDArray[Any]:
+    with np.errstate(over="ignore"):
+        return np.nextafter(values.astype(np.float32), np.float32(np.inf))

@@ -1,0 +1,91 @@
+"""Threads of our own over blocks, each with one thread of BLAS: they share the caches and never wait for each other."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+_lock = threading.Lock()
+_users = 0
+_settings = ExitStack()
+_count_before = 1
+_controllers: dict[tuple[bool, ...], Any] = {}
+"""What threadpoolctl found; it looks through all loaded libraries, which takes milliseconds."""
+
+
+def count() -> int:
+    """How many threads a search may use: the processors of this process, or fewer where BLAS is held to fewer."""
+    with _lock:
+        return _count_before if _users else _count_now()
+
+
+def loaded_torch() -> Any:
+    """torch, where something has imported it; else None."""
+    return sys.modules.get("torch")
+
+
+def can_limit_blas() -> bool:
+    """Whether numpy's BLAS can be held to one thread."""
+    return bool(_blas_pools())
+
+
+@contextmanager
+def one_thread_of_blas() -> Iterator[None]:
+    """BLAS and torch use one thread for each thread of ours; the old settings come back with the last user."""
+    global _users, _count_before
+    with _lock:
+        if _users == 0:
+            _count_before = _count_now()
+            _limit(_settings)
+        _users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                _settings.close()
+
+
+def _count_now() -> int:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    limits = [pool.num_threads for pool in _blas_pools()]
+    if (torch := loaded_torch()) is not None:
+        limits.append(torch.get_num_threads())
+    return max(1, min(cores, max(limits, default=cores)))
+
+
+def _limit(settings: ExitStack) -> None:
+    controller = _controller()
+    if controller is not None:
+        settings.enter_context(controller.limit(limits=1, user_api="blas"))
+    if (torch := loaded_torch()) is not None:
+        settings.callback(torch.set_num_threads, torch.get_num_threads())
+        torch.set_num_threads(1)
+        # A GPU may otherwise add parts of a bfloat16 product in bfloat16, beyond every bound.
+        matmul, name = torch.backends.cuda.matmul, "allow_bf16_reduced_precision_reduction"
+        settings.callback(setattr, matmul, name, getattr(matmul, name))
+        setattr(matmul, name, False)
+
+
+def _controller() -> Any:
+    """threadpoolctl's view of the libraries that are loaded now; None where it is not installed."""
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:
+        return None
+    loaded = tuple(sys.modules.get(name) is not None for name in ("torch", "faiss", "scipy"))
+    if loaded not in _controllers:
+        _controllers[loaded] = ThreadpoolController()
+    return _controllers[loaded]
+
+
+def _blas_pools() -> list[Any]:
+    controller = _controller()
+    if controller is None:
+        return []
+    return [pool for pool in controller.lib_controllers if pool.user_api == "blas"]

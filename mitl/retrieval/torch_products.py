@@ -1,0 +1,208 @@
+"""Products by torch on the CPU in float32 and bfloat16."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mitl.errors import RetrievalError
+from mitl.retrieval.bounds import UNIT, Doubles
+from mitl.retrieval.products import (
+    MANY_THREADS,
+    Buffers,
+    FloatProduct,
+    Operand,
+    Reached,
+    Side,
+    at_most,
+    compared,
+    float_reached,
+    tile_errors,
+    with_errors,
+)
+from mitl.retrieval.vectors import Floats, Vectors, bounded, writeable
+
+PIECE = 512
+"""Items that are converted at once; they stay in a core's cache."""
+FEW = 4
+"""Chunks are looked at one by one where at most one of so many holds something."""
+
+
+def import_torch(backend: str) -> Any:
+    """The module; RetrievalError where it is not installed."""
+    try:
+        import torch
+    except ImportError as error:
+        raise RetrievalError(
+            f"backend {backend!r} needs torch, which is not installed; use 'numpy' or install mitl[torch]"
+        ) from error
+    return torch
+
+
+class TorchProduct(FloatProduct):
+    """The float32 product of torch, by ``mm`` or, with ``linear``, by its other library."""
+
+    name = "torch"
+
+    def __init__(self, *, linear: bool = False) -> None:
+        self._torch = import_torch("torch")
+        self._linear = linear
+        self.input_error = 0.0 if _keeps_float32(self._torch) else 2.0**-8 * (1 + 2.0**-8)
+
+    def load(self, vectors: Vectors, rows: slice, side: Side) -> Operand:
+        """The items as float32 tensors."""
+        block = vectors.block(rows)
+        lengths = vectors.lengths(block, rows.start)
+        data = self._torch.from_numpy(writeable(block)).transpose(0, 1)
+        return Operand(data, lengths, self.input_error * lengths)
+
+    def _multiply(self, query: Any, item: Any, out: Floats) -> None:
+        if self._linear:
+            np.copyto(out, self._torch.nn.functional.linear(query, item).numpy())
+        else:
+            self._torch.mm(query, item.T, out=self._torch.from_numpy(out))
+
+
+def _keeps_float32(torch: Any) -> bool:
+    """Whether torch multiplies float32 as it is; told otherwise, it may round it to 8 significant bits."""
+    matmul = getattr(torch.backends.mkldnn, "matmul", None)
+    try:
+        highest = torch.get_float32_matmul_precision() == "highest"
+    except RuntimeError:  # settings of both of torch's ways to set it
+        return False
+    return highest and getattr(matmul, "fp32_precision", "none") in ("none", "ieee")
+
+
+class Bfloat16Product:
+    """Numbers of 8 significant bits, accumulated in float32 and rounded to bfloat16 once more.
+
+    Tiles are (K L, rows, columns) of the bits, int16: numpy has no bfloat16, and positive ones have the order of
+    their bits.
+    """
+
+    name = "bf16"
+    roundoff = UNIT
+    rounding = 2.0**-8 * (1 + 2.0**-8)
+    cell_bytes = 4
+    number_bytes = 2
+    threads = MANY_THREADS
+    tile = (1024, 2048)
+    chunk = 128
+
+    def __init__(self) -> None:
+        self._torch = import_torch("bf16")
+
+    def load(self, vectors: Vectors, rows: slice, side: Side) -> Operand:
+        """The items rounded to bfloat16; what that takes away is measured."""
+        torch, count = self._torch, rows.stop - rows.start
+        data = torch.empty((vectors.per_item, count, vectors.width), dtype=torch.bfloat16)
+        lengths, losses = np.empty(count), np.zeros(count)
+        exact = np.empty((min(PIECE, count), vectors.width), np.float32)
+        back = torch.empty(exact.shape)
+        for piece, block in pieces(vectors, rows):
+            lengths[piece] = vectors.lengths(block, rows.start + piece.start)
+            one, other = exact[: len(block)], back[: len(block)]
+            for k in range(vectors.per_item):
+                np.copyto(one, block[:, k])
+                data[k, piece].copy_(torch.from_numpy(one))
+                other.copy_(data[k, piece])
+                np.subtract(one, other.numpy(), out=one)
+                np.maximum(losses[piece], lengths_of(one), out=losses[piece])
+        losses[lengths == 0] = 0
+        return Operand(data, lengths, losses)
+
+    def multiply(self, left: Operand, right: Operand, buffers: Buffers) -> NDArray[np.int16]:
+        """(K L, rows, columns) bits."""
+        torch = self._torch
+        shape = (len(left.data) * len(right.data), len(left), len(right))
+        tile = buffers.get("tile", shape, np.int16)
+        outs = iter(torch.from_numpy(tile).view(torch.bfloat16))
+        for query in left.data:
+            for item in right.data:
+                torch.mm(query, item.T, out=next(outs))
+        return tile
+
+    def near(
+        self, tile: NDArray[np.int16], left: Operand, right: Operand, rows: slice, columns: slice
+    ) -> Floats:
+        """The numbers of the bits."""
+        return largest(_floats(tile[:, rows, columns]))
+
+    def reached(
+        self,
+        tile: NDArray[np.int16],
+        left: Operand,
+        right: Operand,
+        floors: Doubles,
+        side: Side,
+        part: slice,
+        most: int,
+    ) -> Reached | None:
+        """By the bits where all floors are positive; rounding keeps the order, so that truncated floors do."""
+        pair = (left, right) if side == "left" else (right, left)
+        errors = tile_errors(self, *pair)
+        thresholds = at_most(floors - errors)
+        if not thresholds.min() > 0:
+            return float_reached(self, largest(_floats(tile)), left, right, floors, side, part, most)
+        bits = (thresholds.view(np.int32) >> 16).astype(np.int16)
+        hits = None
+        if side == "left" and part == slice(0, tile.shape[2]) and tile.shape[2] % self.chunk == 0:
+            hits = chunk_hits(self._torch, tile, bits[:, None], self.chunk)
+        if hits is None:
+            cells = largest(tile)
+            found = compared(cells, bits, side, part, most)
+            values = cells[found.rows, found.columns] if found else cells[:0]
+        else:
+            found, values = cells_of(tile, hits, bits[:, None], self.chunk)
+        if found is None or len(found.rows) > most:
+            return None
+        return with_errors(found, _floats(values), errors, self.rounding, side)
+
+
+def pieces(vectors: Vectors, rows: slice) -> Iterator[tuple[slice, Floats]]:
+    """Some items at a time, by their places within ``rows``."""
+    for start in range(rows.start, rows.stop, PIECE):
+        stop = min(start + PIECE, rows.stop)
+        yield slice(start - rows.start, stop - rows.start), vectors.block(slice(start, stop))
+
+
+def lengths_of(vectors: Floats) -> Doubles:
+    """Upper bounds of the lengths of (n, D)."""
+    with np.errstate(over="ignore", under="ignore"):
+        return bounded(np.vecdot(vectors, vectors), vectors.shape[1])
+
+
+def largest(tile: NDArray[Any]) -> NDArray[Any]:
+    """The largest of the K x L products of each pair, (n, m), for (K L, n, m)."""
+    return tile[0] if len(tile) == 1 else np.asarray(tile.max(axis=0))
+
+
+def chunk_hits(
+    torch: Any, tile: NDArray[Any], thresholds: NDArray[Any], chunk: int
+) -> NDArray[np.int64] | None:
+    """The chunks (flat, of rows x chunks) whose best reaches (rows, chunks or 1); None where they are not few."""
+    count, rows, columns = tile.shape
+    best = torch.from_numpy(tile).view(count, rows, columns // chunk, chunk).amax(3).numpy()
+    hits = np.flatnonzero(largest(best) >= thresholds)
+    return hits if len(hits) * FEW <= rows * (columns // chunk) else None
+
+
+def cells_of(
+    tile: NDArray[Any], hits: NDArray[np.int64], thresholds: NDArray[Any], chunk: int
+) -> tuple[Reached, NDArray[Any]]:
+    """The cells of these chunks that reach the thresholds of (rows, chunks or 1), and their values."""
+    count, _, columns = tile.shape
+    cells = largest(tile.reshape(count, -1, chunk)[:, hits])
+    row, place = np.divmod(hits, columns // chunk)
+    least = thresholds[row, np.minimum(place, thresholds.shape[1] - 1)]
+    found = np.flatnonzero(cells >= least[:, None])
+    hit, within = np.divmod(found, chunk)
+    return Reached(row[hit], place[hit] * chunk + within, np.empty(0)), cells.reshape(-1)[found]
+
+
+def _floats(bits: NDArray[np.int16]) -> Floats:
+    """The float32 of bfloat16 bits."""
+    return (bits.astype(np.int32) << 16).view(np.float32)

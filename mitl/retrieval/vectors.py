@@ -1,0 +1,122 @@
+"""The embeddings of one side of a search, read block by block."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import threading
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from annotators.base import Encoded
+from mitl.errors import RetrievalError
+from mitl.retrieval.bounds import Doubles, gamma
+
+Floats = NDArray[np.float32]
+
+_LONGEST = 1e19
+"""Inner products of vectors up to this length stay within float32."""
+
+
+class Vectors:
+    """``embedding`` of encoded items as (N, K, D), float32 or float16, never copied as a whole.
+
+    Raises:
+        RetrievalError: there is no such array, or it is of another shape or type.
+    """
+
+    def __init__(self, encoded: Encoded) -> None:
+        if "embedding" not in encoded.arrays:
+            raise RetrievalError(
+                f"encoded {encoded.modality}s hold {sorted(encoded.arrays)}, "
+                "but inner products need 'embedding'"
+            )
+        array = encoded.arrays["embedding"]
+        if array.ndim not in (2, 3) or 0 in array.shape[1:] or array.dtype not in (np.float32, np.float16):
+            raise RetrievalError(
+                f"{encoded.modality} embeddings are {array.dtype} {array.shape}; "
+                "expected float32 (N, D) or (N, K, D)"
+            )
+        self.array: NDArray[Any] = array[:, None, :] if array.ndim == 2 else array
+        self.longest = 0.0
+        """The largest of the lengths that were asked for."""
+        self._encoded = encoded
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    @property
+    def per_item(self) -> int:
+        """K, the vectors of an item."""
+        return int(self.array.shape[1])
+
+    @property
+    def width(self) -> int:
+        """D, the numbers of a vector."""
+        return int(self.array.shape[2])
+
+    def block(self, rows: slice) -> Floats:
+        """Items as float32 (n, K, D); a view where they are float32 already."""
+        return np.asarray(self.array[rows], np.float32)
+
+    def sample(self, most: int) -> Floats:
+        """At most so many vectors (n, D), evenly spread over the items."""
+        items = max(1, most // self.per_item)
+        step = max(1, -(-len(self) // items))
+        return np.ascontiguousarray(self.array[::step], np.float32).reshape(-1, self.width)
+
+    def lengths(self, block: Floats, start: int) -> Doubles:
+        """An upper bound of the Euclidean length of each item's longest vector, (n,), for rows from ``start``.
+
+        Exactly 0 for items that are all zeros.
+
+        Raises:
+            RetrievalError: a vector is not finite or too long; the message names the item.
+        """
+        return self.checked(largest_lengths(block), start)
+
+    def checked(self, lengths: Doubles, start: int) -> Doubles:
+        """The same lengths of items from ``start`` on; RetrievalError names the first one that cannot be used."""
+        bad = np.flatnonzero(~(lengths <= _LONGEST))
+        if len(bad):
+            raise RetrievalError(
+                f"the embedding of {self._encoded.modality} {self._encoded.ids[start + bad[0]]} is not finite "
+                f"or longer than {_LONGEST:g}; normalise or encode again"
+            )
+        with self._lock:
+            self.longest = max(self.longest, float(lengths.max(initial=0)))
+        return lengths
+
+
+def largest_lengths(block: Floats) -> Doubles:
+    """An upper bound of the length of the longest vector of each item, (n,), for (n, K, D).
+
+    NaN or infinite where a vector is not finite or its squared length leaves float32; 0 only for zeros.
+    """
+    with np.errstate(over="ignore", invalid="ignore", under="ignore"):
+        squares = np.vecdot(block, block).max(axis=1)
+    lengths = bounded(squares, block.shape[2])
+    for row in np.flatnonzero(squares == 0):
+        if not block[row].any():
+            lengths[row] = 0
+    return lengths
+
+
+def bounded(squares: Floats, width: int) -> Doubles:
+    """Upper bounds of the lengths of vectors (n, ``width``) whose squares were added in float32 in any order."""
+    lengths = np.sqrt(squares.astype(np.float64)) * (1 + 2 * gamma(width))
+    # Squares below 2^-126 may have been lost: at most sqrt(D) 2^-63 of the length.
+    return np.asarray(lengths + math.sqrt(width) * 2.0**-62)
+
+
+def writeable(array: Floats) -> Floats:
+    """The same memory as an array that torch does not warn about; nobody writes to it."""
+    if array.flags.writeable:
+        return array
+    if not array.flags.c_contiguous:
+        return array.copy()
+    memory = (ctypes.c_float * array.size).from_address(array.ctypes.data)
+    return np.ctypeslib.as_array(memory).reshape(array.shape)

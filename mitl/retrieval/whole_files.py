@@ -1,0 +1,132 @@
+"""Files and folders that are there whole or not at all, also after a kill, a power cut or on a full disk."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+import secrets
+import shutil
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from mitl.errors import RetrievalError
+
+logger = logging.getLogger(__name__)
+
+_PART = re.compile(r"\..+\.(?P<host>[^.]+)\.(?P<pid>\d+)\.[0-9a-f]{8}\.part")
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_THERE = {errno.EEXIST, errno.ENOTEMPTY}
+
+
+def part_name(path: Path) -> Path:
+    """A hidden name beside ``path`` under which this process makes it; no two calls give the same."""
+    return path.with_name(f".{path.name}.{_host()}.{os.getpid()}.{secrets.token_hex(4)}.part")
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file to write, put in place of whatever was there at the end."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = part_name(path)
+    try:
+        with part.open("wb") as sink:
+            yield sink
+            to_disk(sink)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    sync_folder(path.parent)
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """A folder to fill, put in place as ``path`` at the end; one that is there already stays."""
+    part = part_name(path)
+    part.mkdir(parents=True)
+    try:
+        yield part
+        sync_folder(part)
+        try:
+            part.rename(path)
+        except OSError as error:
+            if error.errno not in _THERE:  # another run was quicker with the same content
+                raise
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    sync_folder(path.parent)
+
+
+def remove_folder(path: Path) -> None:
+    """Take a folder away at one stroke, so that nobody meets half of it."""
+    gone = part_name(path)
+    try:
+        path.rename(gone)
+    except FileNotFoundError:
+        return  # another run was quicker
+    shutil.rmtree(gone, ignore_errors=True)
+
+
+def to_disk(sink: BinaryIO) -> None:
+    """Make what was written last through a power cut."""
+    sink.flush()
+    os.fsync(sink.fileno())
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder last through a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def remove_dead_parts(folder: Path) -> None:
+    """Remove what killed processes of this machine left half made in ``folder``."""
+    for path in folder.glob(".*.part") if folder.is_dir() else ():
+        found = _PART.fullmatch(path.name)
+        if found and found["host"] == _host() and not is_alive(int(found["pid"])):
+            logger.info("removing %s, which a dead process left", path)
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+@contextmanager
+def one_clear_line(path: Path, kept: str) -> Iterator[None]:
+    """Turn what a file system refuses on writing into a RetrievalError; ``kept`` says what is safe already."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in _FULL
+        reason = "the disk is full" if full else (error.strerror or str(error)).lower()
+        remedy = "make room" if full else "mend that"
+        raise RetrievalError(
+            f"cannot write to {str(path)!r}: {reason}; {kept}; {remedy} and run the command again to go on"
+        ) from error
+
+
+def folder_bytes(folder: Path) -> int:
+    """How much the files below a folder take, in bytes; 0 where there is none."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) if folder.is_dir() else 0
+
+
+def _host() -> str:
+    return re.sub(r"[^A-Za-z0-9-]", "-", socket.gethostname()) or "here"
+
+
+def is_alive(pid: int) -> bool:
+    """Whether there is such a process on this machine."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

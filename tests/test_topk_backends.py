@@ -1,0 +1,312 @@
+"""One ranking, to the last byte, from every backend, in both directions, however the work is cut."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from topk_kit import SHAPES, Vectors, encoded, full_sort, same_bytes, some_vectors
+
+from annotators.base import Encoded, Ranking
+from mitl.errors import RetrievalError
+from mitl.records import AnnotatorKind
+from mitl.retrieval import choosing, faiss_search, threads
+from mitl.retrieval.device_product import DeviceProduct, tile_for
+from mitl.retrieval.topk import top_k, top_k_both
+
+BACKENDS = ["auto", "numpy", "torch", "bf16", "int8", "device", "faiss"]
+
+
+@pytest.fixture(autouse=True)
+def device_on_the_cpu(monkeypatch):
+    """``device`` names what ``cuda`` runs, on the processor instead of a GPU."""
+    known = choosing._makers
+
+    def makers(task):
+        return known(task) | {"cuda": lambda: DeviceProduct("cpu")}
+
+    monkeypatch.setattr(choosing, "_makers", makers)
+
+
+def ranked(backend: str, left: Encoded, right: Encoded, k: int, block_bytes: int = 1 << 24) -> Ranking:
+    name = "cuda" if backend == "device" else backend
+    return top_k(Vectors(), left, right, k, backend=name, block_bytes=block_bytes)
+
+
+def ranked_both(
+    backend: str, left: Encoded, right: Encoded, k: int, back: int, block_bytes: int = 1 << 24
+) -> tuple[Ranking, Ranking]:
+    name = "cuda" if backend == "device" else backend
+    return top_k_both(Vectors(), left, right, k, back, backend=name, block_bytes=block_bytes)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@settings(max_examples=15, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    queries=st.integers(1, 40),
+    items=st.integers(1, 300),
+    width=st.integers(1, 70),
+    numbers=st.tuples(st.integers(1, 3), st.integers(1, 2)),
+    kinds=st.tuples(st.sampled_from(SHAPES), st.sampled_from(SHAPES)),
+    block_bytes=st.sampled_from([30_000, 300_000, 1 << 24]),
+    data=st.data(),
+)
+def test_every_backend_gives_the_bytes_of_a_full_sort(
+    backend, seed, queries, items, width, numbers, kinds, block_bytes, data
+):
+    """One or several vectors an item, duplicates, zeros, huge, tiny and nearly equal ones: ids, order and bits."""
+    left = encoded(some_vectors(seed, (queries, numbers[0], width), kinds[0]))
+    right = encoded(some_vectors(seed + 1, (items, numbers[1], width), kinds[1]), "caption", 5)
+    k, back = data.draw(st.integers(1, min(items, 30))), data.draw(st.integers(1, min(queries, 30)))
+    expected, expected_back = full_sort(left, right, k), full_sort(right, left, back)
+
+    one_way = ranked(backend, left, right, k, block_bytes)
+    there, other = ranked_both(backend, left, right, k, back, block_bytes)
+
+    assert same_bytes(one_way, expected)
+    assert same_bytes(there, expected)
+    assert same_bytes(other, expected_back)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("kind", ["unit", "cone", "zeros", "mixed"])
+def test_a_larger_gallery_in_many_tiles_gives_the_same_bytes(backend, kind):
+    """Several blocks of queries and spans of the gallery, over which floors rise and are sharpened."""
+    left, right = (
+        encoded(some_vectors(1, (70, 24), kind)),
+        encoded(some_vectors(2, (6000, 24), kind), "caption"),
+    )
+    expected, expected_back = full_sort(left, right, 25), full_sort(right, left, 7)
+
+    for block_bytes in (400_000, 1 << 26):
+        there, back = ranked_both(backend, left, right, 25, 7, block_bytes)
+
+        assert same_bytes(ranked(backend, left, right, 25, block_bytes), expected)
+        assert same_bytes(there, expected)
+        assert same_bytes(back, expected_back)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_read_only_half_precision_maps_rank_like_the_same_numbers_in_float32(backend, tmp_path: Path):
+    """A float16 and a float32 memory map are read where they lie, and nothing is written to them."""
+    array = some_vectors(2, (700, 32)).astype(np.float16)
+    np.save(tmp_path / "half.npy", array)
+    np.save(tmp_path / "single.npy", array.astype(np.float32))
+    maps = [np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in ("half", "single")]
+    left, wide = encoded(some_vectors(1, (20, 32))), encoded(array.astype(np.float32), "caption")
+
+    rankings = [ranked(backend, left, encoded(side, "caption"), 25) for side in maps]
+
+    assert all(same_bytes(ranking, full_sort(left, wide, 25)) for ranking in rankings)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_embeddings_are_not_written_to(backend):
+    """What is searched is the same afterwards."""
+    left, right = encoded(some_vectors(1, (30, 40))), encoded(some_vectors(2, (500, 40)), "caption")
+    before = left.arrays["embedding"].copy(), right.arrays["embedding"].copy()
+
+    ranked_both(backend, left, right, 5, 5)
+
+    assert np.array_equal(left.arrays["embedding"], before[0])
+    assert np.array_equal(right.arrays["embedding"], before[1])
+
+
+@pytest.mark.parametrize("backend", ["numpy", "torch", "bf16", "int8"])
+@pytest.mark.parametrize("number", [1, 2, 5])
+def test_the_number_of_threads_changes_no_byte(backend, number, monkeypatch):
+    """One thread or several over the same survivors."""
+    left, right = encoded(some_vectors(1, (300, 24))), encoded(some_vectors(2, (5000, 24)), "caption")
+    expected = full_sort(left, right, 25)
+
+    monkeypatch.setattr("mitl.retrieval.topk.count", lambda: number)
+    there, back = ranked_both(backend, left, right, 25, 9, 4 << 20)
+
+    assert same_bytes(there, expected)
+    assert same_bytes(back, full_sort(right, left, 9))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("bad", [np.nan, np.inf, 1e30])
+def test_what_is_not_finite_is_named(backend, bad):
+    """The first item that cannot be used, on whichever side and with every backend."""
+    array = some_vectors(2, (5000, 24))
+    array[4100, 3] = bad
+    left, right = encoded(some_vectors(1, (30, 24))), encoded(array, "caption")
+
+    with pytest.raises(
+        RetrievalError, match=r"^the embedding of caption 12300 is not finite or longer than 1e\+19"
+    ):
+        ranked(backend, left, right, 5)
+    with pytest.raises(
+        RetrievalError, match=r"^the embedding of caption 12300 is not finite or longer than 1e\+19"
+    ):
+        ranked(backend, right, left, 5)
+
+
+def test_a_search_both_ways_of_pairs_asks_the_annotator_twice():
+    """Where similarities are the annotator's own, both directions are searched, each with the queries first."""
+
+    class Table(Vectors):
+        def similarities(self, queries, gallery):
+            left, right = (side.arrays["embedding"][:, 0] for side in (queries, gallery))
+            return (
+                np.subtract.outer(left, right)
+                if queries.modality == "image"
+                else np.subtract.outer(right, left).T
+            )
+
+    images, captions = (
+        encoded(some_vectors(1, (6, 1), "raw")),
+        encoded(some_vectors(2, (9, 1), "raw"), "caption"),
+    )
+    annotator = Table(AnnotatorKind.PAIRWISE)
+
+    there, back = top_k_both(annotator, images, captions, 4, 3)
+
+    assert same_bytes(there, top_k(annotator, images, captions, 4))
+    assert same_bytes(back, top_k(annotator, captions, images, 3))
+    assert there.item_ids.shape == (6, 4)
+    assert back.item_ids.shape == (9, 3)
+
+
+def test_an_annotator_that_searches_itself_is_asked_to():
+    """Its ranking is taken as it is, and it is told the memory and given the progress."""
+    told = {}
+    ranking = Ranking(np.arange(2), np.zeros((2, 1), np.int64), np.zeros((2, 1), np.float32))
+
+    class Own(Vectors):
+        def top_k(self, queries, gallery, k, *, block_bytes, progress):
+            told.update(k=k, block_bytes=block_bytes, progress=progress)
+            return ranking
+
+    left, right = encoded(some_vectors(1, (2, 4))), encoded(some_vectors(2, (3, 4)), "caption")
+
+    assert top_k(Own(), left, right, 1, block_bytes=12345) is ranking
+    assert told["k"] == 1
+    assert told["block_bytes"] == 12345
+
+
+def test_faiss_searches_again_where_its_margin_is_too_small(monkeypatch):
+    """A hundred near ties behind each best item do not fit the list: it is made longer until the bound holds."""
+    base = some_vectors(1, (1, 64))
+    gallery = np.repeat(base, 400, axis=0)
+    gallery[:, 0] += np.random.default_rng(0).integers(-3, 4, 400).astype(np.float32) * np.float32(1e-8)
+    listed = []
+    known = faiss_search._lists
+
+    def lists(*args):
+        listed.append(args[-1])
+        return known(*args)
+
+    monkeypatch.setattr(faiss_search, "_lists", lists)
+    left, right = encoded(base), encoded(gallery, "caption")
+
+    assert same_bytes(ranked("faiss", left, right, 10), full_sort(left, right, 10))
+    assert len(listed) > 1
+    assert listed == sorted(listed)
+
+
+@pytest.mark.parametrize(("share", "warnings"), [(0.23, 1), (0.97, 0)])
+def test_a_slow_faiss_is_reported_once(share, warnings, monkeypatch, caplog):
+    """Where its BLAS has less than half of numpy's rate, one line says how to mend it."""
+    monkeypatch.setattr(faiss_search, "blas_share", lambda: share)
+    faiss_search.warn_of_slow_blas.cache_clear()
+    left, right = encoded(some_vectors(1, (3, 8))), encoded(some_vectors(2, (30, 8)), "caption")
+
+    with caplog.at_level(logging.WARNING):
+        ranked("faiss", left, right, 3)
+        ranked("faiss", left, right, 3)
+
+    assert [record.message[:48] for record in caplog.records] == [
+        "faiss multiplies at 23 % of numpy's rate; set OP"
+    ] * warnings
+
+
+def test_the_rate_of_faiss_is_measured_against_numpys():
+    """A share above nothing, after which faiss has the threads it had."""
+    faiss = pytest.importorskip("faiss")
+    before = faiss.omp_get_max_threads()
+
+    share = faiss_search.blas_share()
+
+    assert 0.01 < share < 100
+    assert faiss.omp_get_max_threads() == before
+
+
+@pytest.mark.parametrize("module", ["faiss", "torch"])
+def test_a_backend_that_is_not_installed_says_what_to_do(module, monkeypatch):
+    """One line names the extra."""
+    monkeypatch.setitem(__import__("sys").modules, module, None)
+    left, right = encoded(some_vectors(1, (3, 8))), encoded(some_vectors(2, (30, 8)), "caption")
+
+    with pytest.raises(
+        RetrievalError, match=rf"^backend '{module}' needs {module}, which is not installed; use"
+    ):
+        ranked(module, left, right, 3)
+
+
+def test_without_a_gpu_the_cuda_backend_says_so(monkeypatch):
+    """One line, and what to use instead."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.undo()
+    if torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    left, right = encoded(some_vectors(1, (3, 8))), encoded(some_vectors(2, (30, 8)), "caption")
+
+    with pytest.raises(
+        RetrievalError, match=r"^backend 'cuda' needs a GPU that torch can use, and there is none"
+    ):
+        top_k(Vectors(), left, right, 3, backend="cuda")
+
+
+def test_a_gpu_gives_the_same_bytes(monkeypatch):
+    """The same as numpy's, on a real device."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.undo()
+    if not torch.cuda.is_available():
+        pytest.skip("torch sees no GPU; the same code ran on the processor above")
+    left, right = encoded(some_vectors(1, (900, 512))), encoded(some_vectors(2, (40_000, 512)), "caption")
+
+    there, back = top_k_both(Vectors(), left, right, 25, 25, backend="cuda")
+
+    assert same_bytes(there, top_k(Vectors(), left, right, 25, backend="numpy"))
+    assert same_bytes(back, top_k(Vectors(), right, left, 25, backend="numpy"))
+
+
+@given(memory=st.integers(1 << 26, 1 << 38), number=st.integers(1, 8))
+def test_a_gpus_tiles_fit_its_memory(memory, number):
+    """All threads' tiles with what is computed from them stay within the free memory."""
+    rows, columns = tile_for(memory, number)
+
+    assert rows >= 1024
+    assert columns >= 1024
+    assert rows * columns * 2 * number <= max(memory, 1024 * 1024 * 2 * number)
+
+
+def test_settings_of_libraries_come_back():
+    """After a search, and after a failed one, torch, numpy and faiss have the threads and the precision they had."""
+    torch = pytest.importorskip("torch")
+    pools = pytest.importorskip("threadpoolctl")
+
+    def state():
+        matmul = torch.backends.cuda.matmul
+        counts = sorted((pool["filepath"], pool["num_threads"]) for pool in pools.threadpool_info())
+        return torch.get_num_threads(), matmul.allow_bf16_reduced_precision_reduction, counts
+
+    left, right = encoded(some_vectors(1, (300, 24))), encoded(some_vectors(2, (5000, 24)), "caption")
+    broken = encoded(np.full((50, 24), np.nan, np.float32), "caption")
+    before, number = state(), threads.count()
+
+    for backend in ("numpy", "bf16", "int8"):
+        ranked(backend, left, right, 5)
+        with pytest.raises(RetrievalError):
+            ranked(backend, left, broken, 5)
+
+    assert state() == before
+    assert threads.count() == number
