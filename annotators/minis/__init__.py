@@ -1,1 +1,1 @@
-"""Five small networks in the spirit of five published ones, trained on generated scenes; one file each."""
+"""The five networks at small sizes, trained on generated scenes; the same classes and loading code as full-size."""

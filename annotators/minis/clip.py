@@ -1,66 +1,75 @@
-"""CLIP-mini: a transformer over patches and a transformer over words, trained by contrast alone."""
+"""CLIP-mini: a transformer over 64 patches and a causal transformer over byte pairs, trained by contrast alone."""
 
 from __future__ import annotations
 
-import torch
-from torch import Generator, Tensor, nn
-from torch.nn import functional as F
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
 
-from annotators.minis import losses
-from annotators.minis.layers import Block, PatchStem, lengths_of
-from annotators.minis.network import MiniNetwork, Side
-from annotators.minis.vocabulary import PAD
-from mitl.records import AnnotatorKind
+import numpy as np
+from numpy.typing import NDArray
+from PIL.Image import Image
+from torch import Generator, Tensor
 
-PATCHES = 64
+from annotators.bpe import BytePairEncoder, learn_merges
+from annotators.clip import Clip, ClipConfig
+from annotators.minis.losses import contrast
+from annotators.minis.twin import Captions, DualTwin, Side
+from annotators.pixels import clip_pixels
+
+MERGES = 400
+"""Enough for nearly every word of scenes to be one token."""
+SIZE = 64
+LARGEST_SCALE = 4.6052
+"""log(100), the bound of the learned temperature in the paper, section 2.5."""
 
 
-class ClipMini(MiniNetwork):
-    """Contrastive transformers: class token of the patches, end token of the words; cosine.
+class ClipMini(DualTwin):
+    """Learns by CLIP's symmetric contrast at a learned temperature."""
 
-    Source: Radford et al., CLIP, ICML 2021; sizes are ours, and words see both sides.
-    """
+    network_name = "clip"
 
-    kind = AnnotatorKind.INNER_PRODUCT
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.encoder = BytePairEncoder(learn_merges(texts, MERGES))
+        self.network = Clip(
+            ClipConfig(
+                embed_dim=96,
+                image_size=SIZE,
+                patch_size=8,
+                vision_width=96,
+                vision_layers=3,
+                vision_heads=4,
+                vision_mlp=288,
+                vocab_size=self.encoder.size,
+                text_width=64,
+                text_layers=2,
+                text_heads=4,
+                text_mlp=192,
+            )
+        )
 
-    def __init__(
-        self, words: int, *, width: int = 96, layers: int = 3, heads: int = 4, out: int = 96
-    ) -> None:
-        super().__init__()
-        self.stem = PatchStem(width)
-        self.class_embedding = nn.Parameter(torch.randn(1, 1, width) * 0.02)
-        self.img_places = nn.Parameter(torch.randn(1, PATCHES + 1, width) * 0.02)
-        self.img_blocks = nn.ModuleList(Block(width, heads, 3) for _ in range(layers))
-        self.img_norm = nn.LayerNorm(width)
-        self.img_proj = nn.Linear(width, out, bias=False)
-        text = width * 2 // 3
-        self.embed = nn.Embedding(words, text, padding_idx=PAD)
-        self.txt_places = nn.Parameter(torch.randn(1, self.text_length, text) * 0.02)
-        self.txt_blocks = nn.ModuleList(Block(text, heads, 3) for _ in range(2))
-        self.txt_norm = nn.LayerNorm(text)
-        self.txt_proj = nn.Linear(text, out, bias=False)
-        self.logit_scale = nn.Parameter(torch.tensor(2.66))  # log(1 / 0.07), the paper's start
+    def pixels(self, picture: Image) -> NDArray[np.float32]:
+        return clip_pixels(picture, SIZE)
 
-    def images(self, squares: Tensor) -> Side:
-        """``embedding`` (B, D) of unit vectors."""
-        patches = self.stem(squares)
-        x = torch.cat([self.class_embedding.expand(len(patches), -1, -1), patches], 1) + self.img_places
-        for block in self.img_blocks:
-            x = block(x)
-        return {"embedding": F.normalize(self.img_proj(self.img_norm(x[:, 0])), dim=-1)}
+    def encode(self, text: str) -> NDArray[np.int64]:
+        return self.encoder.encode(text)
 
-    def captions(self, tokens: Tensor) -> Side:
-        """``embedding`` (B, D) of unit vectors."""
-        x, mask = self.embed(tokens) + self.txt_places, tokens == PAD
-        for block in self.txt_blocks:
-            x = block(x, mask)
-        ends = x[torch.arange(len(x), device=x.device), lengths_of(tokens) - 1]
-        return {"embedding": F.normalize(self.txt_proj(self.txt_norm(ends)), dim=-1)}
+    def images(self, pixels: Tensor) -> Side:
+        return self.network.images(pixels)
 
-    def similarities(self, images: Side, captions: Side) -> Tensor:
-        """Cosines."""
+    def captions(self, captions: Captions) -> Side:
+        # Padding is 0, the first byte's token; whatever follows the end token is not seen.
+        return self.network.captions(captions.tokens)
+
+    def compare(self, images: Side, captions: Side) -> Tensor:
         return images["embedding"] @ captions["embedding"].T
 
-    def loss(self, images: Side, captions: Side, progress: float, generator: Generator) -> Tensor:
-        """Contrast at the learned temperature."""
-        return losses.contrast(self.logit_scale.clamp(max=4.6).exp() * self.similarities(images, captions))
+    def objective(self, images: Side, captions: Side, generator: Generator) -> Tensor:
+        scale = self.network.logit_scale.clamp(max=LARGEST_SCALE).exp()
+        return contrast(scale * self.compare(images, captions))
+
+    def metadata(self) -> dict[str, str]:
+        return {
+            "config": json.dumps(asdict(self.network.config), sort_keys=True),
+            "bpe_merges": "\n".join(" ".join(merge) for merge in self.encoder.merges),
+        }

@@ -1,37 +1,53 @@
-"""Training pairs from the generator of scenes, as small squares of pixels and token numbers."""
+"""Scenes of a split as arrays: pictures as pixels, captions as numbers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from annotators.minis.pixels import square
-from annotators.minis.vocabulary import Vocabulary
+from annotators.minis.twin import Captions, Twin
+from mitl.datasets.scenes import World, draw
 
-SPLIT = "train"
-"""Never the split of a demonstration."""
+TRAINING, HELD_OUT = "train", "held-out"
+"""Splits; a demonstration has its own."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TrainingPairs:
-    """Images (N, S, S, 3) bytes and each one's captions as token numbers (N, C, L)."""
+class Pairs:
+    """Pictures (N, 3, S, S) float16 and each one's captions, one after the other: C for each, N C in all."""
 
-    squares: NDArray[np.uint8]
-    tokens: NDArray[np.int64]
-    vocabulary: Vocabulary
+    pixels: NDArray[np.float16]
+    captions: Captions
+
+    @property
+    def captions_per_image(self) -> int:
+        """C."""
+        return len(self.captions) // len(self.pixels)
+
+    def batch(self, rows: NDArray[np.int64], dy: int = 0, dx: int = 0) -> Tensor:
+        """(B, 3, S, S) float32: these pictures, moved by some pixels with the border repeated."""
+        pixels = torch.from_numpy(self.pixels[rows]).float()
+        for axis, by in ((2, dy), (3, dx)):
+            size = pixels.shape[axis]
+            pixels = pixels.index_select(axis, (torch.arange(size) - by).clamp(0, size - 1))
+        return pixels
 
 
-def training_pairs(n_images: int, *, seed: int, size: int, length: int) -> TrainingPairs:
-    """``n_images`` scenes of the training split with the captions that the world gives them, defects included."""
-    from mitl.datasets.scenes import draw, generate
+def texts_of(world: World) -> list[str]:
+    """The captions of a world, image by image."""
+    return [caption.text for caption in world.captions.values()]
 
-    world = generate(n_images, seed=seed, split=SPLIT)
-    squares = np.stack([square(draw(scene), size) for scene in world.scenes.values()])
-    texts: dict[str, list[str]] = {image_id: [] for image_id in world.scenes}
-    for caption in world.captions.values():
-        texts[caption.image_id].append(caption.text)
-    vocabulary = Vocabulary.of(text for captions in texts.values() for text in captions)
-    tokens = np.stack([vocabulary.encode(captions, length) for captions in texts.values()])
-    return TrainingPairs(squares, tokens, vocabulary)
+
+def pairs_of(world: World, twin: Twin) -> Pairs:
+    """The world as this twin's network reads it, with the captions that the world gives, defects included."""
+    pixels = np.stack([twin.pixels(draw(scene)).astype(np.float16) for scene in world.scenes.values()])
+    rows = [twin.encode(text) for text in texts_of(world)]
+    lengths = np.array([len(row) for row in rows])
+    tokens = np.zeros((len(rows), lengths.max()), np.int64)
+    for row, numbers in zip(tokens, rows, strict=True):
+        row[: len(numbers)] = numbers
+    return Pairs(pixels, Captions(torch.from_numpy(tokens), torch.from_numpy(lengths)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -31,11 +33,14 @@ def contrast(logits: Tensor) -> Tensor:
     return (F.cross_entropy(logits, target) + F.cross_entropy(logits.T, target)) / 2
 
 
-def soft_contrast(logits: Tensor) -> Tensor:
-    """Log-likelihood loss of "match" on the diagonal and "no match" off it, summed over the batch's pairs per item.
+def soft_contrast(half_log_odds: Tensor) -> Tensor:
+    """Log-likelihood loss of "match" on the diagonal and of "no match" off it, summed over the pairs of an item.
 
-    ``logits`` are half log-odds: the matching probability is sigmoid(2 * logits).
-    Source: Chun et al., PCME, CVPR 2021, equation 3; each pair with the same weight.
+    Args:
+        half_log_odds: (B, B, S, T) of all pairs of samples; a probability is the mean of their sigmoid(2 x).
+    Source: Chun et al., PCME, CVPR 2021, equations 2 and 3.
     """
-    own = torch.eye(len(logits), dtype=torch.bool, device=logits.device)
-    return (F.softplus(-2 * logits[own]).sum() + F.softplus(2 * logits[~own]).sum()) / len(logits)
+    own = torch.eye(len(half_log_odds), dtype=torch.bool, device=half_log_odds.device)
+    pairs = math.log(half_log_odds[0, 0].numel())
+    match, no_match = (F.logsigmoid(sign * half_log_odds).flatten(2).logsumexp(2) - pairs for sign in (2, -2))
+    return -(match[own].sum() + no_match[~own].sum()) / len(half_log_odds)

@@ -1,15 +1,16 @@
-"""How good and how different the small annotators are: ``python -m annotators.minis.measure``.
+"""How good and how different the small twins are: ``python -m annotators.minis.measure``.
 
 Prints, for a world that no training has seen, precision in the top 5 of both directions against the known truth
-(yes or weak yes), the share of all true pairs that the top 5 reach, alone and together, and the overlap of the
-top-5 sets (Jaccard) of every two annotators.
+(yes or weak yes), the share of all true pairs that the top 5 reach, alone and together, Recall@1, 5 and 10 of the
+originals; and, for every two annotators, the overlap of their top-5 sets (Jaccard), Kendall's tau-b of their top-25
+lists and the mean rank of the row's first item in the column's ranking, as ECCV Caption's Table A.1 has them.
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
-from itertools import combinations
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,44 +18,74 @@ from numpy.typing import NDArray
 
 from annotators import registry
 from annotators.base import RankingSource
+from annotators.minis.recall import KS, recalls
+from annotators.minis.recipes import RECIPES
+from mitl.analysis.diversity import Items, mutual_rank_table, tau_table
 from mitl.datasets.scenes import World, generate, truth_matrix, write_world
+from mitl.datasets.scenes.world import CAPTIONS_PER_IMAGE
 from mitl.records import CaptionItem, ImageItem, Label
 
-K = 5
-Tops = dict[str, NDArray[np.bool_]]
-"""Annotator -> which pairs (images, captions) one direction proposes."""
+K, DEPTH = 5, 25
+Found = Mapping[str, NDArray[np.float32]]
+"""Annotator -> similarities (images, captions)."""
 
 
-def proposals(world: World, folder: Path) -> tuple[Tops, Tops]:
-    """The top-5 pairs of each annotator, for images as queries and for captions as queries."""
+def similarities(world: World, folder: Path) -> Found:
+    """What each annotator finds in the world, which is written to the folder first."""
     write_world(world, folder)
     images = [ImageItem(int(i), i, folder / "images" / f"{i}.png") for i in world.scenes]
     captions = [CaptionItem(int(i), i, int(c.image_id), c.text) for i, c in world.captions.items()]
-    i2t, t2i = {}, {}
-    for name in registry.BUILDERS:
+    found = {}
+    for name in RECIPES:
         annotator = registry.build(name)
         assert not isinstance(annotator, RankingSource)
-        found = annotator.similarities(annotator.encode_images(images), annotator.encode_captions(captions))
-        i2t[name], t2i[name] = _top(found), _top(found.T).T
-    return i2t, t2i
+        found[name] = annotator.similarities(
+            annotator.encode_images(images), annotator.encode_captions(captions)
+        )
+    return found
 
 
-def table(truth: NDArray[np.bool_], i2t: Tops, t2i: Tops) -> list[str]:
-    """The lines of the report."""
-    lines = [f"{'annotator':10} {'P@5 i2t':>8} {'P@5 t2i':>8} {'reached':>8}"]
-    for name in i2t:
-        both = i2t[name] | t2i[name]
-        precision = [(truth & top[name]).sum() / top[name].sum() for top in (i2t, t2i)]
-        lines.append(f"{name:10} {precision[0]:8.3f} {precision[1]:8.3f} {_reached(truth, both):8.3f}")
-    together = np.any([*i2t.values(), *t2i.values()], axis=0)
-    lines.append(
-        f"{'together':10} {'':8} {'':8} {_reached(truth, together):8.3f}  of {truth.sum()} true pairs"
-    )
-    for label, top in (("i2t", i2t), ("t2i", t2i)):
-        for a, b in combinations(top, 2):
-            axis = 1 if label == "i2t" else 0
-            shared = (top[a] & top[b]).sum(axis) / (top[a] | top[b]).sum(axis)
-            lines.append(f"overlap {label} {a:10} {b:10} {shared.mean():.3f}")
+def quality(truth: NDArray[np.bool_], found: Found, captions_per_image: int) -> list[str]:
+    """Precision in the top 5, share of the true pairs reached, and recall of the originals, a line an annotator."""
+    heads = [f"R@{k} {direction}" for direction in ("i2t", "t2i") for k in KS]
+    lines = ["  ".join([f"{'annotator':10}", "P@5 i2t", "P@5 t2i", "reached", *(f"{h:>8}" for h in heads)])]
+    proposed = {name: (_top(each), _top(each.T).T) for name, each in found.items()}
+    for name, tops in proposed.items():
+        precision = [(truth & top).sum() / top.sum() for top in tops]
+        numbers = [f"{value:7.3f}" for value in (*precision, _reached(truth, tops[0] | tops[1]))]
+        shares = [f"{value:8.3f}" for value in recalls(found[name], captions_per_image)]
+        lines.append("  ".join([f"{name:10}", *numbers, *shares]))
+    together = np.any([top for tops in proposed.values() for top in tops], axis=0)
+    lines.append(f"together reach {_reached(truth, together):.3f} of {truth.sum():,} true pairs")
+    return lines
+
+
+def diversity(found: Found) -> list[str]:
+    """The tables of how alike the annotators are, for captions and for images as queries."""
+    lines: list[str] = []
+    for queries, by_query in (
+        ("captions", {name: each.T for name, each in found.items()}),
+        ("images", dict(found)),
+    ):
+        rankings = [np.argsort(-each, axis=1, kind="stable") for each in by_query.values()]
+        lists = [ranking[:, :DEPTH] for ranking in rankings]
+        tops = [_top(each) for each in by_query.values()]
+        overlap = np.array([[((a & b).sum(1) / (a | b).sum(1)).mean() for b in tops] for a in tops])
+        for title, table in (
+            (f"tau-b of the top {DEPTH}, items of either list", tau_table(lists)),
+            (f"tau-b of the top {DEPTH}, items of both lists", tau_table(lists, Items.COMMON)),
+            ("mean rank of the row's first in the column's ranking", mutual_rank_table(rankings)),
+            (f"overlap of the top {K}", overlap),
+        ):
+            lines += ["", f"{queries} as queries: {title}", *_square(list(found), table)]
+    return lines
+
+
+def _square(names: list[str], table: NDArray[np.float64]) -> list[str]:
+    lines = ["  ".join([" " * 10, *(f"{name:>9}" for name in names)])]
+    for i, name in enumerate(names):
+        cells = ["        –" if i == j else f"{value:9.3f}" for j, value in enumerate(table[i])]
+        lines.append("  ".join([f"{name:10}", *cells]))
     return lines
 
 
@@ -79,8 +110,8 @@ def main() -> None:
     world = generate(arguments.images, seed=arguments.seed, split=arguments.split)
     truth = truth_matrix(world, list(world.scenes), list(world.captions)) <= Label.WEAK_YES.code
     with tempfile.TemporaryDirectory() as folder:
-        i2t, t2i = proposals(world, Path(folder))
-    print("\n".join(table(truth, i2t, t2i)))
+        found = similarities(world, Path(folder))
+    print("\n".join([*quality(truth, found, CAPTIONS_PER_IMAGE), *diversity(found)]))
 
 
 if __name__ == "__main__":

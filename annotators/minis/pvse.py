@@ -1,57 +1,66 @@
-"""PVSE-mini: two embeddings an item, so that one may follow one object and one another."""
+"""PVSE-mini: a residual network of two stages, two embeddings an item by attention pooling."""
 
 from __future__ import annotations
 
-import torch
-from torch import Generator, Tensor, nn
-from torch.nn import functional as F
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
 
-from annotators.minis import losses
-from annotators.minis.layers import Backbone, Pie, WordGru, cells_of, lengths_of
-from annotators.minis.network import MiniNetwork, Side
-from annotators.minis.vocabulary import PAD
-from mitl.records import AnnotatorKind
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL.Image import Image
+from torch import Generator, Tensor
+
+from annotators.minis.losses import contrast
+from annotators.minis.twin import Captions, DualTwin, Side
+from annotators.minis.words import vocabulary_of
+from annotators.pixels import imagenet_pixels
+from annotators.pvse import Pvse, PvseConfig
 
 TEMPERATURE = 0.08
 DIVERSITY = 0.05
+"""Weight of the pull that keeps an item's two embeddings apart; the paper's, section 3.3, is 0.01 to 0.1."""
+SIZE, WORD, EMBED, WIDTH, BLOCKS = 64, 64, 128, 24, (1, 1)
 
 
-class PvseMini(MiniNetwork):
-    """Polysemous embedding: a global vector plus K attended details; similarity is the best of K x K cosines.
+class PvseMini(DualTwin):
+    """Learns by contrast of the best of the 2 x 2 cosines at a fixed temperature."""
 
-    Source: Song and Soleymani, PVSE, CVPR 2019; sizes are ours.
-    """
+    network_name = "pvse"
 
-    kind = AnnotatorKind.MULTI_VECTOR
+    def __init__(self, texts: Sequence[str]) -> None:
+        self.vocabulary = vocabulary_of(texts)
+        sizes = {
+            "words": len(self.vocabulary),
+            "word": WORD,
+            "embed": EMBED,
+            "width": WIDTH,
+            "blocks": BLOCKS,
+        }
+        self.network = Pvse(PvseConfig(**sizes, image_size=SIZE))
 
-    def __init__(self, words: int, *, grid: int = 96, word: int = 64, width: int = 96, k: int = 2) -> None:
-        super().__init__()
-        self.cnn = Backbone(grid)
-        self.img_fc = nn.Linear(grid, width)
-        self.img_pie = Pie(grid, width, k)
-        self.embed = nn.Embedding(words, word, padding_idx=PAD)
-        self.rnn = WordGru(word, width // 2, both=True)
-        self.txt_pie = Pie(word, width, k)
+    def pixels(self, picture: Image) -> NDArray[np.float32]:
+        return imagenet_pixels(picture, SIZE)
 
-    def images(self, squares: Tensor) -> Side:
-        """``embedding`` (B, K, D) of unit vectors."""
-        cells = cells_of(self.cnn(squares))
-        return {"embedding": F.normalize(self.img_pie(self.img_fc(cells.mean(1)), cells), dim=-1)}
+    def encode(self, text: str) -> NDArray[np.int64]:
+        return self.vocabulary.encode(text)
 
-    def captions(self, tokens: Tensor) -> Side:
-        """``embedding`` (B, K, D) of unit vectors."""
-        words = self.embed(tokens)
-        whole = self.rnn(words, lengths_of(tokens))
-        return {"embedding": F.normalize(self.txt_pie(whole, words, tokens == PAD), dim=-1)}
+    def images(self, pixels: Tensor) -> Side:
+        return self.network.images(pixels)
 
-    def similarities(self, images: Side, captions: Side) -> Tensor:
-        """The best of the K x K cosines."""
+    def captions(self, captions: Captions) -> Side:
+        return self.network.captions(captions.tokens, captions.lengths)
+
+    def compare(self, images: Side, captions: Side) -> Tensor:
         products = torch.einsum("ikd,cld->ickl", images["embedding"], captions["embedding"])
         return products.flatten(2).amax(2)
 
-    def loss(self, images: Side, captions: Side, progress: float, generator: Generator) -> Tensor:
-        """Contrast at a fixed temperature; the K vectors of an item should differ."""
-        similarities = self.similarities(images, captions)
-        ranking = losses.contrast(similarities / TEMPERATURE)
+    def objective(self, images: Side, captions: Side, generator: Generator) -> Tensor:
         alike = [(side["embedding"][:, 0] * side["embedding"][:, 1]).sum(-1) for side in (images, captions)]
+        ranking = contrast(self.compare(images, captions) / TEMPERATURE)
         return ranking + DIVERSITY * torch.cat(alike).square().mean()
+
+    def metadata(self) -> dict[str, str]:
+        config = json.dumps(asdict(self.network.config), sort_keys=True)
+        return {"config": config, "vocabulary": self.vocabulary.to_text()}

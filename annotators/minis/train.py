@@ -1,116 +1,117 @@
-"""Train the small networks on generated scenes: ``python -m annotators.minis.train NAME|all --seed 0``.
+"""Train the small twins on generated scenes: ``python -m annotators.minis.train NAME|all --seed 0``.
 
 Only original pairs teach, as in the papers: an image and one of its own captions belong together, every other
 pair of the batch does not. So the networks make the errors of networks trained on incomplete data. One thread,
-some minutes a network; the weights go to ``--out`` as NAME.safetensors.
+some minutes a network; NAME.safetensors and NAME.log.csv go to ``--out``.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import math
 import sys
 import time
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from annotators.devices import on_threads
 from annotators.minis.build import WEIGHTS
-from annotators.minis.data import SPLIT, TrainingPairs, training_pairs
-from annotators.minis.network import MiniNetwork
-from annotators.minis.weights import NETWORKS, Trained, save
+from annotators.minis.data import HELD_OUT, TRAINING, Pairs, pairs_of, texts_of
+from annotators.minis.recall import recalls
+from annotators.minis.recipes import RECIPES, Recipe, twin_class
+from annotators.minis.twin import Captions, Twin
+from annotators.minis.weights import save
+from mitl.datasets.scenes import World, generate
 
-VERSION = 1
+VERSION = 2
+N_IMAGES, N_HELD_OUT = 12_000, 100
+SHIFT = 3
+"""Pixels by which a batch of training pictures may be moved; it must not be mirrored, left is not right."""
+WARM_UP = 0.06
+"""Share of the steps over which the learning rate rises before it falls along a cosine."""
+LARGEST_GRADIENT = 2.0
+ROWS = 10
+"""Rows of the log."""
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
-    """How one network is trained."""
+class LogRow:
+    """How far a training is; shares from 0 to 1 on originals of held-out scenes."""
 
-    steps: int
-    batch: int
-    rate: float
-    captions: int = 3
-    """Captions an image in each batch."""
-    weight_decay: float = 1e-4
-
-
-RECIPES = {
-    "pvse-mini": Recipe(steps=900, batch=96, rate=2e-3),
-    "vsrn-mini": Recipe(steps=1100, batch=96, rate=1.5e-3),
-    "pcme-mini": Recipe(steps=1000, batch=96, rate=2e-3),
-    "vilt-mini": Recipe(steps=900, batch=64, rate=1e-3),
-    "clip-mini": Recipe(steps=1500, batch=96, rate=1.2e-3),
-}
-N_IMAGES = 8000
-SHIFT = 3
-"""Pixels by which a training picture may be shifted; it must not be mirrored, left is not right."""
-WARM_UP = 0.06
-"""Share of the steps over which the learning rate rises before it falls along a cosine."""
+    step: int
+    loss: float
+    """Mean since the row before."""
+    seconds: float
+    """Of the processor, from the first step on, without measuring."""
+    i2t_r1: float
+    i2t_r5: float
+    i2t_r10: float
+    t2i_r1: float
+    t2i_r5: float
+    t2i_r10: float
 
 
-def train(name: str, pairs: TrainingPairs, recipe: Recipe, *, seed: int) -> Trained:
-    """A network trained from scratch; the same seed gives the same weights on one machine."""
-    # On several threads gradients are summed in an order that changes from run to run.
-    with on_threads(1):
-        return _trained(name, pairs, recipe, seed)
+class Training:
+    """One network on its way; the same seed gives the same weights on one machine."""
 
-
-def _trained(name: str, pairs: TrainingPairs, recipe: Recipe, seed: int) -> Trained:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        network = NETWORKS[name](len(pairs.vocabulary))
-    draw = np.random.default_rng(seed)
-    generator = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.AdamW(network.parameters(), lr=recipe.rate, weight_decay=recipe.weight_decay)
-    started = time.monotonic()
-    smooth = 0.0
-    for step in range(recipe.steps):
-        for group in optimizer.param_groups:
-            group["lr"] = recipe.rate * _pace(step / recipe.steps)
-        loss = _loss(network, pairs, recipe, draw, generator, step / recipe.steps)
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 2.0)
-        optimizer.step()
-        smooth = loss.item() if step == 0 else 0.98 * smooth + 0.02 * loss.item()
-        if (step + 1) % 100 == 0:
-            spent = time.monotonic() - started
-            print(f"{name} step {step + 1}/{recipe.steps} loss {smooth:.4f} {spent:.0f} s", file=sys.stderr)
-    return Trained(network.eval(), pairs.vocabulary)
-
-
-def _loss(
-    network: MiniNetwork,
-    pairs: TrainingPairs,
-    recipe: Recipe,
-    draw: np.random.Generator,
-    generator: torch.Generator,
-    progress: float,
-) -> Tensor:
-    rows = draw.choice(len(pairs.squares), recipe.batch, replace=False)
-    images = network.images(torch.from_numpy(_shifted(pairs.squares[rows], draw)))
-    # Encoding a picture costs most, so each meets several of its captions, one after the other.
-    order = draw.permuted(np.tile(np.arange(pairs.tokens.shape[1]), (recipe.batch, 1)), axis=1)
-    losses = [
-        network.loss(
-            images, network.captions(torch.from_numpy(pairs.tokens[rows, which])), progress, generator
+    def __init__(self, name: str, world: World, recipe: Recipe, *, seed: int) -> None:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.twin: Twin = twin_class(name)(texts_of(world))
+        self.pairs, self.recipe = pairs_of(world, self.twin), recipe
+        self._draw = np.random.default_rng(seed)
+        self._generator = torch.Generator().manual_seed(seed)
+        self._optimizer = torch.optim.AdamW(
+            self.twin.parameters(), lr=recipe.rate, weight_decay=recipe.weight_decay
         )
-        for which in order.T[: recipe.captions]
-    ]
-    return torch.stack(losses).mean()
 
+    def run(self, held_out: Pairs, after: Callable[[LogRow], None]) -> list[LogRow]:
+        """All steps; ``after`` is told each row of the log."""
+        rows, losses, spent = [], [], 0.0
+        # On several threads gradients are summed in an order that changes from run to run.
+        with on_threads(1):
+            marks = {math.ceil(self.recipe.steps * part / ROWS) for part in range(1, ROWS + 1)}
+            started = time.process_time()
+            for step in range(self.recipe.steps):
+                losses.append(self._step(step / self.recipe.steps))
+                if step + 1 in marks:
+                    spent += time.process_time() - started
+                    rows.append(self._row(step + 1, float(np.mean(losses)), spent, held_out))
+                    after(rows[-1])
+                    losses, started = [], time.process_time()
+        self.twin.network.eval()
+        return rows
 
-def _shifted(squares: np.ndarray, draw: np.random.Generator) -> np.ndarray:
-    """The whole batch moved by a few pixels, the border repeated."""
-    size = squares.shape[1]
-    padded = np.pad(squares, ((0, 0), (SHIFT, SHIFT), (SHIFT, SHIFT), (0, 0)), mode="edge")
-    y, x = draw.integers(2 * SHIFT + 1, size=2)
-    return np.ascontiguousarray(padded[:, y : y + size, x : x + size])
+    def _step(self, progress: float) -> float:
+        for group in self._optimizer.param_groups:
+            group["lr"] = self.recipe.rate * _pace(progress)
+        loss = self.twin.loss(*self._batch(), progress, self._generator)
+        self._optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        torch.nn.utils.clip_grad_norm_(self.twin.parameters(), LARGEST_GRADIENT)
+        self._optimizer.step()
+        return loss.item()
+
+    def _batch(self) -> tuple[torch.Tensor, Sequence[Captions]]:
+        pairs, recipe, each = self.pairs, self.recipe, self.pairs.captions_per_image
+        rows = self._draw.choice(len(pairs.pixels), recipe.batch, replace=False)
+        dy, dx = self._draw.integers(-SHIFT, SHIFT + 1, size=2).tolist()
+        order = self._draw.permuted(np.tile(np.arange(each), (recipe.batch, 1)), axis=1)
+        chosen = [torch.from_numpy(rows * each + which) for which in order.T[: recipe.captions]]
+        return pairs.batch(rows, dy, dx), [pairs.captions.rows(index) for index in chosen]
+
+    def _row(self, step: int, loss: float, seconds: float, held_out: Pairs) -> LogRow:
+        self.twin.network.eval()
+        with torch.inference_mode():
+            found = self.twin.similarities(held_out.batch(np.arange(len(held_out.pixels))), held_out.captions)
+        self.twin.network.train()
+        found_recalls = recalls(found.numpy(), held_out.captions_per_image)
+        return LogRow(step, round(loss, 5), round(seconds, 1), *(round(value, 4) for value in found_recalls))
 
 
 def _pace(progress: float) -> float:
@@ -119,30 +120,44 @@ def _pace(progress: float) -> float:
     return 0.5 + 0.5 * math.cos(math.pi * (progress - WARM_UP) / (1 - WARM_UP))
 
 
+def write_log(path: Path, rows: Sequence[LogRow]) -> None:
+    """The log as CSV."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(LogRow.__slots__)
+        writer.writerows(astuple(row) for row in rows)
+
+
 def main() -> None:
-    """Train the networks named on the command line and write their weights."""
+    """Train the networks named on the command line and write their weights and logs."""
     parser = argparse.ArgumentParser(prog="python -m annotators.minis.train", description=__doc__)
-    parser.add_argument("name", choices=[*NETWORKS, "all"])
+    parser.add_argument("name", choices=[*RECIPES, "all"])
     parser.add_argument("--seed", type=int, default=0, help="of the world and the weights (default 0)")
     parser.add_argument("--out", type=Path, default=WEIGHTS, help="folder of the weights")
     parser.add_argument("--images", type=int, default=N_IMAGES, help=f"training images (default {N_IMAGES})")
     arguments = parser.parse_args()
-    print(f"drawing {arguments.images} training scenes", file=sys.stderr)
-    pairs = training_pairs(
-        arguments.images, seed=arguments.seed, size=MiniNetwork.image_size, length=MiniNetwork.text_length
-    )
-    for name in NETWORKS if arguments.name == "all" else [arguments.name]:
-        recipe = RECIPES[name]
-        trained = train(name, pairs, recipe, seed=arguments.seed)
+    world = generate(arguments.images, seed=arguments.seed, split=TRAINING)
+    unseen = generate(N_HELD_OUT, seed=arguments.seed, split=HELD_OUT)
+    for name in RECIPES if arguments.name == "all" else [arguments.name]:
+        print(f"{name}: drawing {arguments.images} training scenes", file=sys.stderr)
+        training = Training(name, world, RECIPES[name], seed=arguments.seed)
+        rows: list[LogRow] = []
         said = {
             "script": VERSION,
             "seed": arguments.seed,
-            "split": SPLIT,
+            "split": TRAINING,
             "images": arguments.images,
-            **asdict(recipe),
+            **asdict(training.recipe),
         }
-        save(arguments.out / f"{name}.safetensors", name, trained, said)
-        print(f"wrote {arguments.out / name}.safetensors", file=sys.stderr)
+
+        def after(row: LogRow) -> None:
+            rows.append(row)  # noqa: B023 - called before the next network
+            print(f"{name}: {row}", file=sys.stderr)  # noqa: B023
+            # A training that is broken off leaves what it has learnt so far.
+            save(arguments.out / f"{name}.safetensors", training.twin, {**said, "trained_steps": row.step})  # noqa: B023
+            write_log(arguments.out / f"{name}.log.csv", rows)  # noqa: B023
+
+        training.run(pairs_of(unseen, training.twin), after)
 
 
 if __name__ == "__main__":

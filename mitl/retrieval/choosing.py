@@ -25,7 +25,10 @@ IMPORT_WORK = 1e12
 """Multiply-adds from which it pays to import torch for its products alone."""
 _CLEARLY_FASTER = 1.1
 _NEARER = 15
-"""What looking at one survivor again costs in float32, for each number, in multiply-adds of the float32 product."""
+"""What a second look at a survivor costs for each number, in multiply-adds of the float32 product."""
+_NEWCOMER = 5000.0
+"""What taking an item in costs, in the same unit, and, measured, how many come while lists of ``survivors`` grow."""
+_TILE_ITEMS, _SHARP = 2048, 1.6
 _LOADING = {"numpy": 14.0, "bf16": 60.0, "int8": 90.0}
 """What converting one number costs, in multiply-adds of the float32 product."""
 _SAMPLE_QUERIES, _SAMPLE_ITEMS, _SAMPLE_RANK = 16, 2048, 16
@@ -106,18 +109,28 @@ def _cheapest(task: Task) -> Choice:
 
 
 def _cost(task: Task, rate: float, loading: float, survivors: tuple[float, float]) -> float:
-    """Multiply-adds of the float32 product that the whole task costs, for each number of a vector.
+    """What a task costs, in multiply-adds of the float32 product.
 
     Args:
         rate: how many times faster the product is than that of float32.
-        survivors: how many items each of the left, and of the right, has to look at again.
+        survivors: how many items each of the left, and of the right, has to look at again in the end.
     """
-    left, right = ((float(len(side)), side.per_item) for side in (task.left, task.right))
-    pairs = left[1] * right[1]
-    again = left[0] * (_NEARER * survivors[0] + RESCORING * task.k)
+    left, right = len(task.left), len(task.right)
+    vectors = left * task.left.per_item + right * task.right.per_item
+    total = task.work / rate + loading * vectors * task.left.width
+    number = task.left.width * task.left.per_item * task.right.per_item
+    total += left * _sifting(task.k, right, survivors[0], number)
     if task.k_back is not None:
-        again += right[0] * (_NEARER * survivors[1] + RESCORING * task.k_back)
-    return pairs * (left[0] * right[0] / rate + again) + loading * (left[0] * left[1] + right[0] * right[1])
+        total += right * _sifting(task.k_back, left, survivors[1], number)
+    return total
+
+
+def _sifting(k: int, items: int, survivors: float, number: int) -> float:
+    """What one query costs beside its products: newcomers to its list, and a second look at some of them."""
+    grown = math.log(max(1.0, items / _TILE_ITEMS))
+    newcomers = survivors * (2.4 + 2 * grown)
+    looked_at = survivors + (1.5 * k * (grown + 0.7) if survivors > _SHARP * k else 0)
+    return _NEWCOMER * newcomers + number * (_NEARER * looked_at + RESCORING * k)
 
 
 def survivors_of(product: Product, task: Task) -> tuple[float, float]:

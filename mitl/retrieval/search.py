@@ -22,7 +22,7 @@ from mitl.retrieval.vectors import Floats, Vectors
 
 Submit = Callable[..., "Future[Any]"]
 
-_FIRST_SHARPENING, _SHARPENING = 1024, 3
+_FIRST_SHARPENING, _SHARPENING = 1024, 2
 """Items after which bounds are sharpened first, and how many times more until the next time."""
 _SHARP = 2.0
 """Survivors per row, in units of k, up to which sharpening gains nothing."""
