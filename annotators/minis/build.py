@@ -1,4 +1,4 @@
-"""Builders of the five small twins: the full-size builders, with the weights that come with the package."""
+"""Builders of the five small twins: the full-size networks' own, with the weights that come with the package."""
 
 from __future__ import annotations
 

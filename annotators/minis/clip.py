@@ -12,7 +12,8 @@ from PIL.Image import Image
 from torch import Generator, Tensor
 
 from annotators.bpe import BytePairEncoder, learn_merges
-from annotators.clip import Clip, ClipConfig
+from annotators.clip import Clip
+from annotators.clip_config import ClipConfig
 from annotators.minis.losses import contrast
 from annotators.minis.twin import Captions, DualTwin, Side
 from annotators.pixels import clip_pixels
@@ -24,7 +25,7 @@ LARGEST_SCALE = 4.6052
 """log(100), the bound of the learned temperature in the paper, section 2.5."""
 
 
-class ClipMini(DualTwin):
+class ClipMini(DualTwin[Clip]):
     """Learns by CLIP's symmetric contrast at a learned temperature."""
 
     network_name = "clip"
@@ -49,26 +50,28 @@ class ClipMini(DualTwin):
         )
 
     def pixels(self, picture: Image) -> NDArray[np.float32]:
+        """(3, 64, 64)."""
         return clip_pixels(picture, SIZE)
 
     def encode(self, text: str) -> NDArray[np.int64]:
+        """(L,) byte pairs."""
         return self.encoder.encode(text)
 
     def images(self, pixels: Tensor) -> Side:
+        """As the network keeps them."""
         return self.network.images(pixels)
 
     def captions(self, captions: Captions) -> Side:
-        # Padding is 0, the first byte's token; whatever follows the end token is not seen.
+        """As the network keeps them; what stands behind a text's end token is not seen."""
         return self.network.captions(captions.tokens)
 
-    def compare(self, images: Side, captions: Side) -> Tensor:
-        return images["embedding"] @ captions["embedding"].T
-
     def objective(self, images: Side, captions: Side, generator: Generator) -> Tensor:
+        """Contrast at the learned temperature."""
         scale = self.network.logit_scale.clamp(max=LARGEST_SCALE).exp()
         return contrast(scale * self.compare(images, captions))
 
     def metadata(self) -> dict[str, str]:
+        """Sizes and merges."""
         return {
             "config": json.dumps(asdict(self.network.config), sort_keys=True),
             "bpe_merges": "\n".join(" ".join(merge) for merge in self.encoder.merges),

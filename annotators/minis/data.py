@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -42,7 +43,7 @@ def texts_of(world: World) -> list[str]:
     return [caption.text for caption in world.captions.values()]
 
 
-def pairs_of(world: World, twin: Twin) -> Pairs:
+def pairs_of(world: World, twin: Twin[Any]) -> Pairs:
     """The world as this twin's network reads it, with the captions that the world gives, defects included."""
     pixels = np.stack([twin.pixels(draw(scene)).astype(np.float16) for scene in world.scenes.values()])
     rows = [twin.encode(text) for text in texts_of(world)]

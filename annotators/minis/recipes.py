@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
     from annotators.minis.twin import Twin
+
+    AnyTwin = Twin[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ TWINS = {
 }
 
 
-def twin_class(name: str) -> type[Twin]:
+def twin_class(name: str) -> type[AnyTwin]:
     """The class of the twin of this name."""
     module, _, found = TWINS[name].partition(":")
-    return cast("type[Twin]", getattr(importlib.import_module(module), found))
+    return cast("type[AnyTwin]", getattr(importlib.import_module(module), found))

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -62,7 +63,7 @@ class Training:
     def __init__(self, name: str, world: World, recipe: Recipe, *, seed: int) -> None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.twin: Twin = twin_class(name)(texts_of(world))
+            self.twin: Twin[Any] = twin_class(name)(texts_of(world))
         self.pairs, self.recipe = pairs_of(world, self.twin), recipe
         self._draw = np.random.default_rng(seed)
         self._generator = torch.Generator().manual_seed(seed)
@@ -90,7 +91,7 @@ class Training:
     def _step(self, progress: float) -> float:
         for group in self._optimizer.param_groups:
             group["lr"] = self.recipe.rate * _pace(progress)
-        loss = self.twin.loss(*self._batch(), progress, self._generator)
+        loss = self.twin.loss(*self._batch(), self._generator)
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.twin.parameters(), LARGEST_GRADIENT)
@@ -128,6 +129,22 @@ def write_log(path: Path, rows: Sequence[LogRow]) -> None:
         writer.writerows(astuple(row) for row in rows)
 
 
+def train_into(folder: Path, name: str, world: World, unseen: World, *, seed: int) -> None:
+    """Train one network; its weights and log are written with each row of the log, so that little can be lost."""
+    training = Training(name, world, RECIPES[name], seed=seed)
+    said = {"script": VERSION, "seed": seed, "split": TRAINING, "images": len(world.scenes)}
+    rows: list[LogRow] = []
+
+    def after(row: LogRow) -> None:
+        rows.append(row)
+        print(f"{name}: {row}", file=sys.stderr)
+        known = {**said, **asdict(training.recipe), "trained_steps": row.step}
+        save(folder / f"{name}.safetensors", training.twin, known)
+        write_log(folder / f"{name}.log.csv", rows)
+
+    training.run(pairs_of(unseen, training.twin), after)
+
+
 def main() -> None:
     """Train the networks named on the command line and write their weights and logs."""
     parser = argparse.ArgumentParser(prog="python -m annotators.minis.train", description=__doc__)
@@ -140,24 +157,7 @@ def main() -> None:
     unseen = generate(N_HELD_OUT, seed=arguments.seed, split=HELD_OUT)
     for name in RECIPES if arguments.name == "all" else [arguments.name]:
         print(f"{name}: drawing {arguments.images} training scenes", file=sys.stderr)
-        training = Training(name, world, RECIPES[name], seed=arguments.seed)
-        rows: list[LogRow] = []
-        said = {
-            "script": VERSION,
-            "seed": arguments.seed,
-            "split": TRAINING,
-            "images": arguments.images,
-            **asdict(training.recipe),
-        }
-
-        def after(row: LogRow) -> None:
-            rows.append(row)  # noqa: B023 - called before the next network
-            print(f"{name}: {row}", file=sys.stderr)  # noqa: B023
-            # A training that is broken off leaves what it has learnt so far.
-            save(arguments.out / f"{name}.safetensors", training.twin, {**said, "trained_steps": row.step})  # noqa: B023
-            write_log(arguments.out / f"{name}.log.csv", rows)  # noqa: B023
-
-        training.run(pairs_of(unseen, training.twin), after)
+        train_into(arguments.out, name, world, unseen, seed=arguments.seed)
 
 
 if __name__ == "__main__":

@@ -5,15 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from PIL.Image import Image
 from torch import Generator, Tensor, nn
 
 Side = dict[str, Tensor]
 """Named tensors whose first axis is the items."""
+Network = TypeVar("Network", bound=nn.Module)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,12 +34,12 @@ class Captions:
         return len(self.lengths)
 
 
-class Twin(ABC):
+class Twin(ABC, Generic[Network]):
     """A network of the full-size classes at a small size, with all that it needs to learn from scenes."""
 
     network_name: ClassVar[str]
     """Of the full-size network."""
-    network: nn.Module
+    network: Network
 
     @abstractmethod
     def __init__(self, texts: Sequence[str]) -> None:
@@ -45,22 +47,19 @@ class Twin(ABC):
 
     @abstractmethod
     def pixels(self, picture: Image) -> NDArray[np.float32]:
-        """(3, S, S): the picture as the full-size network's reading has it, at the small size."""
+        """(3, S, S): the picture as the full-size network reads it, at the small size."""
 
     @abstractmethod
     def encode(self, text: str) -> NDArray[np.int64]:
-        """(L,) the caption as the full-size network's reading has it."""
+        """(L,) the caption as the full-size network reads it."""
 
     @abstractmethod
-    def loss(
-        self, pixels: Tensor, captions: Sequence[Captions], progress: float, generator: Generator
-    ) -> Tensor:
+    def loss(self, pixels: Tensor, captions: Sequence[Captions], generator: Generator) -> Tensor:
         """What training lowers.
 
         Args:
             pixels: (B, 3, S, S) pictures.
             captions: sets of B captions, of which row i describes picture i; all other pairs count as negatives.
-            progress: how much of the training is over, from 0 to 1.
             generator: of all that is drawn.
         """
 
@@ -73,7 +72,7 @@ class Twin(ABC):
         """What the weights file says beside the tensors: ``config`` and the words."""
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """All that is trained: the network's parameters and those that only training needs."""
+        """All that is trained: the network's parameters and those of its criterion."""
         return self.network.parameters()
 
     def state(self) -> dict[str, Tensor]:
@@ -81,16 +80,14 @@ class Twin(ABC):
         return self.network.state_dict()
 
 
-class DualTwin(Twin):
+class DualTwin(Twin[Network]):
     """A twin that encodes each side alone."""
 
-    def loss(
-        self, pixels: Tensor, captions: Sequence[Captions], progress: float, generator: Generator
-    ) -> Tensor:
+    def loss(self, pixels: Tensor, captions: Sequence[Captions], generator: Generator) -> Tensor:
         """The mean over the sets of captions: encoding a picture costs most, so each meets several."""
         images = self.images(pixels)
         losses = [self.objective(images, self.captions(one), generator) for one in captions]
-        return sum(losses[1:], losses[0]) / len(losses)
+        return torch.stack(losses).mean()
 
     def similarities(self, pixels: Tensor, captions: Captions) -> Tensor:
         """(I, C) as the network compares the two sides."""
@@ -104,9 +101,9 @@ class DualTwin(Twin):
     def captions(self, captions: Captions) -> Side:
         """What the network keeps of captions."""
 
-    @abstractmethod
     def compare(self, images: Side, captions: Side) -> Tensor:
-        """(I, C) how close each picture and caption are."""
+        """(I, C) how close each picture and caption are: the inner product of their embeddings."""
+        return images["embedding"] @ captions["embedding"].T
 
     @abstractmethod
     def objective(self, images: Side, captions: Side, generator: Generator) -> Tensor:

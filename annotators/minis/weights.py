@@ -15,7 +15,7 @@ from annotators.minis.twin import Twin
 FORMAT = "mitl-annotator-1"
 
 
-def save(path: Path, twin: Twin, training: Mapping[str, Any]) -> None:
+def save(path: Path, twin: Twin[Any], training: Mapping[str, Any]) -> None:
     """Write the tensors as float16, with the sizes, the words and what is said of the training."""
     tensors = {
         name: tensor.detach()
