@@ -136,7 +136,9 @@ def test_a_captioner_may_hold_dashes_and_dots():
 
 def test_an_unknown_setting_is_refused():
     """A setting that nobody reads is an error, not a surprise later."""
-    with pytest.raises(AnnotatorError, match=r"annotator 'clip-mini' has no setting 'devise'; known: .*device"):
+    with pytest.raises(
+        AnnotatorError, match=r"annotator 'clip-mini' has no setting 'devise'; known: .*device"
+    ):
         registry.build("clip-mini", {"devise": "cpu"})
 
 
