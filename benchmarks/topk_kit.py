@@ -91,14 +91,19 @@ def products(queries: np.ndarray, gallery: np.ndarray) -> dict[str, Work]:
 
 
 def contest(timed: Mapping[str, Callable[[], float]], runs: int) -> dict[str, list[float]]:
-    """Seconds of each contestant in interleaved rounds; a product clearly slower than another sits the rest out."""
+    """Seconds of each contestant in interleaved rounds; a product clearly slower than another sits the rest out.
+
+    Each round has an order of its own: a library's threads may keep the cores busy for a while after its turn.
+    """
     times: dict[str, list[float]] = {name: [] for name in timed}
+    orders, names = np.random.default_rng(0), list(timed)
     for number in range(runs):
         limits = [min(seen) for name, seen in times.items() if name.startswith("limit") and seen]
-        for name, function in timed.items():
+        for place in orders.permutation(len(names)) if number else range(len(names)):
+            name = names[place]
             if number and name.startswith("limit") and min(times[name]) > _LAGGARD * min(limits):
                 continue
-            times[name].append(function())
+            times[name].append(timed[name]())
     return times
 
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +18,7 @@ from topk_kit import SHAPES, Vectors, encoded, full_sort, same_bytes, some_vecto
 from annotators.base import Encoded, Ranking
 from mitl.errors import RetrievalError
 from mitl.records import AnnotatorKind
-from mitl.retrieval import choosing, faiss_search, threads
+from mitl.retrieval import choosing, compiled, faiss_search, threads
 from mitl.retrieval.device_product import DeviceProduct, tile_for
 from mitl.retrieval.topk import top_k, top_k_both
 
@@ -30,6 +34,16 @@ def device_on_the_cpu(monkeypatch):
         return known(task) | {"cuda": lambda: DeviceProduct("cpu")}
 
     monkeypatch.setattr(choosing, "_makers", makers)
+
+
+@contextmanager
+def loops(compiled_ones: bool) -> Iterator[None]:
+    """With the compiled loops, where numba is installed, or without."""
+    with pytest.MonkeyPatch.context() as patch:
+        found = import_module("mitl.retrieval.kernels") if compiled_ones and find_spec("numba") else None
+        patch.setattr(compiled, "_loops", found)
+        patch.setattr(compiled, "STARTING_WORK", float("inf"))
+        yield
 
 
 def ranked(backend: str, left: Encoded, right: Encoded, k: int, block_bytes: int = 1 << 24) -> Ranking:
@@ -54,10 +68,11 @@ def ranked_both(
     numbers=st.tuples(st.integers(1, 3), st.integers(1, 2)),
     kinds=st.tuples(st.sampled_from(SHAPES), st.sampled_from(SHAPES)),
     block_bytes=st.sampled_from([30_000, 300_000, 1 << 24]),
+    compiled_ones=st.booleans(),
     data=st.data(),
 )
 def test_every_backend_gives_the_bytes_of_a_full_sort(
-    backend, seed, queries, items, width, numbers, kinds, block_bytes, data
+    backend, seed, queries, items, width, numbers, kinds, block_bytes, compiled_ones, data
 ):
     """One or several vectors an item, duplicates, zeros, huge, tiny and nearly equal ones: ids, order and bits."""
     left = encoded(some_vectors(seed, (queries, numbers[0], width), kinds[0]))
@@ -65,8 +80,9 @@ def test_every_backend_gives_the_bytes_of_a_full_sort(
     k, back = data.draw(st.integers(1, min(items, 30))), data.draw(st.integers(1, min(queries, 30)))
     expected, expected_back = full_sort(left, right, k), full_sort(right, left, back)
 
-    one_way = ranked(backend, left, right, k, block_bytes)
-    there, other = ranked_both(backend, left, right, k, back, block_bytes)
+    with loops(compiled_ones):
+        one_way = ranked(backend, left, right, k, block_bytes)
+        there, other = ranked_both(backend, left, right, k, back, block_bytes)
 
     assert same_bytes(one_way, expected)
     assert same_bytes(there, expected)
@@ -83,16 +99,20 @@ def test_a_larger_gallery_in_many_tiles_gives_the_same_bytes(backend, kind):
     )
     expected, expected_back = full_sort(left, right, 25), full_sort(right, left, 7)
 
-    for block_bytes in (400_000, 1 << 26):
-        there, back = ranked_both(backend, left, right, 25, 7, block_bytes)
+    for block_bytes, compiled_ones in ((400_000, True), (1 << 26, False)):
+        with loops(compiled_ones):
+            there, back = ranked_both(backend, left, right, 25, 7, block_bytes)
 
-        assert same_bytes(ranked(backend, left, right, 25, block_bytes), expected)
+            assert same_bytes(ranked(backend, left, right, 25, block_bytes), expected)
         assert same_bytes(there, expected)
         assert same_bytes(back, expected_back)
 
 
+@pytest.mark.parametrize("compiled_ones", [True, False])
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_read_only_half_precision_maps_rank_like_the_same_numbers_in_float32(backend, tmp_path: Path):
+def test_read_only_half_precision_maps_rank_like_the_same_numbers_in_float32(
+    backend, compiled_ones, tmp_path: Path
+):
     """A float16 and a float32 memory map are read where they lie, and nothing is written to them."""
     array = some_vectors(2, (700, 32)).astype(np.float16)
     np.save(tmp_path / "half.npy", array)
@@ -100,7 +120,8 @@ def test_read_only_half_precision_maps_rank_like_the_same_numbers_in_float32(bac
     maps = [np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in ("half", "single")]
     left, wide = encoded(some_vectors(1, (20, 32))), encoded(array.astype(np.float32), "caption")
 
-    rankings = [ranked(backend, left, encoded(side, "caption"), 25) for side in maps]
+    with loops(compiled_ones):
+        rankings = [ranked(backend, left, encoded(side, "caption"), 25) for side in maps]
 
     assert all(same_bytes(ranking, full_sort(left, wide, 25)) for ranking in rankings)
 
@@ -310,3 +331,34 @@ def test_settings_of_libraries_come_back():
 
     assert state() == before
     assert threads.count() == number
+
+
+def test_compiled_loops_start_once_a_process_has_searched_enough(monkeypatch):
+    """Small searches never start them; many of them do, and what they find stays the same."""
+    pytest.importorskip("numba", reason="extra 'fast' is missing")
+    left, right = encoded(some_vectors(1, (20, 24))), encoded(some_vectors(2, (300, 24)), "caption")
+    monkeypatch.setattr(compiled, "_loops", None)
+    monkeypatch.setattr(compiled, "_work", 0.0)
+    monkeypatch.setattr(compiled, "STARTING_WORK", 20 * 300 * 24 * 2)
+
+    before = ranked("numpy", left, right, 25)
+    assert compiled.loops() is None
+    after = ranked("numpy", left, right, 25)
+
+    assert compiled.loops() is not None
+    assert same_bytes(before, after)
+
+
+def test_a_numba_that_cannot_keep_what_it_compiles_is_done_without(monkeypatch):
+    """numba refuses at its import where no folder can be written."""
+    pytest.importorskip("numba", reason="extra 'fast' is missing")
+    monkeypatch.setattr(compiled, "_loops", None)
+    monkeypatch.setattr(compiled, "_work", 0.0)
+
+    def refused(name: str) -> None:
+        raise RuntimeError("cannot cache function: no locator available")
+
+    monkeypatch.setattr(compiled, "import_module", refused)
+    compiled.about_to_search(compiled.STARTING_WORK)
+
+    assert compiled.loops() is None

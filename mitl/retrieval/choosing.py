@@ -23,6 +23,8 @@ PROBE_WORK = 2e9
 """Multiply-adds from which a probe of some milliseconds pays (and is kept for later searches)."""
 IMPORT_WORK = 1e12
 """Multiply-adds from which it pays to import torch for its products alone."""
+INTEGER_WORK = 1e11
+"""Multiply-adds from which 8-bit integers, whose lists of survivors are the longest, are worth a look."""
 _CLEARLY_FASTER = 1.1
 _NEARER = 15
 """What a second look at a survivor costs for each number, in multiply-adds of the float32 product."""
@@ -32,6 +34,7 @@ _TILE_ITEMS, _SHARP = 2048, 1.6
 _LOADING = {"numpy": 14.0, "bf16": 60.0, "int8": 90.0}
 """What converting one number costs, in multiply-adds of the float32 product."""
 _SAMPLE_QUERIES, _SAMPLE_ITEMS, _SAMPLE_RANK = 16, 2048, 16
+_FEWEST_ITEMS, _SAMPLE_SHARE = 256, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +100,19 @@ def _cheapest(task: Task) -> Choice:
     exact = max(("numpy", "torch", "linear"), key=lambda name: rates[name])
     if rates[exact] < _CLEARLY_FASTER:
         exact = "numpy"
-    names = [name for name in ("int8", "bf16") if rates[name] > rates[exact]] + [exact]
+    low = ("int8", "bf16") if task.work >= INTEGER_WORK else ("bf16",)
+    names = [name for name in low if rates[name] > rates[exact]] + [exact]
     products = [makers[name]() for name in names]
     survivors = [survivors_of(product, task) for product in products]
     costs = [
         _cost(task, rates[name], _LOADING.get(name, _LOADING["numpy"]), counts)
         for name, counts in zip(names, survivors, strict=True)
     ]
-    first = int(np.argmin(costs))
+    # What the coarser one saves has to be clear: the costs are estimates, and its surprises are dear.
+    first = len(names) - 1
+    for number in reversed(range(len(names))):
+        if costs[number] * _CLEARLY_FASTER < costs[first]:
+            first = number
     return Choice(tuple(products[first:]), _places(task, survivors[first]))
 
 
@@ -151,13 +159,17 @@ def expected_survivors(
     Counted is by how much the product's error lengthens a short list of the sample; further out, where the real list
     ends, scores thin out faster, for normal ones with the root of the logarithm of the share.
     """
-    few, many = queries.sample(_SAMPLE_QUERIES), gallery.sample(_SAMPLE_ITEMS)
+    items = max(_FEWEST_ITEMS, min(_SAMPLE_ITEMS, len(gallery) * gallery.per_item // _SAMPLE_SHARE))
+    few, many = queries.sample(_SAMPLE_QUERIES), gallery.sample(items)
     if not (len(few) and len(many)):
         return float(k)
-    one, other = (
-        product.load(_as_vectors(part), slice(0, len(part)), side)
-        for part, side in zip((few, many), sides, strict=True)
-    )
+    try:
+        one, other = (
+            product.load(_as_vectors(part), slice(0, len(part)), side)
+            for part, side in zip((few, many), sides, strict=True)
+        )
+    except RetrievalError:  # an item that cannot be used: the search itself will name it
+        return float(k)
     typical = np.array([other.lengths.mean()]), np.array([other.losses.mean()])
     losses = np.full(len(few), one.losses.mean())
     errors = product_errors(one.lengths, losses, *typical, queries.width, product.roundoff)[:, 0]

@@ -8,7 +8,7 @@ import numpy as np
 
 from mitl.errors import RetrievalError
 from mitl.retrieval.bounds import Doubles
-from mitl.retrieval.products import Buffers, Operand, Reached, Side, tile_errors
+from mitl.retrieval.products import Buffers, Operand, Reached, Side, near_kth, tile_errors
 from mitl.retrieval.torch_products import Bfloat16Product, import_torch
 from mitl.retrieval.vectors import Floats, Vectors, bounded, writeable
 
@@ -82,6 +82,8 @@ class DeviceProduct:
         """The numbers, brought here."""
         near: Floats = tile[:, rows, columns].amax(0).float().cpu().numpy()
         return near
+
+    kth = near_kth
 
     def reached(
         self, tile: Any, left: Operand, right: Operand, floors: Doubles, side: Side, part: slice, most: int

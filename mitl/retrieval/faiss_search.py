@@ -91,6 +91,11 @@ class _Chosen:
     def __init__(self, rescorer: Rescorer, rows: NDArray[np.int64]) -> None:
         self._rescorer, self._rows = rescorer, rows
 
+    @property
+    def nearer_pays(self) -> bool:
+        """See ``Rescorer``."""
+        return self._rescorer.nearer_pays
+
     def similarities(self, rows: NDArray[np.int64], positions: NDArray[np.int64]) -> Floats:
         """See ``Rescorer``."""
         return self._rescorer.similarities(self._rows[rows], positions)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.errors import RetrievalError
+from mitl.retrieval import compiled
 from mitl.retrieval.bounds import UNIT, Doubles, product_errors
 from mitl.retrieval.products import (
     MANY_THREADS,
@@ -17,6 +18,7 @@ from mitl.retrieval.products import (
     Reached,
     Side,
     compared,
+    near_kth,
     places,
     tile_errors,
 )
@@ -29,7 +31,7 @@ from mitl.retrieval.torch_products import (
     lengths_of,
     pieces,
 )
-from mitl.retrieval.vectors import Floats, Vectors
+from mitl.retrieval.vectors import Floats, Vectors, bounded, writeable
 
 _MOST = 127
 _WIDTHS = 8
@@ -93,7 +95,7 @@ class Int8Product:
         for piece, block in pieces(vectors, rows):
             one, other = scaled[: len(block)], whole[: len(block)]
             for k in range(numbers):
-                lost = _to_steps(block[:, k], steps[piece], one, other)
+                lost = _to_steps(writeable(block)[:, k], steps[piece], one, other)
                 np.maximum(losses[piece], lost, out=losses[piece])
                 data[k, rank[piece], :width] = other
         # Scaling rounds each number twice before it is compared with its integer.
@@ -128,6 +130,8 @@ class Int8Product:
         near: Floats = np.multiply(cells, steps, dtype=np.float32)
         near *= left.steps[rows, None].astype(np.float32)
         return near
+
+    kth = near_kth
 
     def reached(
         self,
@@ -202,8 +206,13 @@ class Int8Product:
 
 def _to_steps(vectors: NDArray[Any], steps: Doubles, scaled: Floats, whole: Floats) -> Doubles:
     """Put ``vectors`` (n, D) as whole steps into ``whole`` and give the lengths of what is lost, (n,)."""
+    inverses = (1 / steps).astype(np.float32)
+    if (loops := compiled.loops()) is not None:
+        lost = np.empty(len(vectors))
+        loops.to_steps(vectors, inverses, whole, lost)
+        return bounded(lost, vectors.shape[1]) * steps
     with np.errstate(over="ignore"):
-        np.multiply(vectors, (1 / steps).astype(np.float32)[:, None], out=scaled)
+        np.multiply(vectors, inverses[:, None], out=scaled)
     np.rint(scaled, out=whole)
     np.clip(whole, -_MOST, _MOST, out=whole)
     np.subtract(scaled, whole, out=scaled)

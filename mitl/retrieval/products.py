@@ -111,6 +111,15 @@ class Product(Protocol):
         """The near similarities of a part of a tile, in the order of the operands' rows."""
         ...
 
+    def kth(
+        self, tile: Any, left: Any, right: Any, rows: slice, columns: slice, k: int, side: Side
+    ) -> Floats | None:
+        """For each row (or column) of a part of a tile a near similarity that at least k of its cells reach.
+
+        None where there are fewer than 2 k cells.
+        """
+        ...
+
     def reached(
         self, tile: Any, left: Any, right: Any, floors: Doubles, side: Side, part: slice, most: int
     ) -> Reached | None:
@@ -203,18 +212,29 @@ def seeds(product: Product, tile: Any, left: Operand, right: Operand, k: int, si
     From the k-th best of the best of 4 k disjoint chunks; None where there are fewer than 2 k items.
     """
     seen, whole = slice(0, max(_SEEDS, 4 * k)), slice(None)
-    if side == "left":
-        one, other = left, right
-        kth = kth_of_chunks(product.near(tile, left, right, whole, seen), k)
-    else:
-        one, other = right, left
-        kth = kth_of_chunks(product.near(tile, left, right, seen, whole).T, k)
+    one, other, part = (left, right, (whole, seen)) if side == "left" else (right, left, (seen, whole))
+    kth = product.kth(tile, left, right, part[0], part[1], k, side)
     if kth is None:
         return None
     errors = tile_errors(product, one, other, seen)
     lowest = np.asarray(kth, np.float64)
     lowest = lowest - errors - product.rounding * np.abs(lowest)
     return one.by_item(lowest)
+
+
+def near_kth(
+    product: Product,
+    tile: Any,
+    left: Operand,
+    right: Operand,
+    rows: slice,
+    columns: slice,
+    k: int,
+    side: Side,
+) -> Floats | None:
+    """``Product.kth`` of the near similarities."""
+    near = product.near(tile, left, right, rows, columns)
+    return kth_of_chunks(near if side == "left" else near.T, k)
 
 
 def kth_of_chunks(cells: NDArray[Any], k: int) -> NDArray[Any] | None:
@@ -262,6 +282,8 @@ class FloatProduct:
     def near(self, tile: Floats, left: Operand, right: Operand, rows: slice, columns: slice) -> Floats:
         """The tile itself."""
         return tile[rows, columns]
+
+    kth = near_kth
 
     def reached(
         self, tile: Floats, left: Operand, right: Operand, floors: Doubles, side: Side, part: slice, most: int

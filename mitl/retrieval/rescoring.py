@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.retrieval import compiled
 from mitl.retrieval.bounds import UNIT, gamma, product_errors
 from mitl.retrieval.sampled import sampled_products
-from mitl.retrieval.vectors import Floats, Vectors, largest_lengths
+from mitl.retrieval.vectors import Floats, Vectors, largest_lengths, writeable
 
 Positions = NDArray[np.int64]
 
@@ -38,7 +39,12 @@ class Rescorer:
     ) -> None:
         self._queries, self._gallery, self._start = queries, gallery, start
         self._pairs = max(1, chunk_bytes // (8 * gallery.width * gallery.per_item))
-        self._sampled = sampled_products(queries, gallery, 2 * chunk_bytes)
+        sides = queries.array, gallery.array
+        plain = all(side.dtype == np.float32 and side.flags.c_contiguous for side in sides)
+        self._sides = [writeable(side) for side in sides] if plain else []
+        loops = compiled.loops() if plain else None
+        self._compiled = loops and loops.similarities
+        self._sampled = None if self._compiled else sampled_products(queries, gallery, 2 * chunk_bytes)
         self._scratch = threading.local()
 
     def for_block(self, start: int) -> Rescorer:
@@ -47,9 +53,16 @@ class Rescorer:
         block._start = start
         return block
 
+    @property
+    def nearer_pays(self) -> bool:
+        """Whether ``nearer`` is cheaper than ``similarities``."""
+        return self._compiled is None
+
     def similarities(self, rows: Positions, positions: Positions) -> Floats:
         """Canonical ones of n pairs of a row and an item, in order of rows, none twice: (n,) float32."""
         rows = rows + self._start
+        if self._compiled is not None:
+            return self._by_compiled(self._compiled, rows, positions)
         if self._sampled is not None and len(rows):
             return self._rounded(self._sampled.float64(rows, positions), rows, positions)
         out = np.empty(len(rows), np.float32)
@@ -58,7 +71,9 @@ class Rescorer:
         return out
 
     def nearer(self, rows: Positions, positions: Positions) -> tuple[Floats, NDArray[np.float64]]:
-        """Of the same kind of pairs in float32: (n,) values and (n,) how far they may be off."""
+        """Of the same kind of pairs, cheaper ones: (n,) float32 values and (n,) how far they may be off."""
+        if self._compiled is not None:
+            return self.similarities(rows, positions), np.zeros(len(rows))
         rows = rows + self._start
         if self._sampled is not None and len(rows):
             values = self._sampled.float32(rows, positions)
@@ -73,6 +88,12 @@ class Rescorer:
         longest, nothing = np.array([self._gallery.longest]), np.zeros(1)
         errors = product_errors(lengths, 0 * lengths, longest, nothing, self._gallery.width, UNIT)
         return values, errors[rows - first, 0]
+
+    def _by_compiled(self, loop: Any, rows: Positions, positions: Positions) -> Floats:
+        out, unsure = np.empty(len(rows), np.float32), np.empty(len(rows), np.int64)
+        error = self._error() * self._queries.longest
+        unsure = unsure[: loop(rows, positions, *self._sides, error, out, unsure)]
+        return self._settled(out, unsure, rows, positions)
 
     def _parts(self, rows: Positions) -> Iterator[slice]:
         """Some pairs at a time; whole rows where all rows have equally many."""
@@ -96,18 +117,24 @@ class Rescorer:
 
     def _rounded(self, best: NDArray[np.float64], rows: Positions, positions: Positions) -> Floats:
         """The canonical similarities near float64 ones of any order of summation."""
-        # Both sums err by gamma_D |q| |x| at most: in float64 nothing underflows.
-        error = 2.01 * gamma(self._gallery.width, _UNIT) * self._gallery.longest
         starts = np.flatnonzero(np.diff(rows, prepend=-1))
         squares = np.square(self._queries.array[rows[starts]], dtype=np.float64).sum(axis=2).max(axis=1)
-        errors = np.repeat(error * np.sqrt(squares), np.diff(starts, append=len(rows)))
+        errors = np.repeat(self._error() * np.sqrt(squares), np.diff(starts, append=len(rows)))
         low, high = (best - errors).astype(np.float32), (best + errors).astype(np.float32)
-        unsure = np.flatnonzero(low != high)
+        return self._settled(low, np.flatnonzero(low != high), rows, positions)
+
+    def _error(self) -> float:
+        """How far a float64 sum and the canonical one may lie apart, for a query of length 1."""
+        # Both sums err by gamma_D |q| |x| at most: in float64 nothing underflows.
+        return 2.01 * gamma(self._gallery.width, _UNIT) * self._gallery.longest
+
+    def _settled(self, found: Floats, unsure: Positions, rows: Positions, positions: Positions) -> Floats:
+        """``found`` with the unsure ones by definition."""
         if len(unsure):
             left, right = self._queries.array[rows[unsure]], self._gallery.array[positions[unsure]]
-            low[unsure] = canonical_similarities(left, right)
+            found[unsure] = canonical_similarities(left, right)
         # + 0.0 turns -0.0 into 0.0, so that equal similarities have equal bytes.
-        return np.asarray(low + np.float32(0))
+        return np.asarray(found + np.float32(0))
 
     def _gathered(self, positions: Positions) -> NDArray[np.float64]:
         """Items of the gallery in float64 (n, L, D), valid until this thread's next call."""

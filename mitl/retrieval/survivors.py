@@ -17,6 +17,11 @@ Places = NDArray[np.int64]
 class Rescores(Protocol):
     """Better similarities of chosen pairs."""
 
+    @property
+    def nearer_pays(self) -> bool:
+        """Whether ``nearer`` is cheaper than ``similarities``."""
+        ...
+
     def similarities(self, rows: Places, positions: Places) -> NDArray[np.float32]:
         """Canonical ones of n pairs of a row and a gallery position, in order of rows, none twice: (n,)."""
         ...
@@ -113,7 +118,8 @@ class Survivors:
 
     def _finally(self, rows: Places) -> Keys:
         """Canonical keys of the best k, whose worst then decides who else is worth rescoring."""
-        if len(self) > _MANY * self.k * len(rows):
+        assert self._rescores is not None
+        if self._rescores.nearer_pays and len(self) > _MANY * self.k * len(rows):
             self._approach(rows, self._places)
         best = self._canonical(rows, self._keys[:, : self.k])
         worst = best.max(axis=1, initial=0)

@@ -12,6 +12,7 @@ from mitl.progress import Advance, Progress, no_progress
 from mitl.records import AnnotatorKind
 from mitl.retrieval.blocks import Cost, most_places, plan, survivor_bytes
 from mitl.retrieval.choosing import Task, choose
+from mitl.retrieval.compiled import about_to_search
 from mitl.retrieval.faiss_search import best_by_faiss
 from mitl.retrieval.products import BACKENDS, Backend
 from mitl.retrieval.scoring import best_by_annotator
@@ -65,6 +66,7 @@ def top_k(
             )
         elif backend == "faiss":
             sides = _sides(queries, gallery)
+            about_to_search(Task(*sides, k).work)
             found = best_by_faiss(*sides, k, block_bytes=block_bytes, advance=advance)
         else:
             with one_thread_of_blas():
@@ -126,6 +128,7 @@ def _sides(queries: Encoded, gallery: Encoded) -> tuple[Vectors, Vectors]:
 
 
 def _search(task: Task, backend: Backend, block_bytes: int, advance: Advance) -> Search:
+    about_to_search(task.work)
     choice = choose(backend, task)
     left, right = task.left, task.right
     number_bytes = max(product.number_bytes for product in choice.ladder)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.errors import RetrievalError
+from mitl.retrieval import compiled
 from mitl.retrieval.bounds import UNIT, Doubles
 from mitl.retrieval.products import (
     MANY_THREADS,
@@ -20,6 +21,8 @@ from mitl.retrieval.products import (
     at_most,
     compared,
     float_reached,
+    kth_of_chunks,
+    near_kth,
     tile_errors,
     with_errors,
 )
@@ -29,6 +32,8 @@ PIECE = 512
 """Items that are converted at once; they stay in a core's cache."""
 FEW = 4
 """Chunks are looked at one by one where at most one of so many holds something."""
+_LOOKED_AT, _IN_VAIN = 16, 2
+"""Rows that are looked at first; cells per chunk, in units of that share, with which more would be in vain."""
 
 
 def import_torch(backend: str) -> Any:
@@ -98,8 +103,17 @@ class Bfloat16Product:
     def load(self, vectors: Vectors, rows: slice, side: Side) -> Operand:
         """The items rounded to bfloat16; what that takes away is measured."""
         torch, count = self._torch, rows.stop - rows.start
-        data = torch.empty((vectors.per_item, count, vectors.width), dtype=torch.bfloat16)
         lengths, losses = np.empty(count), np.zeros(count)
+        if (loops := compiled.loops()) is not None:
+            bits = np.empty((vectors.per_item, count, vectors.width), np.int16)
+            for piece, block in pieces(vectors, rows):
+                loops.to_bfloat16(writeable(block), bits[:, piece], lengths[piece], losses[piece])
+            lengths, losses = (
+                np.where(squares == 0, 0, bounded(squares, vectors.width)) for squares in (lengths, losses)
+            )
+            vectors.checked(lengths, rows.start)
+            return Operand(torch.from_numpy(bits).view(torch.bfloat16), lengths, losses)
+        data = torch.empty((vectors.per_item, count, vectors.width), dtype=torch.bfloat16)
         exact = np.empty((min(PIECE, count), vectors.width), np.float32)
         back = torch.empty(exact.shape)
         for piece, block in pieces(vectors, rows):
@@ -129,7 +143,25 @@ class Bfloat16Product:
         self, tile: NDArray[np.int16], left: Operand, right: Operand, rows: slice, columns: slice
     ) -> Floats:
         """The numbers of the bits."""
-        return largest(_floats(tile[:, rows, columns]))
+        return largest(self._floats(tile[:, rows, columns]))
+
+    def kth(
+        self,
+        tile: NDArray[np.int16],
+        left: Operand,
+        right: Operand,
+        rows: slice,
+        columns: slice,
+        k: int,
+        side: Side,
+    ) -> Floats | None:
+        """By the bits, whose order is that of the numbers where the k-th are positive."""
+        if len(tile) == 1:
+            cells = tile[0, rows, columns]
+            bits = kth_of_chunks(cells if side == "left" else cells.T, k)
+            if bits is None or bits.min() > 0:
+                return None if bits is None else self._floats(bits)
+        return near_kth(self, tile, left, right, rows, columns, k, side)
 
     def reached(
         self,
@@ -146,7 +178,7 @@ class Bfloat16Product:
         errors = tile_errors(self, *pair)
         thresholds = at_most(floors - errors)
         if not thresholds.min() > 0:
-            return float_reached(self, largest(_floats(tile)), left, right, floors, side, part, most)
+            return float_reached(self, largest(self._floats(tile)), left, right, floors, side, part, most)
         bits = (thresholds.view(np.int32) >> 16).astype(np.int16)
         hits = None
         if side == "left" and part == slice(0, tile.shape[2]) and tile.shape[2] % self.chunk == 0:
@@ -159,7 +191,12 @@ class Bfloat16Product:
             found, values = cells_of(tile, hits, bits[:, None], self.chunk)
         if found is None or len(found.rows) > most:
             return None
-        return with_errors(found, _floats(values), errors, self.rounding, side)
+        return with_errors(found, self._floats(values), errors, self.rounding, side)
+
+    def _floats(self, bits: NDArray[np.int16]) -> Floats:
+        """The float32 of bfloat16 bits."""
+        numbers: Floats = self._torch.from_numpy(bits).view(self._torch.bfloat16).float().numpy()
+        return numbers
 
 
 def pieces(vectors: Vectors, rows: slice) -> Iterator[tuple[slice, Floats]]:
@@ -185,6 +222,12 @@ def chunk_hits(
 ) -> NDArray[np.int64] | None:
     """The chunks (flat, of rows x chunks) whose best reaches (rows, chunks or 1); None where they are not few."""
     count, rows, columns = tile.shape
+    chunks = columns // chunk
+    # Some rows tell beforehand where the look at the chunks would be in vain.
+    some = slice(None, None, max(1, rows // _LOOKED_AT))
+    few = tile[:, some].reshape(count, -1, chunks, chunk) >= thresholds[some, :, None]
+    if np.count_nonzero(few) * FEW > _IN_VAIN * few.shape[1] * chunks:
+        return None
     best = torch.from_numpy(tile).view(count, rows, columns // chunk, chunk).amax(3).numpy()
     hits = np.flatnonzero(largest(best) >= thresholds)
     return hits if len(hits) * FEW <= rows * (columns // chunk) else None
@@ -201,8 +244,3 @@ def cells_of(
     found = np.flatnonzero(cells >= least[:, None])
     hit, within = np.divmod(found, chunk)
     return Reached(row[hit], place[hit] * chunk + within, np.empty(0)), cells.reshape(-1)[found]
-
-
-def _floats(bits: NDArray[np.int16]) -> Floats:
-    """The float32 of bfloat16 bits."""
-    return (bits.astype(np.int32) << 16).view(np.float32)

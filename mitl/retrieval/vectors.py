@@ -105,8 +105,8 @@ def largest_lengths(block: Floats) -> Doubles:
     return lengths
 
 
-def bounded(squares: Floats, width: int) -> Doubles:
-    """Upper bounds of the lengths of vectors (n, ``width``) whose squares were added in float32 in any order."""
+def bounded(squares: NDArray[Any], width: int) -> Doubles:
+    """Upper bounds of the lengths of vectors (n, ``width``), squares added in float32 or better in any order."""
     lengths = np.sqrt(squares.astype(np.float64)) * (1 + 2 * gamma(width))
     # Squares below 2^-126 may have been lost: at most sqrt(D) 2^-63 of the length.
     return np.asarray(lengths + math.sqrt(width) * 2.0**-62)
@@ -118,5 +118,6 @@ def writeable(array: Floats) -> Floats:
         return array
     if not array.flags.c_contiguous:
         return array.copy()
+    assert array.dtype == np.float32, "the memory is read as float32"
     memory = (ctypes.c_float * array.size).from_address(array.ctypes.data)
     return np.ctypeslib.as_array(memory).reshape(array.shape)

@@ -1,0 +1,99 @@
+"""Similarities of chosen pairs in float64, compiled by numba. Imported late, see ``mitl.retrieval.compiled``.
+
+The first use on a machine compiles for a second and keeps the result on disk beside this file.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+
+# The order of the sum is left to the compiler, which so fills whole registers; the caller's bound covers any order.
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+def _product(query: Any, item: Any) -> Any:
+    total = 0.0
+    for d in range(len(query)):
+        total += np.float64(query[d]) * np.float64(item[d])
+    return total
+
+
+@njit(nogil=True, cache=True)
+def similarities(
+    rows: Any, positions: Any, queries: Any, gallery: Any, error: float, out: Any, unsure: Any
+) -> int:
+    """The largest of the K x L inner products of each pair, rounded to float32 where that is certain.
+
+    Args:
+        rows, positions: (n,) int64 places in queries (Q, K, D) and gallery (G, L, D), both float32.
+        error: how far a sum may be off.
+        out: (n,) float32.
+        unsure: (n,) int64, takes the places of pairs whose sums within the error round to different numbers.
+
+    Returns:
+        How many are unsure.
+    """
+    count = 0
+    for pair in range(len(rows)):
+        best = -np.inf
+        for k in range(queries.shape[1]):
+            for m in range(gallery.shape[1]):
+                best = max(best, _product(queries[rows[pair], k], gallery[positions[pair], m]))
+        low, high = np.float32(best - error), np.float32(best + error)
+        out[pair] = low
+        if low != high:
+            unsure[count] = pair
+            count += 1
+    return count
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+def to_bfloat16(block: Any, bits: Any, squares: Any, lost: Any) -> None:
+    """Round numbers to the nearest bfloat16, and tell what that takes away.
+
+    Args:
+        block: (n, K, D) float32.
+        bits: (K, n, D) int16, takes the bits.
+        squares, lost: (n,) float64, take the squared length of an item's longest vector and of the longest difference.
+    """
+    for item in range(block.shape[0]):
+        longest, farthest = 0.0, 0.0
+        for k in range(block.shape[1]):
+            vector, out = block[item, k], bits[k, item]
+            square, difference = 0.0, 0.0
+            for d in range(len(vector)):
+                number = np.float32(vector[d])
+                pattern = number.view(np.uint32)
+                # Half of the last place that is kept, less one where the tie goes to the even number below.
+                rounded = np.uint32(pattern + np.uint32(0x7FFF) + ((pattern >> np.uint32(16)) & np.uint32(1)))
+                kept = np.uint32(rounded & np.uint32(0xFFFF0000))
+                out[d] = np.int16(np.uint16(kept >> np.uint32(16)))
+                away = np.float64(number) - np.float64(kept.view(np.float32))
+                square += np.float64(number) * np.float64(number)
+                difference += away * away
+            # A NaN must not lose the comparison.
+            longest = longest if square <= longest else square
+            farthest = farthest if difference <= farthest else difference
+        squares[item], lost[item] = longest, farthest
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc", "contract"})
+def to_steps(vectors: Any, inverses: Any, whole: Any, lost: Any) -> None:
+    """Whole steps, at most 127 of them, nearest to vectors (n, D) float32.
+
+    Args:
+        inverses: (n,) float32, steps per 1.
+        whole: (n, D) int8, takes the steps.
+        lost: (n,) float64, takes the squared length, in steps, of what is lost.
+    """
+    for item in range(vectors.shape[0]):
+        total = 0.0
+        for d in range(vectors.shape[1]):
+            scaled = vectors[item, d] * inverses[item]
+            nearest = min(max(np.rint(scaled), np.float32(-127)), np.float32(127))
+            whole[item, d] = np.int8(nearest)
+            away = scaled - nearest
+            total += np.float64(away) * np.float64(away)
+        lost[item] = total
