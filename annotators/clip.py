@@ -20,20 +20,20 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import CLIPModel
 
-from annotators import bpe, pixels
 from annotators.base import Encoded
-from annotators.bpe import BytePairEncoder
-from annotators.bpe_files import OFFICIAL_NAME, find_official, read_encoder
-from annotators.checkpoints import Examination, Shape, compare, load_strictly
-from annotators.clip_config import ACTIVATIONS, clip_config
-from annotators.clip_config import ClipConfig as ClipConfig
-from annotators.clip_files import ClipFile, open_clip_file
-from annotators.clip_layouts import UNNEEDED, as_ours, shapes_in
+from annotators.checkpoints.checkpoint import Examination, Shape, compare, load_strictly
+from annotators.checkpoints.clip_files import ClipFile, open_clip_file
+from annotators.checkpoints.clip_layouts import UNNEEDED, as_ours, shapes_in
 from annotators.devices import device_of
 from annotators.encoding import Inputs, encode_in_batches
 from annotators.fingerprint import file_sha256, fingerprint
+from annotators.inputs import bpe, pixels
+from annotators.inputs.bpe import BytePairEncoder
+from annotators.inputs.bpe_files import OFFICIAL_NAME, find_official, read_encoder
+from annotators.networks.clip_config import ACTIVATIONS, clip_config
+from annotators.networks.clip_config import ClipConfig as ClipConfig
 from annotators.options import Options
-from annotators.similarity import inner_products
+from annotators.scoring.similarity import inner_products
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem
 

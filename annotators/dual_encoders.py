@@ -11,13 +11,13 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import torch
 from torch import Tensor
 
-from annotators import pixels, tokens
 from annotators.base import Encoded
-from annotators.checkpoints import Checkpoint, Shape
+from annotators.checkpoints.checkpoint import Checkpoint, Shape
 from annotators.devices import device_of
 from annotators.encoding import Inputs, encode_in_batches
+from annotators.inputs import pixels, tokens
+from annotators.inputs.vocabularies import Vocabulary, read_vocabulary
 from annotators.options import Options
-from annotators.vocabularies import Vocabulary, read_vocabulary
 from mitl.errors import AnnotatorError
 from mitl.records import CaptionItem, ImageItem
 

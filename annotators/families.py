@@ -24,9 +24,9 @@ from annotators.base import Encoded
 from annotators.devices import device_of
 from annotators.encoding import Inputs, encode_in_batches
 from annotators.fingerprint import file_sha256, fingerprint
+from annotators.inputs.pixels import read_rgb
 from annotators.options import Options
-from annotators.pixels import read_rgb
-from annotators.similarity import inner_products, unit_rows
+from annotators.scoring.similarity import inner_products, unit_rows
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem
 

@@ -1,6 +1,6 @@
 """PCME as a machine annotator: the released checkpoints or weights of ours, and the probability of a match.
 
-Source: Chun et al., Probabilistic embeddings for cross-modal retrieval, CVPR 2021. ``pcme_network`` is the network.
+Source: Chun et al., Probabilistic embeddings for cross-modal retrieval, CVPR 2021. ``networks.pcme`` is the network.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from annotators import sampling
-from annotators.checkpoints import Checkpoint, Examination, compare, load_strictly, read_checkpoint
+from annotators.checkpoints.checkpoint import Checkpoint, Examination, compare, load_strictly, read_checkpoint
 from annotators.dual_encoders import (
     OURS,
     Running,
@@ -24,10 +23,12 @@ from annotators.dual_encoders import (
     vocabulary_of,
 )
 from annotators.fingerprint import file_sha256, fingerprint
-from annotators.match_shortlist import COUNT
+from annotators.inputs.vocabularies import Vocabulary
+from annotators.networks.pcme import INITIAL, Pcme, PcmeConfig
 from annotators.options import Options
-from annotators.pcme_network import INITIAL, Pcme, PcmeConfig
-from annotators.pcme_similarities import (
+from annotators.scoring import sampling
+from annotators.scoring.match_shortlist import COUNT
+from annotators.scoring.pcme import (
     SAMPLES,
     ClosedFormPcme,
     Odds,
@@ -35,7 +36,6 @@ from annotators.pcme_similarities import (
     SampledPcme,
     ShortlistedPcme,
 )
-from annotators.vocabularies import Vocabulary
 from mitl.errors import AnnotatorError
 
 NETWORK = "pcme"

@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from annotators.base import Encoded
 from annotators.fingerprint import fingerprint
-from annotators.machine_captions import MachineCaptions, read_machine_captions
+from annotators.inputs.machine_captions import MachineCaptions, read_machine_captions
 from annotators.options import Options
 from annotators.registry import TEXT_MODELS, pivot_parts
-from annotators.similarity import inner_products
+from annotators.scoring.similarity import inner_products
 from annotators.text_models.corpus import CorpusModel
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annotators.base import Encoded, Ranking
-from annotators.embedding_files import EmbeddingTable, read_embeddings
 from annotators.fingerprint import file_sha256, fingerprint
+from annotators.inputs.embedding_files import EmbeddingTable, read_embeddings
+from annotators.inputs.ranking_files import read_ranking
 from annotators.options import Options
-from annotators.ranking_files import read_ranking
-from annotators.similarity import best_inner_products, inner_products, unit_rows
+from annotators.scoring.similarity import best_inner_products, inner_products, unit_rows
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind, CaptionItem, Direction, ImageItem
 

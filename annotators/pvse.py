@@ -17,7 +17,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from annotators.base import Encoded
-from annotators.checkpoints import Checkpoint, Examination, Shape, compare, load_strictly, read_checkpoint
+from annotators.checkpoints.checkpoint import (
+    Checkpoint,
+    Examination,
+    Shape,
+    compare,
+    load_strictly,
+    read_checkpoint,
+)
 from annotators.dual_encoders import (
     DualEncoder,
     Running,
@@ -31,11 +38,11 @@ from annotators.dual_encoders import (
     with_own_names,
 )
 from annotators.fingerprint import file_sha256, fingerprint
+from annotators.inputs.vocabularies import Vocabulary
+from annotators.networks.pie import Pie, SentenceGru, padding_of, xavier
+from annotators.networks.resnet import ResNet, cells_of
 from annotators.options import Options
-from annotators.pie import Pie, SentenceGru, padding_of, xavier
-from annotators.resnet import ResNet, cells_of
-from annotators.similarity import best_inner_products, inner_products
-from annotators.vocabularies import Vocabulary
+from annotators.scoring.similarity import best_inner_products, inner_products
 from mitl.records import AnnotatorKind
 
 NETWORK = "pvse"

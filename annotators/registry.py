@@ -16,7 +16,7 @@ from mitl.errors import AnnotatorError, MitlError
 
 if TYPE_CHECKING:
     from annotators.base import Annotator, RankingSource
-    from annotators.checkpoints import Examination
+    from annotators.checkpoints.checkpoint import Examination
 
 ENTRY_POINT_GROUP = "mitl.annotators"
 """Other packages add annotators here: a callable that takes the configuration and gives an Annotator."""

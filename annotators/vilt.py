@@ -1,7 +1,7 @@
 """ViLT as a machine annotator: every pair goes through one transformer, and its rank head gives the score.
 
-Source: Kim et al., ViLT, ICML 2021; the COCO retrieval weights. ``vilt_checkpoints`` reads them, ``vilt_network`` is
-the network, ``vilt_core`` and ``vilt_scoring`` are what a pair costs.
+Source: Kim et al., ViLT, ICML 2021; the COCO retrieval weights. ``checkpoints.vilt_layouts`` reads them,
+``networks.vilt`` is the network, ``networks.vilt_core`` and ``scoring.vilt`` are what a pair costs.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from annotators import pixels, wordpieces
 from annotators.base import Encoded
-from annotators.checkpoints import Examination
+from annotators.checkpoints.checkpoint import Examination
+from annotators.checkpoints.vilt_layouts import NETWORK, Found, examined, load_network, open_weights
 from annotators.devices import device_of, inference
 from annotators.encoding import Inputs, encode_in_batches
 from annotators.fingerprint import file_sha256, fingerprint
-from annotators.linears import PlainLinear, fastest_linear
+from annotators.inputs import pixels, wordpieces
+from annotators.inputs.wordpieces import WordPieces, from_lines, installed_wordpieces, read_wordpieces
+from annotators.networks.linears import PlainLinear, fastest_linear
+from annotators.networks.vilt import Vilt
+from annotators.networks.vilt_core import ViltCore
 from annotators.options import Options
-from annotators.vilt_checkpoints import NETWORK, Found, examined, load_network, open_weights
-from annotators.vilt_core import ViltCore
-from annotators.vilt_network import Vilt
-from annotators.vilt_scoring import PairScorer, default_kept_bytes
-from annotators.wordpieces import WordPieces, from_lines, installed_wordpieces, read_wordpieces
+from annotators.scoring.vilt import PairScorer, default_kept_bytes
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem
 

@@ -1,6 +1,6 @@
 """VSRN as a machine annotator: the released checkpoints or weights of ours over features of regions.
 
-Source: Li et al., Visual semantic reasoning for image-text matching, ICCV 2019. ``vsrn_network`` is the network.
+Source: Li et al., Visual semantic reasoning for image-text matching, ICCV 2019. ``networks.vsrn`` is the network.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from annotators import pixels
-from annotators import tokens as caption_words
 from annotators.base import Encoded
-from annotators.checkpoints import Checkpoint, Examination, compare, load_strictly, read_checkpoint
+from annotators.checkpoints.checkpoint import Checkpoint, Examination, compare, load_strictly, read_checkpoint
 from annotators.devices import device_of
 from annotators.encoding import Inputs, encode_in_batches
 from annotators.fingerprint import file_sha256, fingerprint
+from annotators.inputs import pixels
+from annotators.inputs import tokens as caption_words
+from annotators.inputs.region_files import open_regions
+from annotators.inputs.regions import NO_EXTRACTOR, RegionFeatures
+from annotators.inputs.vocabularies import Vocabulary, read_vocabulary
+from annotators.networks.vsrn import Vsrn, VsrnConfig
 from annotators.options import Options
-from annotators.region_files import open_regions
-from annotators.regions import NO_EXTRACTOR, RegionFeatures
-from annotators.similarity import inner_products
-from annotators.vocabularies import Vocabulary, read_vocabulary
-from annotators.vsrn_network import Vsrn, VsrnConfig
+from annotators.scoring.similarity import inner_products
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem
 

@@ -22,8 +22,14 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from annotators.match_probability import match_probabilities
-from annotators.match_shortlist import COUNT, SampleSet, measured_shortlist, shortlist, shortlist_then_exact
+from annotators.scoring.match_probability import match_probabilities
+from annotators.scoring.match_shortlist import (
+    COUNT,
+    SampleSet,
+    measured_shortlist,
+    shortlist,
+    shortlist_then_exact,
+)
 
 SCALE = SHIFT = 15.0
 SAMPLES = 7

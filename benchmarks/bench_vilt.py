@@ -30,10 +30,10 @@ from torch import Tensor
 
 from annotators.base import Encoded
 from annotators.devices import inference
-from annotators.linears import OneDnnLinear, PlainLinear, fastest_linear
-from annotators.vilt_core import ViltCore
-from annotators.vilt_network import Vilt, ViltConfig
-from annotators.vilt_scoring import PairScorer, default_kept_bytes
+from annotators.networks.linears import OneDnnLinear, PlainLinear, fastest_linear
+from annotators.networks.vilt import Vilt, ViltConfig
+from annotators.networks.vilt_core import ViltCore
+from annotators.scoring.vilt import PairScorer, default_kept_bytes
 
 USUAL_BATCH = 16
 GRIDS = (

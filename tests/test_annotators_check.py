@@ -15,8 +15,8 @@ torch = pytest.importorskip("torch")
 import weights_kit as kit  # noqa: E402 - needs torch
 
 from annotators import registry  # noqa: E402
+from annotators.inputs.vocabularies import RELEASED as LISTS  # noqa: E402
 from annotators.released import RELEASED  # noqa: E402
-from annotators.vocabularies import RELEASED as LISTS  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

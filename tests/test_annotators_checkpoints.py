@@ -26,8 +26,8 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 from torch import nn
 
-from annotators.checkpoints import Checkpoint, compare, load_strictly, read_checkpoint
-from annotators.pickles import Inert, Reference, unpickle
+from annotators.checkpoints.checkpoint import Checkpoint, compare, load_strictly, read_checkpoint
+from annotators.checkpoints.pickles import Inert, Reference, unpickle
 from mitl.errors import AnnotatorError
 
 STATE = {

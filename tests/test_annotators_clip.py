@@ -20,12 +20,13 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from annotators import bpe_files, registry
-from annotators.bpe import LETTERS, BytePairEncoder, clean, learn_merges, words
-from annotators.bpe_files import find_official, read_encoder
-from annotators.checkpoints import read_checkpoint
+from annotators import registry
+from annotators.checkpoints.checkpoint import read_checkpoint
+from annotators.checkpoints.clip_layouts import Layout, as_ours, official_name, shapes_in
 from annotators.clip import Clip, ClipAnnotator, ClipConfig, LayerNorm32, LoadedClip, examine, load
-from annotators.clip_layouts import Layout, as_ours, official_name, shapes_in
+from annotators.inputs import bpe_files
+from annotators.inputs.bpe import LETTERS, BytePairEncoder, clean, learn_merges, words
+from annotators.inputs.bpe_files import find_official, read_encoder
 from annotators.options import Options
 from mitl.errors import AnnotatorError
 from mitl.records import CaptionItem, ImageItem

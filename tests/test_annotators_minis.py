@@ -26,10 +26,10 @@ from annotators.minis.recall import recalls
 from annotators.minis.recipes import RECIPES, Recipe, twin_class
 from annotators.minis.train import LogRow, Training, write_log
 from annotators.minis.weights import save
-from annotators.pcme_network import Pcme
+from annotators.networks.pcme import Pcme
+from annotators.networks.vilt import Vilt
+from annotators.networks.vsrn import Vsrn
 from annotators.pvse import Pvse
-from annotators.vilt_network import Vilt
-from annotators.vsrn_network import Vsrn
 from mitl.datasets.scenes import generate, truth_matrix, write_world
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem

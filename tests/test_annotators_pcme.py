@@ -23,15 +23,16 @@ from dual_encoder_kit import (
     write_vocabulary,
 )
 
-from annotators import registry, sampling
+from annotators import registry
 from annotators.base import Encoded
-from annotators.match_probability import match_probabilities
-from annotators.match_shortlist import SampleSet
+from annotators.inputs.vocabularies import Vocabulary
+from annotators.networks.pcme import MatchProbability, Pcme, PcmeConfig
 from annotators.options import Options
 from annotators.pcme import build, examine, load
-from annotators.pcme_network import MatchProbability, Pcme, PcmeConfig
-from annotators.pcme_similarities import ClosedFormPcme, SampledPcme, ShortlistedPcme
-from annotators.vocabularies import Vocabulary
+from annotators.scoring import sampling
+from annotators.scoring.match_probability import match_probabilities
+from annotators.scoring.match_shortlist import SampleSet
+from annotators.scoring.pcme import ClosedFormPcme, SampledPcme, ShortlistedPcme
 from mitl.errors import AnnotatorError
 from mitl.progress import no_progress
 from mitl.records import AnnotatorKind

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from annotators import pixels
-from annotators.pixels import clip_pixels, imagenet_pixels, read_rgb, vilt_pixels, vilt_size
+from annotators.inputs import pixels
+from annotators.inputs.pixels import clip_pixels, imagenet_pixels, read_rgb, vilt_pixels, vilt_size
 from mitl.errors import AnnotatorError
 from mitl.records import ImageItem
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from annotators import registry
 from annotators.base import Annotator, RankingSource
-from annotators.similarity import best_inner_products, inner_products
+from annotators.scoring.similarity import best_inner_products, inner_products
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind, CaptionItem, Direction, ImageItem
 

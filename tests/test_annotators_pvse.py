@@ -26,10 +26,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotators import registry
+from annotators.inputs.vocabularies import Vocabulary
+from annotators.networks.resnet import ResNet
 from annotators.options import Options
 from annotators.pvse import Pvse, PvseConfig, build, examine, load
-from annotators.resnet import ResNet
-from annotators.vocabularies import Vocabulary
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from annotators.region_files import open_regions
-from annotators.region_table import COLUMNS
+from annotators.inputs.region_files import open_regions
+from annotators.inputs.region_table import COLUMNS
 from mitl.errors import AnnotatorError
 from mitl.records import ImageItem
 

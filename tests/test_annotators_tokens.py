@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotators import tokens
-from annotators.tokens import word_tokens
+from annotators.inputs import tokens
+from annotators.inputs.tokens import word_tokens
 from mitl.errors import AnnotatorError
 
 CAPTIONS = [
@@ -79,7 +79,7 @@ def test_real_captions_give_the_words_of_the_nltk_of_their_time(shared_data):
 def test_nltk_is_imported_when_it_is_needed():
     """Importing the module costs nothing; splitting a caption brings NLTK and needs none of its data."""
     program = (
-        "import json, sys; from annotators.tokens import word_tokens; before = 'nltk' in sys.modules; "
+        "import json, sys; from annotators.inputs.tokens import word_tokens; before = 'nltk' in sys.modules; "
         "print(json.dumps([before, word_tokens('a dog.'), 'nltk' in sys.modules]))"
     )
 

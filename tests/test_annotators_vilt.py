@@ -15,12 +15,15 @@ from hypothesis import strategies as st
 from PIL import Image
 from safetensors.torch import save_file
 
-from annotators import linears, vilt, vilt_checkpoints, wordpieces
+from annotators import vilt
 from annotators.base import Annotator
+from annotators.checkpoints import vilt_layouts
+from annotators.inputs import wordpieces
+from annotators.inputs.pixels import vilt_pixels
+from annotators.networks import linears
+from annotators.networks.vilt import Vilt, ViltConfig
+from annotators.networks.vilt_core import ViltCore
 from annotators.options import Options
-from annotators.pixels import vilt_pixels
-from annotators.vilt_core import ViltCore
-from annotators.vilt_network import Vilt, ViltConfig
 from mitl.errors import AnnotatorError
 from mitl.records import CaptionItem, ImageItem
 
@@ -173,7 +176,7 @@ def test_the_released_layout_fits_at_full_size_by_every_key(full_size):
 
 def test_the_released_weights_go_where_they_belong(full_size):
     """A fused query, key and value is cut in this order; every number of the file is in the network."""
-    network = vilt_checkpoints.load_network(vilt_checkpoints.open_weights(full_size))
+    network = vilt_layouts.load_network(vilt_layouts.open_weights(full_size))
 
     rule = torch.linspace(-0.05, 0.05, 30_522 * 768)
     own = network.vilt.encoder.layer[11].attention.attention

@@ -15,7 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from annotators.vocabularies import END, RELEASED, SPECIALS, START, UNKNOWN, Vocabulary, read_vocabulary
+from annotators.inputs.vocabularies import (
+    END,
+    RELEASED,
+    SPECIALS,
+    START,
+    UNKNOWN,
+    Vocabulary,
+    read_vocabulary,
+)
 from mitl.errors import AnnotatorError
 
 WORDS = (*SPECIALS, "a", "dog", "n't", "field..", "``", "is", "can", "not")

@@ -32,10 +32,10 @@ from vsrn_kit import (
 
 from annotators import vsrn
 from annotators.base import Annotator
-from annotators.grid_regions import GridConfig
+from annotators.networks.grid_regions import GridConfig
+from annotators.networks.vsrn import Vsrn, VsrnConfig
 from annotators.options import Options
 from annotators.vsrn import VsrnAnnotator
-from annotators.vsrn_network import Vsrn, VsrnConfig
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem
 

@@ -48,7 +48,7 @@ def test_costs_of_pvse_are_those_that_torch_counts():
 def test_costs_of_pcme_are_those_that_torch_counts():
     """A mean and a variance each, the text's with a GRU of its own."""
     torch = pytest.importorskip("torch")
-    from annotators.pcme_network import Pcme, PcmeConfig
+    from annotators.networks.pcme import Pcme, PcmeConfig
 
     sizes = {"embed": 16, "word": 12, "blocks": (1, 2, 2, 1), "width": 8, "image_size": 64}
     network = Pcme(PcmeConfig(words=50, **sizes)).eval()
@@ -62,7 +62,7 @@ def test_costs_of_pcme_are_those_that_torch_counts():
 def test_costs_of_vsrn_are_those_that_torch_counts():
     """Projection, graph and both GRUs; two checkpoints cost twice as much."""
     torch = pytest.importorskip("torch")
-    from annotators.vsrn_network import Vsrn, VsrnConfig
+    from annotators.networks.vsrn import Vsrn, VsrnConfig
 
     sizes = {"word_width": 12, "region_width": 24, "width": 16, "blocks": 2, "regions": 5}
     network = Vsrn(VsrnConfig(words=50, **sizes)).eval()
@@ -92,8 +92,8 @@ def test_costs_of_clip_are_those_that_torch_counts():
 def test_costs_of_vilt_are_those_that_torch_counts():
     """Patches once an image; a pair without what each item brings along, and a last layer for one token."""
     torch = pytest.importorskip("torch")
-    from annotators.vilt_core import ViltCore
-    from annotators.vilt_network import Vilt, ViltConfig
+    from annotators.networks.vilt import Vilt, ViltConfig
+    from annotators.networks.vilt_core import ViltCore
 
     sizes = {"hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 40}
     sizes |= {"image_size": 48, "patch_size": 16, "max_position_embeddings": 20}
@@ -131,7 +131,7 @@ def test_default_sizes_are_those_of_the_networks(network):
     import inspect
 
     own = {"clip": "annotators.clip", "pvse": "annotators.pvse"}
-    module = importlib.import_module(own.get(network, f"annotators.{network}_network"))
+    module = importlib.import_module(own.get(network, f"annotators.networks.{network}"))
     config = getattr(module, f"{network.capitalize()}Config")()
     named = {field.name: getattr(config, field.name) for field in fields(config)}
     wanted = inspect.signature(costs.NETWORKS[network]).parameters

@@ -10,14 +10,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from annotators import match_probability, match_shortlist
-from annotators.match_probability import (
+from annotators.scoring import match_probability, match_shortlist
+from annotators.scoring.match_probability import (
     closed_form_probabilities,
     match_probabilities,
     probabilities_of_one,
     squared_lengths,
 )
-from annotators.match_shortlist import (
+from annotators.scoring.match_shortlist import (
     SampleSet,
     measured_shortlist,
     shortlist,

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from annotators.vocabularies import SPECIALS, Vocabulary
+from annotators.inputs.vocabularies import SPECIALS, Vocabulary
 
 SMALL = {"words": 23, "word_width": 7, "region_width": 10, "width": 12}
 FULL = {"words": 10_006, "word_width": 300, "region_width": 2048, "width": 2048}

@@ -69,7 +69,7 @@ def small_clip() -> tuple[nn.Module, Any]:
 
 def small_vsrn() -> tuple[nn.Module, Any]:
     """A VSRN of few numbers over four regions."""
-    from annotators.vsrn_network import Vsrn, VsrnConfig
+    from annotators.networks.vsrn import Vsrn, VsrnConfig
 
     config = VsrnConfig(words=len(WORDS), word_width=6, region_width=8, width=8, blocks=1, regions=4)
     torch.manual_seed(0)
@@ -78,7 +78,7 @@ def small_vsrn() -> tuple[nn.Module, Any]:
 
 def small_pcme() -> tuple[nn.Module, Any]:
     """A PCME of few numbers over pictures of 64 pixels; its criterion goes beside it in a file of ours."""
-    from annotators.pcme_network import Pcme, PcmeConfig
+    from annotators.networks.pcme import Pcme, PcmeConfig
 
     config = PcmeConfig(words=len(WORDS), word=8, embed=8, blocks=(1, 1, 1, 1), width=4, image_size=64)
     torch.manual_seed(0)
@@ -87,7 +87,7 @@ def small_pcme() -> tuple[nn.Module, Any]:
 
 def small_vilt() -> tuple[nn.Module, Any]:
     """A ViLT of few numbers over pictures of 64 pixels and 14 word pieces."""
-    from annotators.vilt_network import Vilt, ViltConfig
+    from annotators.networks.vilt import Vilt, ViltConfig
 
     config = ViltConfig(
         vocab_size=len(PIECES),

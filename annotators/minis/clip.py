@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 from torch import Generator, Tensor
 
-from annotators.bpe import BytePairEncoder, learn_merges
 from annotators.clip import Clip
-from annotators.clip_config import ClipConfig
+from annotators.inputs.bpe import BytePairEncoder, learn_merges
+from annotators.inputs.pixels import clip_pixels
 from annotators.minis.losses import contrast
 from annotators.minis.twin import Captions, DualTwin, Side
-from annotators.pixels import clip_pixels
+from annotators.networks.clip_config import ClipConfig
 
 MERGES = 400
 """Enough for nearly every word of scenes to be one token."""

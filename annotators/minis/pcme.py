@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 from annotators.minis.losses import soft_contrast
 from annotators.minis.twin import Side
 from annotators.minis.word_twin import SIZE, WordTwin
-from annotators.pcme_network import MatchProbability, Pcme, PcmeConfig
+from annotators.networks.pcme import MatchProbability, Pcme, PcmeConfig
 
 SAMPLES = 4
 """Samples an item in training."""

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 from torch import Generator, Tensor, nn
 
+from annotators.inputs.pixels import vilt_pixels
+from annotators.inputs.wordpieces import from_lines
 from annotators.minis.losses import contrast
 from annotators.minis.twin import Captions, Side, Twin
 from annotators.minis.words import wordpieces_of
-from annotators.pixels import vilt_pixels
-from annotators.vilt_network import Vilt, ViltConfig
-from annotators.wordpieces import from_lines
+from annotators.networks.vilt import Vilt, ViltConfig
 
 SIZE, PATCH = 64, 16
 PLACES = 40

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from torch import Generator, Tensor
 
-from annotators.grid_regions import GridConfig
 from annotators.minis.losses import smooth_triplet
 from annotators.minis.twin import Side
 from annotators.minis.word_twin import SIZE, WordTwin
-from annotators.vsrn_network import Vsrn, VsrnConfig
+from annotators.networks.grid_regions import GridConfig
+from annotators.networks.vsrn import Vsrn, VsrnConfig
 
 MARGIN = 0.2
 """The paper's."""

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 from torch import Tensor
 
+from annotators.inputs.pixels import imagenet_pixels
 from annotators.minis.twin import Captions, DualTwin, Side
 from annotators.minis.words import vocabulary_of
-from annotators.pcme_network import Pcme
-from annotators.pixels import imagenet_pixels
+from annotators.networks.pcme import Pcme
+from annotators.networks.vsrn import Vsrn
 from annotators.pvse import Pvse
-from annotators.vsrn_network import Vsrn
 
 SIZE = 64
 """Side of a picture in pixels."""

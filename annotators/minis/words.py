@@ -6,8 +6,8 @@ import re
 import string
 from collections.abc import Iterable
 
-from annotators.tokens import word_tokens
-from annotators.vocabularies import SPECIALS, Vocabulary
+from annotators.inputs.tokens import word_tokens
+from annotators.inputs.vocabularies import SPECIALS, Vocabulary
 
 BERT_SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _WORD = re.compile(r"[a-z]+")

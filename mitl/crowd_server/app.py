@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Engine
 from starlette.applications import Starlette
@@ -12,14 +13,38 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from mitl.crowd_server import admin, frames, images, operator_page, sessions, worker_pages
+from mitl.crowd_server import (
+    admin,
+    frames,
+    images,
+    message_pages,
+    operator_actions,
+    operator_page,
+    panel_pages,
+    qualification_pages,
+    sessions,
+    study_pages,
+    worker_pages,
+)
 from mitl.crowd_server.api.dispatch import RequesterApi
 from mitl.crowd_server.clock import Clock, utc_now
 from mitl.crowd_server.site import PAGES, Site
 from mitl.crowd_server.store import accounts
 from mitl.crowd_server.store.database import Database
 
-Page = Callable[[Site, Request], Response | Awaitable[Response]]
+STATIC = ("style.css", "worker.js", "operator.js")
+MODULES: tuple[Any, ...] = (
+    sessions,
+    worker_pages,
+    frames,
+    panel_pages,
+    study_pages,
+    qualification_pages,
+    message_pages,
+    operator_page,
+    operator_actions,
+)
+"""Each names its pages in ``ROUTES``: path, handler(site, request), and methods other than GET."""
 
 
 def create_app(
@@ -45,15 +70,13 @@ def create_app(
         settings = accounts.settings(connection)
     server_id = settings["server_id"]
     site = Site(
+        server_id=server_id,
         database=database,
         clock=clock,
         secret=settings["secret"],
         operator_token=settings["operator_token"],
         public=tuple(public),
     )
-
-    def page(path: str, handler: Page, *methods: str) -> Route:
-        return Route(path, _bound(handler, site), methods=list(methods or ("GET",)))
 
     def healthz(request: Request) -> Response:
         return JSONResponse(
@@ -63,43 +86,35 @@ def create_app(
     def image(request: Request) -> Response:
         return images.image(site.public, request)
 
-    def operator(request: Request) -> Response:
-        return operator_page.operator(site, server_id, request)
-
-    def home(request: Request) -> Response:
-        return RedirectResponse("/w", 303)
-
-    def static(request: Request) -> Response:
-        name = request.path_params["name"]
-        if name not in ("style.css", "worker.js"):
-            return Response("no such file", 404, media_type="text/plain")
-        return FileResponse(
-            PAGES / name, headers={"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
-        )
-
     app = Starlette(
         routes=[
             Route("/", RequesterApi(database, clock, signing_clock).answer, methods=["POST"]),
-            Route("/", home),
+            Route("/", _home),
             Route("/healthz", healthz),
             Route("/i/{name}", image),
-            Route("/operator", operator),
-            Route("/w/static/{name}", static),
-            page("/w", worker_pages.listing),
-            page("/w/join/{token}", sessions.join),
-            page("/w/accept", worker_pages.accept, "POST"),
-            page("/w/preview/{hit_id}", worker_pages.preview),
-            page("/w/preview/{token}/frame", frames.preview_frame),
-            page("/w/a/{token}", worker_pages.around),
-            page("/w/a/{token}/return", worker_pages.give_back, "POST"),
-            page("/w/a/{token}/frame", frames.frame),
-            page("/s/{token}/mturk/externalSubmit", frames.submit, "POST"),
+            Route("/w/static/{name}", _static),
+            *_pages(site),
         ]
     )
     app.state.server_id = server_id
     return app
 
 
-def _bound(handler: Page, site: Site) -> Callable[[Request], Response | Awaitable[Response]]:
-    """The handler with its site; Starlette runs plain functions in a thread and awaits the others."""
-    return partial(handler, site)
+def _home(request: Request) -> Response:
+    return RedirectResponse("/w", 303)
+
+
+def _static(request: Request) -> Response:
+    name = request.path_params["name"]
+    if name not in STATIC:
+        return Response("no such file", 404, media_type="text/plain")
+    return FileResponse(
+        PAGES / name, headers={"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
+    )
+
+
+def _pages(site: Site) -> Iterator[Route]:
+    """The routes of all pages; Starlette runs plain functions in a thread and awaits the others."""
+    for module in MODULES:
+        for path, handler, *methods in module.ROUTES:
+            yield Route(path, partial(handler, site), methods=methods or ["GET"])

@@ -193,3 +193,10 @@ def _headers(policy: str) -> dict[str, str]:
         "Referrer-Policy": "no-referrer",
         "Cache-Control": "no-store",
     }
+
+
+ROUTES = (
+    ("/w/preview/{token}/frame", preview_frame),
+    ("/w/a/{token}/frame", frame),
+    ("/s/{token}/mturk/externalSubmit", submit, "POST"),
+)

@@ -31,7 +31,7 @@ class Money:
     balances: bool
 
 
-def operator(site: Site, server_id: str, request: Request) -> Response:
+def operator(site: Site, request: Request) -> Response:
     """Progress, money, what is owed, invitations; ``?token=`` opens a session of half a day."""
     token = request.query_params.get("token")
     if token is not None:
@@ -54,7 +54,7 @@ def operator(site: Site, server_id: str, request: Request) -> Response:
     money = [_money(environment, balances[environment], sums) for environment in Environment]
     return site.page(
         "operator.html.j2",
-        server_id=server_id,
+        server_id=site.server_id,
         now=now,
         money=money,
         progress=progress,
@@ -95,3 +95,6 @@ def _money(
         available="always $10,000.00" if practice else f"${balance.available / 100:,.2f}",
         balances=(moved[LedgerKind.BUDGET], held, spent) == (balance.budget, balance.held, balance.spent),
     )
+
+
+ROUTES = (("/operator", operator),)

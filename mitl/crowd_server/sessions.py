@@ -78,3 +78,6 @@ def _returning(invitation: InvitationRow, present: WorkerRow | None) -> WorkerRo
 
 def _refuse(site: Site, status: int, text: str) -> Response:
     return site.notice(status, "No entry", text)
+
+
+ROUTES = (("/w/join/{token}", join),)

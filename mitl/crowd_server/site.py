@@ -61,6 +61,7 @@ def _environment() -> jinja2.Environment:
 class Site:
     """One server's pages."""
 
+    server_id: str
     database: Database
     clock: Clock
     secret: str

@@ -215,3 +215,12 @@ def _foreign(site: Site) -> Response:
         "Another site sent this form. Use the buttons of this one.",
         ("/w", "Back to the list"),
     )
+
+
+ROUTES = (
+    ("/w", listing),
+    ("/w/accept", accept, "POST"),
+    ("/w/preview/{hit_id}", preview),
+    ("/w/a/{token}", around),
+    ("/w/a/{token}/return", give_back, "POST"),
+)

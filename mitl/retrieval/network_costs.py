@@ -197,7 +197,7 @@ def vilt(
     """Patches once an image; one transformer over patches and words a pair: 38 GFLOP at 384 x 512 pixels in full.
 
     Less here: queries, keys and values of the first layer are made once an item, and the last layer is computed for
-    [CLS] alone, whose one query meets the states themselves (``annotators.vilt_core``).
+    [CLS] alone, whose one query meets the states themselves (``annotators.networks.vilt_core``).
     """
     long = image_size * VILT_PIXELS[1] // VILT_PIXELS[0] // patch_size * patch_size
     patches = (image_size // patch_size) * (long // patch_size)

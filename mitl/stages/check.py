@@ -16,7 +16,7 @@ from mitl.records import StageResult, Table
 from mitl.settings import Settings
 
 if TYPE_CHECKING:
-    from annotators.checkpoints import Checkpoint, Examination
+    from annotators.checkpoints.checkpoint import Checkpoint, Examination
 
 _SHOWN = 8
 """Keys of one fault that are listed for people; ``--json`` has all."""
@@ -85,7 +85,7 @@ def _next(settings: Settings, name: str, file: Path) -> str:
 
 
 def _held_by(file: Path) -> tuple[Checkpoint, int]:
-    from annotators.checkpoints import read_checkpoint
+    from annotators.checkpoints.checkpoint import read_checkpoint
 
     checkpoint = read_checkpoint(file)
     return checkpoint, sum(t.numel() for t in checkpoint.tensors.values() if t.is_floating_point())
@@ -93,8 +93,8 @@ def _held_by(file: Path) -> tuple[Checkpoint, int]:
 
 def _with_vocabulary(found: _Findings, path: Path) -> _Findings:
     """The findings with what is to be said of the vocabulary beside these weights."""
-    from annotators.vocabularies import RELEASED as LISTS
-    from annotators.vocabularies import Vocabulary, read_vocabulary
+    from annotators.inputs.vocabularies import RELEASED as LISTS
+    from annotators.inputs.vocabularies import Vocabulary, read_vocabulary
 
     words = found.examination.settings.get("words")
     if not isinstance(words, int):

@@ -13,19 +13,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from annotators import sampling
 from annotators.base import Encoded, Ranking
 from annotators.dual_encoders import DualEncoder, Running
-from annotators.match_probability import closed_form_probabilities, match_probabilities
-from annotators.match_shortlist import (
+from annotators.inputs.vocabularies import Vocabulary
+from annotators.networks.pcme import Pcme
+from annotators.scoring import sampling
+from annotators.scoring.match_probability import closed_form_probabilities, match_probabilities
+from annotators.scoring.match_shortlist import (
     COUNT,
     MeasuredShortlist,
     SampleSet,
     measured_shortlist,
     shortlist_then_exact,
 )
-from annotators.pcme_network import Pcme
-from annotators.vocabularies import Vocabulary
 from mitl.errors import AnnotatorError
 from mitl.progress import Progress
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem

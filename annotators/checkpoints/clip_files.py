@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from annotators.bpe import START, BytePairEncoder
-from annotators.bpe_files import encoder, merges_of_lines, read_encoder
-from annotators.checkpoints import Checkpoint, read_checkpoint
-from annotators.clip_layouts import Layout, layout_of, sizes_in
+from annotators.checkpoints.checkpoint import Checkpoint, read_checkpoint
+from annotators.checkpoints.clip_layouts import Layout, layout_of, sizes_in
+from annotators.inputs.bpe import START, BytePairEncoder
+from annotators.inputs.bpe_files import encoder, merges_of_lines, read_encoder
 from mitl.errors import AnnotatorError
 
 FORMAT = "mitl-annotator-1"

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from annotators.base import Encoded
 from annotators.devices import inference
-from annotators.linears import full_float32
-from annotators.vilt_core import Side, ViltCore
+from annotators.networks.linears import full_float32
+from annotators.networks.vilt_core import Side, ViltCore
 
 Rows = NDArray[np.int64]
 

@@ -18,8 +18,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from annotators.checkpoints import Checkpoint, Examination, Shape, compare, load_strictly, read_checkpoint
-from annotators.vilt_network import Vilt, ViltConfig
+from annotators.checkpoints.checkpoint import (
+    Checkpoint,
+    Examination,
+    Shape,
+    compare,
+    load_strictly,
+    read_checkpoint,
+)
+from annotators.networks.vilt import Vilt, ViltConfig
 from mitl.errors import AnnotatorError
 
 NETWORK = "vilt"

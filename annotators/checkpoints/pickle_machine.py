@@ -8,8 +8,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from annotators.inert import Inert, Reference
-from annotators.plain_values import Attributes, NumpyType, Table, as_key, as_text, text_of_python_2
+from annotators.checkpoints.inert import Inert, Reference
+from annotators.checkpoints.plain_values import (
+    Attributes,
+    NumpyType,
+    Table,
+    as_key,
+    as_text,
+    text_of_python_2,
+)
 from mitl.errors import AnnotatorError
 
 Call = Callable[..., object]

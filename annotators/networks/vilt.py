@@ -15,7 +15,7 @@ import transformers
 from torch import Tensor, nn
 from transformers import ViltForImageAndTextRetrieval
 
-from annotators.vilt_core import ViltCore
+from annotators.networks.vilt_core import ViltCore
 
 _LARGEST = 1_000_000
 

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annotators.fingerprint import file_sha256, fingerprint
-from annotators.region_table import RegionTable
-from annotators.regions import RegionFeatures, names_of
+from annotators.inputs.region_table import RegionTable
+from annotators.inputs.regions import RegionFeatures, names_of
 from mitl.errors import AnnotatorError
 from mitl.records import ImageItem
 

@@ -22,11 +22,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from annotators.inert import Inert as Inert
-from annotators.inert import Reference as Reference
-from annotators.pickle_machine import Call as Call
-from annotators.pickle_machine import Machine, Readable
-from annotators.plain_values import PLAIN
+from annotators.checkpoints.inert import Inert as Inert
+from annotators.checkpoints.inert import Reference as Reference
+from annotators.checkpoints.pickle_machine import Call as Call
+from annotators.checkpoints.pickle_machine import Machine, Readable
+from annotators.checkpoints.plain_values import PLAIN
 from mitl.errors import AnnotatorError
 
 

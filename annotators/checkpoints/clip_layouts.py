@@ -13,7 +13,7 @@ from typing import Any
 
 from torch import Tensor
 
-from annotators.checkpoints import Shape
+from annotators.checkpoints.checkpoint import Shape
 
 HEAD = 64
 """Width of an attention head in every CLIP transformer that was released."""

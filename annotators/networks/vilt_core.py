@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from annotators.linears import Linear, MakeLinear, PlainLinear
+from annotators.networks.linears import Linear, MakeLinear, PlainLinear
 
 if TYPE_CHECKING:
     from transformers import ViltForImageAndTextRetrieval

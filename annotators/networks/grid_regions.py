@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from annotators.resnet import ResNet, cells_of
+from annotators.networks.resnet import ResNet, cells_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from annotators.pickles import Inert, unpickle
-from annotators.tokens import word_tokens
+from annotators.checkpoints.pickles import Inert, unpickle
+from annotators.inputs.tokens import word_tokens
 from mitl.errors import AnnotatorError
 
 PAD, START, END, UNKNOWN = range(4)

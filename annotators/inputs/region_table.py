@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annotators.fingerprint import fingerprint
-from annotators.regions import RegionFeatures, names_of
+from annotators.inputs.regions import RegionFeatures, names_of
 from mitl.errors import AnnotatorError
 from mitl.records import ImageItem
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from annotators.pickles import Inert, Reference
+from annotators.checkpoints.pickles import Inert, Reference
 from mitl.errors import AnnotatorError
 
 WRAPPERS = ("model", "state_dict")

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 
 from annotators.devices import on_threads
-from annotators.match_probability import (
+from annotators.scoring.match_probability import (
     Samples,
     blocks,
     match_probabilities,

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
 
-from annotators.bpe import BytePairEncoder, Merge
+from annotators.inputs.bpe import BytePairEncoder, Merge
 from mitl.errors import AnnotatorError
 
 OFFICIAL_NAME = "bpe_simple_vocab_16e6.txt.gz"

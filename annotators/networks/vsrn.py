@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 import torch
 from torch import Tensor, nn
 
-from annotators.grid_regions import GridConfig, GridRegions
+from annotators.networks.grid_regions import GridConfig, GridRegions
 
 _LARGEST = 10_000_000
 

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from annotators.pickles import Call, Reference, unpickle
+from annotators.checkpoints.pickles import Call, Reference, unpickle
 from mitl.errors import AnnotatorError
 
 MAGIC = 0x1950A86A20F9469CFC6C

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from annotators.pickles import Call, Inert
-from annotators.torch_files import Archive, read_archive
+from annotators.checkpoints.pickles import Call, Inert
+from annotators.checkpoints.torch_files import Archive, read_archive
 
 DEEPEST = 64
 """Modules within modules; more must be a loop."""

@@ -4,7 +4,7 @@ Nothing here knows a network: ``read_checkpoint`` opens a file of any layout, ``
 what a network expects, ``Examination`` is what ``mitl annotators check`` says of a file.
 
 One reader serves all files that hold a pickle (zip archives of torch, the older layout, Python 2's, TorchScript):
-the restricted machine of ``annotators.pickles``. ``torch.load(weights_only=True)`` is not tried first, for it
+the restricted machine of ``pickles``. ``torch.load(weights_only=True)`` is not tried first, for it
 refuses what official files hold beside their weights (a Namespace, NumPy scalars, Lightning's and Sacred's classes),
 and to allow those globals is to import and call what the file names, in a list that the whole process shares. Here
 unknown names stay inert, and a weight is either a tensor made by our own function or the file is refused.
@@ -19,9 +19,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from annotators.state_dicts import bare_names, unwrapped
-from annotators.torch_files import Archive, read_archive, read_legacy
-from annotators.torchscript import is_torchscript, read_torchscript
+from annotators.checkpoints.state_dicts import bare_names, unwrapped
+from annotators.checkpoints.torch_files import Archive, read_archive, read_legacy
+from annotators.checkpoints.torchscript import is_torchscript, read_torchscript
 from mitl.errors import AnnotatorError
 
 Shape = tuple[int, ...]
@@ -38,7 +38,7 @@ class Checkpoint:
     """Flat names; ``module.`` of DataParallel is gone; of a list of dicts the names begin with ``0.``, ``1.`` ..."""
     values: Mapping[str, object] = field(default_factory=dict)
     """What is no weight: word2idx, config, opt (as a dict), criterion, metadata; of safetensors its metadata
-    strings. A value of an unknown class is an ``annotators.pickles.Inert`` with what the file says of it."""
+    strings. A value of an unknown class is an ``pickles.Inert`` with what the file says of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from annotators.dual_encoders import Sizes
-from annotators.match_probability import EPSILON
-from annotators.pie import AttentionPooling, Pie, SentenceGru, padding_of, xavier
-from annotators.resnet import ResNet, cells_of
+from annotators.networks.pie import AttentionPooling, Pie, SentenceGru, padding_of, xavier
+from annotators.networks.resnet import ResNet, cells_of
+from annotators.scoring.match_probability import EPSILON
 
 INITIAL = 15.0
 """Where ``shift`` and ``negative_scale`` start in training on COCO."""

@@ -1,0 +1,1 @@
+"""What the networks are given: pixels, words and region features, from files and texts."""

@@ -1,0 +1,1 @@
+"""The parts of the networks, under the names of their official checkpoints."""

@@ -1,0 +1,1 @@
+"""From encoded items to similarities."""
