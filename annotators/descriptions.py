@@ -45,7 +45,7 @@ def _networks() -> list[Description]:
 
 
 def _minis() -> list[Description]:
-    ready = _installed("torch", "safetensors")
+    ready = _installed("torch", "safetensors", "nltk", "transformers")
     return [Description(name, _MINIS[name], "pictures of scenes; mitl[torch]", ready) for name in BUILDERS]
 
 

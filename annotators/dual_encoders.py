@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from annotators.base import Encoded
-from annotators.checkpoints.checkpoint import Checkpoint, Shape
+from annotators.checkpoints.checkpoint import OURS, Checkpoint, Shape
 from annotators.devices import device_of
 from annotators.encoding import Inputs, encode_in_batches
 from annotators.inputs import pixels, tokens
@@ -20,9 +20,6 @@ from annotators.inputs.vocabularies import Vocabulary, read_vocabulary
 from annotators.options import Options
 from mitl.errors import AnnotatorError
 from mitl.records import CaptionItem, ImageItem
-
-OURS = "mitl-annotator-1"
-"""The format of weights that were trained or converted here."""
 
 _LARGEST = 10_000_000
 _MOST_STAGES, _MOST_BLOCKS = 8, 1000

@@ -13,9 +13,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from annotators.checkpoints.checkpoint import Checkpoint, Examination, compare, load_strictly, read_checkpoint
-from annotators.dual_encoders import (
+from annotators.checkpoints.checkpoint import (
     OURS,
+    Checkpoint,
+    Examination,
+    compare,
+    load_strictly,
+    read_checkpoint,
+)
+from annotators.dual_encoders import (
     Running,
     config_of,
     held_vocabulary,
@@ -156,22 +162,25 @@ def build(options: Options) -> PcmeAnnotator:
     samples, seed = options.whole("samples", SAMPLES), options.whole("seed", 0, least=0)
     if similarity == "sampled":
         ways |= {"samples": samples, "seed": seed, "noise": sampling.VERSION}
-    if search == "shortlist":
-        ways["shortlist"] = count
-    digest = fingerprint(
+    encoding = fingerprint(
         network=NETWORK,
         weights=file_sha256(path),
         vocabulary=vocabulary.fingerprint,
-        odds=[odds.shift, odds.negative_scale],
         **ways,
         **preprocessing(),
     )
+    searched = {"shortlist": count} if search == "shortlist" else {}
+    digest = fingerprint(encoding=encoding, odds=[odds.shift, odds.negative_scale], **searched)
     parts = (options.annotator, trained.network, odds, vocabulary, digest, running)
+    annotator: PcmeAnnotator
     if similarity == "closed_form":
-        return ClosedFormPcme(*parts)
-    if search == "exact":
-        return SampledPcme(*parts, samples=samples, seed=seed)
-    return ShortlistedPcme(*parts, samples=samples, seed=seed, shortlist=count)
+        annotator = ClosedFormPcme(*parts)
+    elif search == "exact":
+        annotator = SampledPcme(*parts, samples=samples, seed=seed)
+    else:
+        annotator = ShortlistedPcme(*parts, samples=samples, seed=seed, shortlist=count)
+    annotator.encoding_fingerprint = encoding
+    return annotator
 
 
 def _require_meaning(options: Options, similarity: str, search: str) -> None:

@@ -126,8 +126,18 @@ class ViltAnnotator:
     kind = AnnotatorKind.PAIRWISE
     reusable_encodings = True
 
-    def __init__(self, name: str, model: Model, digest: str, precision: str = "float32") -> None:
+    def __init__(
+        self,
+        name: str,
+        model: Model,
+        digest: str,
+        precision: str = "float32",
+        *,
+        encoding_fingerprint: str | None = None,
+    ) -> None:
         self.name, self.fingerprint = name, digest
+        self.encoding_fingerprint = encoding_fingerprint or digest
+        """Of what encodings depend on: they are in float32 whatever the precision of scores."""
         self.is_exact = precision == "float32"
         """Whether ``scores`` are in float32 anyway; else a ranking is settled by ``exact`` ones."""
         self._model, self._sizes, self._precision = model, model.sizes, precision
@@ -251,14 +261,14 @@ def build(options: Options) -> ViltAnnotator:
         )
     found = open_weights(options.path("weights"))
     pieces = _wordpieces(options, found)
-    digest = fingerprint(
+    encoding = fingerprint(
         network=NETWORK,
         weights=file_sha256(found.checkpoint.path),
         config=found.config.to_json(),
         wordpieces=pieces.fingerprint if pieces else None,
-        precision=precision,
         versions=[VERSION, pixels.VERSION, wordpieces.VERSION],
     )
+    digest = fingerprint(encoding=encoding, precision=precision)
     model = Model(
         Trained(load_network(found), pieces),
         options.annotator,
@@ -268,7 +278,7 @@ def build(options: Options) -> ViltAnnotator:
         batch=options.whole("batch", 1) if "batch" in options.values else None,
         compiled=compiled,
     )
-    return ViltAnnotator(options.annotator, model, digest, precision)
+    return ViltAnnotator(options.annotator, model, digest, precision, encoding_fingerprint=encoding)
 
 
 def _wordpieces(options: Options, found: Found) -> WordPieces | None:

@@ -16,7 +16,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from annotators.base import Encoded
-from annotators.checkpoints.checkpoint import Checkpoint, Examination, compare, load_strictly, read_checkpoint
+from annotators.checkpoints.checkpoint import (
+    OURS,
+    Checkpoint,
+    Examination,
+    compare,
+    load_strictly,
+    read_checkpoint,
+)
 from annotators.devices import device_of
 from annotators.encoding import Inputs, encode_in_batches
 from annotators.fingerprint import file_sha256, fingerprint
@@ -32,7 +39,6 @@ from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem
 
 NETWORK = "vsrn"
-OURS = "mitl-annotator-1"
 
 
 @dataclass(frozen=True, slots=True)

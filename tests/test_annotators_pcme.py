@@ -476,6 +476,16 @@ def test_the_fingerprint_knows_what_changes_results(ours: Path):
     assert len({mark, *(annotator(ours, **other).fingerprint for other in others)}) == 6
 
 
+def test_encodings_outlive_another_search(ours: Path):
+    """Odds and search do not change what is encoded; samples, seed and similarity do."""
+    mark = annotator(ours).encoding_fingerprint
+    same = [{"shift": 1}, {"search": "shortlist"}, {"search": "shortlist", "shortlist": 7}]
+    others = [{"seed": 1}, {"samples": 5}, {"similarity": "closed_form"}]
+
+    assert {annotator(ours, **settings).encoding_fingerprint for settings in same} == {mark}
+    assert mark not in {annotator(ours, **settings).encoding_fingerprint for settings in others}
+
+
 def test_a_setting_goes_before_the_learned_odds(ours: Path):
     """One of the two may be replaced alone."""
     built = annotator(ours, shift=4)

@@ -318,6 +318,8 @@ def test_half_precision_is_near_and_can_be_made_exact(world, encoded):
     annotator, images, captions = encoded
     wanted = annotator.similarities(images, captions)
     fast = world.annotator(precision="bfloat16")
+    assert fast.fingerprint != world.annotator().fingerprint
+    assert fast.encoding_fingerprint == world.annotator().encoding_fingerprint
     rows, columns = np.divmod(np.arange(wanted.size), wanted.shape[1])
 
     near = fast.scores(images, captions, rows, columns)

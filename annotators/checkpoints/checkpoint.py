@@ -27,6 +27,10 @@ from mitl.errors import AnnotatorError
 Shape = tuple[int, ...]
 
 
+OURS = "mitl-annotator-1"
+"""The format of weights that were trained or converted here."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Checkpoint:
     """One weights file: its tensors by flat name, and the plain values that lie beside them."""

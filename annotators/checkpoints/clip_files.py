@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from annotators.checkpoints.checkpoint import Checkpoint, read_checkpoint
+from annotators.checkpoints.checkpoint import OURS, Checkpoint, read_checkpoint
 from annotators.checkpoints.clip_layouts import Layout, layout_of, sizes_in
 from annotators.inputs.bpe import START, BytePairEncoder
 from annotators.inputs.bpe_files import encoder, merges_of_lines, read_encoder
 from mitl.errors import AnnotatorError
 
-FORMAT = "mitl-annotator-1"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 MERGES = ("merges.txt", "tokenizer.json")
 LAYER_NORM_EPS = 1e-5
@@ -60,10 +59,10 @@ def open_clip_file(path: Path) -> ClipFile:
 
 def _of_ours(checkpoint: Checkpoint) -> ClipFile:
     values, path = checkpoint.values, checkpoint.path
-    if (values["format"], values["network"]) != (FORMAT, "clip"):
+    if (values["format"], values["network"]) != (OURS, "clip"):
         raise AnnotatorError(
             f"{str(path)!r} holds {values['format']!r} weights of {values['network']!r}; "
-            f"CLIP needs its own in the format {FORMAT!r}"
+            f"CLIP needs its own in the format {OURS!r}"
         )
     sizes = _json(str(values.get("config", "")), f"the config in {str(path)!r}")
     lines = str(values.get("bpe_merges", "")).split("\n")

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from annotators.checkpoints.checkpoint import (
+    OURS,
     Checkpoint,
     Examination,
     Shape,
@@ -30,7 +31,6 @@ from annotators.networks.vilt import Vilt, ViltConfig
 from mitl.errors import AnnotatorError
 
 NETWORK = "vilt"
-OURS = "mitl-annotator-1"
 HUB_FILES = ("model.safetensors", "pytorch_model.bin")
 """The weights in a folder of the hub, in order of preference."""
 _HEAD_WIDTH = 64

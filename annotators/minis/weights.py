@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
+from annotators.checkpoints.checkpoint import OURS
 from annotators.minis.twin import Twin
-
-FORMAT = "mitl-annotator-1"
 
 
 def save(path: Path, twin: Twin[Any], training: Mapping[str, Any]) -> None:
@@ -25,7 +24,7 @@ def save(path: Path, twin: Twin[Any], training: Mapping[str, Any]) -> None:
         for name, tensor in twin.state().items()
     }
     metadata = {
-        "format": FORMAT,
+        "format": OURS,
         "network": twin.network_name,
         "training": json.dumps(dict(training), sort_keys=True),
         **twin.metadata(),

@@ -54,6 +54,8 @@ class PcmeAnnotator(DualEncoder[Pcme], ABC):
     ) -> None:
         super().__init__(network.to(running.device), vocabulary, network.config.image_size, running)
         self.name, self.fingerprint, self.odds = name, digest, odds
+        self.encoding_fingerprint = digest
+        """Of what the Gaussians and their samples depend on: not on how they are compared and searched."""
 
     def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
         """What is compared of each picture; AnnotatorError for a file that is missing or no image."""

@@ -53,6 +53,11 @@ def is_reusable(annotator: object) -> bool:
     return bool(getattr(annotator, "reusable_encodings", False))
 
 
+def encoding_fingerprint(annotator: Annotator) -> str:
+    """The hash of what an annotator's encodings depend on, beside the items."""
+    return str(getattr(annotator, "encoding_fingerprint", annotator.fingerprint))
+
+
 class EncodingStore:
     """The encodings of one project's items, by annotator and modality."""
 
@@ -87,7 +92,7 @@ class EncodingStore:
             AnnotatorError: an item cannot be encoded, or its encoding is not finite.
             RetrievalError: nothing can be written, on a full disk for example; finished chunks stay.
         """
-        folder = self.folder / f"{annotator.name}-{annotator.fingerprint[:16]}" / f"{modality}s"
+        folder = self.folder / f"{annotator.name}-{encoding_fingerprint(annotator)[:16]}" / f"{modality}s"
         keys = self.keys(annotator, modality, items, progress)
         side = _Side(annotator, modality, items, keys, folder)
         with one_clear_line(folder, "what was encoded before is kept"):
