@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
@@ -13,7 +13,9 @@ from typing import Any
 
 import boto3
 import httpx
+import pytest
 from botocore.config import Config
+from botocore.exceptions import ClientError
 from botocore.model import Shape
 from sqlalchemy import Engine
 
@@ -190,6 +192,14 @@ def running_crowd(engine: Engine, public: Path | None = None) -> Iterator[Crowd]
         server = stack.enter_context(RunningServer(app))
         clients = stack.enter_context(contextlib.ExitStack())
         yield Crowd(server.url, engine, clock, clients)
+
+
+def refusal(call: Callable[..., Any], **parameters: Any) -> tuple[str, str]:
+    """The TurkErrorCode of a refused call, without MTurk's prefix, and its message."""
+    with pytest.raises(ClientError) as caught:
+        call(**parameters)
+    reply = caught.value.response
+    return str(reply.get("TurkErrorCode")).removeprefix("AWS.MechanicalTurk."), reply["Error"]["Message"]
 
 
 def post_hit(client: Any, hit_type: str | None = None, **changes: Any) -> dict[str, Any]:

@@ -209,7 +209,7 @@ def test_an_annotator_whose_file_is_gone_is_named(project):
         (2, ("crowd", "invite", "--sandbox", "--people", "0"), "'--people'"),
         (2, ("serve", "--port", "99999"), "'--port'"),
         (2, ("serve", "--public", "gone"), "'gone'"),
-        (1, ("serve", "--host", "203.0.113.7", "--port", "0"), "203.0.113.7"),
+        (2, ("serve", "--host", "203.0.113.7", "--port", "0"), "--tls-cert"),
         (2, ("demo", "--db", "sqlite:///x.db"), "--db"),
         (2, ("demo", "--workers", "lazy"), "known: careful"),
     ],

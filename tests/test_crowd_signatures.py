@@ -71,7 +71,20 @@ def test_an_operation_that_does_not_exist_is_named_so(shared_crowd):
     assert reply.json()["__type"] == "UnknownOperationException"
 
 
-@pytest.mark.parametrize("body", [b"[1]", b"{", b"\xff", b"[" * 5000])
+@pytest.mark.parametrize(
+    "target",
+    ["MTurkRequesterServiceV20170117.Nonesuch", "MTurkRequesterServiceV20170117.", "", "GetHIT"],
+)
+def test_an_unknown_operation_is_named_so(shared_crowd, target):
+    """A target that is none of MTurk's operations, under any prefix."""
+    headers = sign(shared_crowd, b"{}", target=target)
+
+    reply = httpx.post(shared_crowd.url + "/", headers=headers, content=b"{}", trust_env=False)
+
+    assert (reply.status_code, reply.json()["__type"]) == (400, "UnknownOperationException")
+
+
+@pytest.mark.parametrize("body", [b"[1]", b"{", b"\xff", b"[" * 5000, b"null", b'"a"', b"1" * 5000, b"{} {}"])
 def test_a_body_that_is_no_json_object_is_refused(shared_crowd, body):
     """Malformed bodies are the caller's fault, not the server's."""
     reply = httpx.post(
@@ -81,15 +94,56 @@ def test_a_body_that_is_no_json_object_is_refused(shared_crowd, body):
     assert (reply.status_code, reply.json()["__type"]) == (400, "SerializationException")
 
 
-def test_a_body_beyond_reason_is_refused(shared_crowd):
-    """Over a megabyte nothing is read into memory."""
-    body = b'{"Question": "' + b"x" * 1_100_000 + b'"}'
+@pytest.mark.parametrize("megabytes", [1.1, 10])
+def test_a_body_beyond_reason_is_refused(shared_crowd, megabytes):
+    """Over a megabyte nothing is kept in memory, signed or not, and the server goes on."""
+    body = b'{"Question": "' + b"x" * int(megabytes * 1_048_576) + b'"}'
 
-    reply = httpx.post(
+    signed = httpx.post(
         shared_crowd.url + "/", headers=sign(shared_crowd, body), content=body, trust_env=False
     )
+    unsigned = httpx.post(
+        shared_crowd.url + "/", headers={"X-Amz-Target": TARGET}, content=body, trust_env=False
+    )
 
-    assert reply.json()["__type"] == "RequestEntityTooLargeException"
+    assert signed.json()["__type"] == unsigned.json()["__type"] == "RequestEntityTooLargeException"
+    assert (signed.status_code, unsigned.status_code) == (400, 400)
+    assert shared_crowd.boto().get_account_balance()["AvailableBalance"] == "10000.00"
+
+
+def test_nothing_is_done_for_an_unsigned_request(shared_crowd):
+    """The signature comes before the operation and its parameters."""
+    body = json.dumps({"HITId": "3NONE"}).encode()
+    headers = {
+        "X-Amz-Target": "MTurkRequesterServiceV20170117.DeleteHIT",
+        "Authorization": "AWS4-HMAC-SHA256 x",
+    }
+
+    reply = httpx.post(shared_crowd.url + "/", headers=headers, content=body, trust_env=False)
+
+    assert reply.json()["__type"] == "IncompleteSignatureException"
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_client_whose_clock_is_wrong_is_told_by_how_much(shared_crowd, hours):
+    """Both times are in the message, as AWS gives them."""
+    when = dt.datetime.now(dt.UTC) + dt.timedelta(hours=hours)
+    headers = sign_at(shared_crowd, b"{}", when)
+
+    reply = httpx.post(shared_crowd.url + "/", headers=headers, content=b"{}", trust_env=False)
+
+    assert (reply.status_code, reply.json()["__type"]) == (400, "InvalidSignatureException")
+    assert f"{when:%Y%m%dT%H%M%SZ} is " in reply.json()["message"]
+    assert ("expired" if hours < 0 else "not yet current") in reply.json()["message"]
+
+
+def test_the_operation_belongs_to_what_is_signed():
+    """A signature that leaves X-Amz-Target out would be good for any operation."""
+    request = signed_request(NOW, leave_out="x-amz-target")
+
+    with pytest.raises(TurkError, match="missing: x-amz-target") as caught:
+        verify(request, lambda key: "secret", NOW)
+    assert caught.value.type == "InvalidSignatureException"
 
 
 @pytest.mark.parametrize(("minutes", "text"), [(-16, "expired"), (16, "not yet current")])
@@ -135,10 +189,28 @@ def sign(crowd, body, target=TARGET):
     return dict(request.headers)
 
 
-def signed_request(at):
-    """A request signed at a given time by botocore."""
+def sign_at(crowd, body, at):
+    """Headers of a request signed by a clock that shows ``at``."""
+    access, secret = admin.keys(crowd.engine)[Environment.SANDBOX]
+    request = AWSRequest("POST", crowd.url + "/", {"X-Amz-Target": TARGET}, body)
+    signer = SigV4Auth(Credentials(access, secret), "mturk-requester", "us-east-1")
+    stamp = at.strftime("%Y%m%dT%H%M%SZ")
+    request.context["timestamp"] = stamp
+    request.headers["X-Amz-Date"] = stamp
+    signature = signer.signature(signer.string_to_sign(request, signer.canonical_request(request)), request)
+    names = signer.signed_headers(signer.headers_to_sign(request))
+    scope = f"{access}/{at:%Y%m%d}/us-east-1/mturk-requester/aws4_request"
+    request.headers["Authorization"] = (
+        f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders={names}, Signature={signature}"
+    )
+    return dict(request.headers)
+
+
+def signed_request(at, leave_out=""):
+    """A request signed at a given time by botocore, with one header left unsigned."""
     body = json.dumps({"HITId": "3A"}).encode()
-    request = AWSRequest("POST", "http://host:1/", {"X-Amz-Target": TARGET}, body)
+    headers = {} if leave_out == "x-amz-target" else {"X-Amz-Target": TARGET}
+    request = AWSRequest("POST", "http://host:1/", headers, body)
     signer = SigV4Auth(Credentials("AKIAKEY", "secret"), "mturk-requester", "us-east-1")
     stamp = at.strftime("%Y%m%dT%H%M%SZ")
     request.context["timestamp"] = stamp
@@ -148,8 +220,9 @@ def signed_request(at):
     signature = signer.signature(signer.string_to_sign(request, canonical), request)
     names = signer.signed_headers(signer.headers_to_sign(request))
     scope = f"AKIAKEY/{at:%Y%m%d}/us-east-1/mturk-requester/aws4_request"
-    headers = {name.lower(): value for name, value in request.headers.items()}
-    headers["authorization"] = (
+    found = {name.lower(): value for name, value in request.headers.items()}
+    found["x-amz-target"] = TARGET
+    found["authorization"] = (
         f"AWS4-HMAC-SHA256 Credential={scope}, SignedHeaders={names}, Signature={signature}"
     )
-    return SignedRequest("POST", "/", "", headers, body)
+    return SignedRequest("POST", "/", "", found, body)

@@ -7,7 +7,8 @@ import re
 
 import httpx
 import pytest
-from crowd_kit import HTML, TYPE, post_hit, question
+from crowd_kit import HTML, TYPE, Worker, post_hit, question
+from test_crowd_concurrency import at_once
 
 from mitl.crowd.answers import answer_fields
 from mitl.crowd_server import admin
@@ -49,6 +50,7 @@ def test_a_worker_sees_groups_with_reward_and_number(crowd, hit_type):
 
     assert TYPE["Title"] in text
     assert "$1.00" in text and "<b>3</b> available" in text and "60 min" in text
+    assert "approved at the latest <b>7 days</b> after you send it" in text
     assert "practice" in text
 
 
@@ -172,7 +174,7 @@ def test_an_abandoned_hit_comes_back_under_a_new_token(crowd, client, hit_type):
     assert new.query["hitId"] == old.query["hitId"]
     assert old.query["hitId"] not in {task.query["hitId"] for task in others}
     assert new.token != old.token
-    assert old.submit(p01_label="yes").status_code == 404
+    assert old.submit(p01_label="yes").status_code == 410
     assert new.submit(p01_label="yes").status_code == 200
 
 
@@ -419,3 +421,215 @@ def test_a_page_that_is_no_xml_character_is_kept(crowd, client):
     page = crowd.worker().accept(hit["HITTypeId"]).page()
 
     assert "j&amp;a “yes” 🐈 <input" in page.text
+
+
+def test_an_answer_that_comes_too_late_is_kept_and_said_so(crowd, client, hit_type):
+    """It is no submission, but the worker is told that it is kept; the same again is kept once."""
+    worker = crowd.worker()
+    task = worker.accept(hit_type)
+    crowd.clock.advance(hours=1)
+
+    assert task.page().status_code == 410 and "kept" not in task.page().text
+    assert "by hand" not in worker.get(f"/w/a/{task.token}").text
+
+    replies = [task.submit(p01_label=label) for label in ("yes", "yes", "no")]
+
+    assert [reply.status_code for reply in replies] == [410] * 3
+    assert all("is kept" in reply.text and "by hand" in reply.text for reply in replies)
+    assert assignments(client) == []
+    assert "pay you for it by hand" in worker.get(f"/w/a/{task.token}").text
+    page = worker.get("/w/work").text
+    assert page.count("arrived <time") == 2
+    with crowd.engine.connect() as connection:
+        kept = connection.exec_driver_sql("select answer from late_answer order by id").scalars().all()
+    assert [answer_fields(xml) for xml in kept] == [[("p01_label", "yes")], [("p01_label", "no")]]
+
+
+def test_a_script_cannot_fill_the_table_of_late_answers(crowd, hit_type):
+    """Five different ones are kept for one assignment."""
+    task = crowd.worker().accept(hit_type)
+    crowd.clock.advance(hours=1)
+
+    assert {task.submit(p01_text=str(number)).status_code for number in range(8)} == {410}
+    with crowd.engine.connect() as connection:
+        assert connection.exec_driver_sql("select count(*) from late_answer").scalar_one() == 5
+
+
+def test_a_form_that_names_another_assignment_is_refused(crowd, client, hit_type):
+    """Nothing is stored under the wrong HIT, and the right one can still be sent."""
+    first, second = crowd.worker().accept(hit_type), crowd.worker().accept(hit_type)
+
+    forged = first.submit(assignmentId=second.query["assignmentId"], p01_label="yes")
+
+    assert forged.status_code == 409 and "another HIT" in forged.text
+    assert assignments(client) == []
+    assert first.submit(p01_label="yes").status_code == 200
+
+
+def test_a_megabyte_of_text_is_told_with_a_way_back(crowd, hit_type):
+    """The page around the HIT leads back to the answers; the HIT stays open."""
+    worker = crowd.worker()
+    task = worker.accept(hit_type)
+
+    reply = task.submit(p01_text="x" * 1_000_000)
+
+    assert reply.status_code == 413 and "too much" in reply.text and 'note:"large"' in reply.text
+    assert "Go back to your answers" in worker.get(f"/w/a/{task.token}").text
+    assert task.submit(p01_text="x").status_code == 200
+
+
+def test_a_paused_type_is_not_given_out(crowd, client, hit_type):
+    """Neither listed nor accepted, nor by the preview; who holds one may finish; resumed, all is back."""
+    holder, other = crowd.worker(), crowd.worker()
+    task = holder.accept(hit_type)
+    hit = client.list_hits()["HITs"][0]["HITId"]
+
+    pause = "update hit_type set paused_at = {} where mturk_id = '" + hit_type + "'"
+    with crowd.engine.begin() as connection:
+        connection.exec_driver_sql(pause.format(1))
+
+    assert TYPE["Title"] not in other.get("/w").text
+    assert other.accept(hit_type) is None
+    assert "Accept one" not in other.get(f"/w/preview/{hit}").text
+    assert task.submit(p01_label="yes").status_code == 200
+    with crowd.engine.begin() as connection:
+        connection.exec_driver_sql(pause.format("null"))
+    assert other.accept(hit_type) is not None
+
+
+def test_a_blocked_worker_is_given_nothing(crowd, hit_type):
+    """The list is empty and accepting leads back; other workers go on."""
+    blocked, other = crowd.worker(), crowd.worker()
+    own_id = blocked.id
+    with crowd.engine.begin() as connection:
+        connection.exec_driver_sql(
+            "insert into worker_block (worker_id, environment, reason, blocked_at) "
+            f"select id, environment, 'x', 1 from worker where mturk_id = '{own_id}'"
+        )
+
+    assert TYPE["Title"] not in blocked.get("/w").text
+    assert blocked.accept(hit_type) is None
+    assert other.accept(hit_type) is not None
+
+
+def test_your_work_tells_what_became_of_each_hit(crowd):
+    """Waiting with its last day, approved with bonus and reason, rejected with the requester's words."""
+    admin.set_budget(crowd.engine, LIVE, 1000)
+    client, worker = crowd.boto(LIVE), crowd.worker(LIVE)
+    own = client.create_hit_type(**TYPE)["HITTypeId"]
+    for _ in range(3):
+        post_hit(client, own)
+        task = worker.do(own)
+        crowd.clock.advance(minutes=1)
+    ids = [one["AssignmentId"] for one in assignments(client)]
+    client.approve_assignment(AssignmentId=ids[0], RequesterFeedback="Good <work>")
+    client.send_bonus(WorkerId=worker.id, AssignmentId=ids[0], BonusAmount="0.25", Reason="for care")
+    client.reject_assignment(AssignmentId=ids[1], RequesterFeedback="Two controls were wrong.")
+
+    page = worker.get("/w/work").text
+
+    assert page.count("<b>approved</b>") == page.count("<b>rejected</b>") == 1
+    assert "waiting for review</b>, approved at the latest on" in page
+    assert "Good &lt;work&gt;" in page and "Two controls were wrong." in page
+    assert "Bonus of <b>$0.25</b>: “for care”" in page
+    assert "approved at the latest on" in worker.get(f"/w/a/{task.token}").text
+
+
+def test_the_usual_time_is_told_once_it_is_known(crowd, client):
+    """After five submissions, with what that makes in an hour."""
+    own = client.create_hit_type(**TYPE)["HITTypeId"]
+    post_hit(client, own, MaxAssignments=9)
+    tasks = [crowd.worker().accept(own) for _ in range(5)]
+    crowd.clock.advance(minutes=5)
+    for task in tasks[:4]:
+        task.submit(p01_label="yes")
+    reader = crowd.worker()
+    assert "usually" not in reader.get("/w").text
+
+    tasks[4].submit(p01_label="yes")
+
+    page = reader.get("/w").text
+    assert "people usually take <b>5 min</b>; that is about $12.00 an hour" in page
+
+
+def test_the_requesters_own_estimate_is_told_until_then(crowd, client):
+    """As the HIT's page states it; a page that states none has none."""
+    plain = post_hit(client)
+    worker = crowd.worker()
+    assert "says the requester" not in worker.get("/w").text
+    own = client.create_hit_type(**TYPE | {"Title": "Other"})["HITTypeId"]
+    hit = post_hit(client, own, Question=question(HTML.replace("yes ", "Instructions (about 5 minutes) ")))
+
+    for path in ("/w", f"/w/preview/{hit['HITId']}"):
+        assert "takes about <b>5 min</b>, says the requester; that is about $12.00" in worker.get(path).text
+    assert "says the requester" in worker.post("/w/accept", {"hit_type_id": own}).text
+    assert "says the requester" not in worker.get(f"/w/preview/{plain['HITId']}").text
+
+
+def test_without_scripts_everything_has_a_link_or_a_button(crowd, hit_type):
+    """List, accept, submit, go on, next: each page's own markup leads to the following one."""
+    worker = crowd.worker()
+    around = worker.post("/w/accept", {"hit_type_id": hit_type})
+    task = worker.task(around)
+    assert re.search(rf'<noscript>.*href="/w/a/{re.escape(task.token)}"', around.text)
+    assert "until <time" in around.text
+
+    task.submit(p01_label="yes")
+    sent = worker.get(f"/w/a/{task.token}")
+
+    assert "This HIT was submitted" in sent.text
+    assert re.search(r'<form method="post" action="/w/accept">.*Accept the next one', sent.text, re.S)
+
+
+def test_messages_are_counted_in_the_header(crowd, client, hit_type):
+    """A worker sees that somebody wrote."""
+    worker = crowd.worker()
+    worker.do(hit_type)
+    [own] = assignments(client)
+    client.approve_assignment(AssignmentId=own["AssignmentId"])
+
+    client.notify_workers(Subject="Hello", MessageText="Thank you.", WorkerIds=[worker.id])
+
+    assert re.search(r'href="/w/messages">Messages <span class="count">1', worker.get("/w").text)
+
+
+def test_one_worker_clicking_at_once_holds_one_hit(either_crowd):
+    """Eight windows of one worker reach for a HIT at the same moment; one assignment is made."""
+    client = either_crowd.boto()
+    own = client.create_hit_type(**TYPE)["HITTypeId"]
+    for _ in range(4):
+        post_hit(client, own, MaxAssignments=2)
+    worker = either_crowd.worker()
+    cookies = dict(worker.browser.cookies)
+
+    def click(number):
+        window = Worker(either_crowd, either_crowd.browser())
+        window.browser.cookies.update(cookies)
+        return window.accept(own).token
+
+    assert len(set(at_once(click, range(8)))) == 1
+    assert sum(hit["NumberOfAssignmentsPending"] for hit in client.list_hits()["HITs"]) == 1
+
+
+def test_an_expired_hit_is_not_given_out_but_may_be_finished(crowd, client):
+    """Expiry ends accepting; who holds the HIT has until its own deadline."""
+    hit = post_hit(client, MaxAssignments=3, LifetimeInSeconds=600)
+    holder, other = crowd.worker(), crowd.worker()
+    crowd.clock.advance(seconds=500)
+    task = holder.accept(hit["HITTypeId"])
+    crowd.clock.advance(seconds=200)
+
+    assert other.accept(hit["HITTypeId"]) is None
+    assert TYPE["Title"] not in other.get("/w").text
+    assert task.submit(p01_label="yes").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/w/accept", "/w/study"])
+def test_a_huge_form_does_nothing(crowd, hit_type, path):
+    """Our own forms are small; more than that leads back without a fault."""
+    worker = crowd.worker()
+
+    reply = worker.post(path, {"hit_type_id": hit_type + "x" * 10_000, "answer": "yes"})
+
+    assert reply.status_code == 200
+    assert worker.task(reply) is None

@@ -248,3 +248,18 @@ def test_a_filled_form_sends_what_a_browser_sends():
         ("p01_outcome", "skipped"),
         ("p01_ms", ""),
     ]
+
+
+def test_a_list_of_several_choices_is_filled_like_checkboxes():
+    """Each option with a value can be sent; a list that is off, or takes one choice alone, is no such list."""
+    html = """<form method=post><select name=p01_concept multiple><option value=age>Age<option value=color selected>C
+    </select><select name=off multiple disabled><option value=1>1</select><select name=one><option value=2>2</select>
+    <input name=p01_text></form>"""
+    form = parse_page(html).forms[0]
+
+    assert [(control.name, control.value, control.checked) for control in form.controls] == [
+        ("p01_concept", "age", False),
+        ("p01_concept", "color", True),
+        ("p01_text", "", False),
+    ]
+    assert form.sent() == [("p01_concept", "color"), ("p01_text", "")]

@@ -252,10 +252,15 @@ def _command_name(group: click.Group, words: Sequence[str]) -> str:
     """The command that the words call, with its subcommand: as in `crowd invite`."""
     name = next((word for word in words if not word.startswith("-")), "")
     command = group.get_command(click.Context(group), name)
-    if isinstance(command, click.Group):
-        within = next((word for word in words if word in command.commands), "")
-        return f"{name} {within}".strip()
-    return name
+    path, rest = [name], list(words)
+    while isinstance(command, click.Group):
+        within = next((word for word in rest if word in command.commands), "")
+        if not within:
+            break
+        path.append(within)
+        rest = rest[rest.index(within) + 1 :]
+        command = command.commands[within]
+    return " ".join(filter(None, path))
 
 
 def _usage_message(error: click.ClickException) -> str:

@@ -2,55 +2,80 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 import click
 
 from mitl.cli.app import DOLLARS, App, common, environment_options
+from mitl.cli.crowd_panel import BASE_URL, needed, panel, study
+from mitl.cli.lifetimes import LIFETIME
 from mitl.errors import UsageError
 from mitl.records import Environment
 
 
 @click.group("crowd")
 def command() -> None:
-    """Administer the crowd server: invitations, keys, budget, payments. Works while it runs or not."""
+    """Administer the crowd server: invitations, panels, the study's text, keys, budget, payments.
 
-
-def _needed(environment: Environment | None) -> Environment:
-    if environment is None:
-        raise UsageError("say for which environment: add --sandbox or --live")
-    return environment
+    Works while it runs or not.
+    """
 
 
 @command.command("invite")
 @environment_options
 @click.option("--people", type=click.IntRange(1, 1000), default=1, show_default=True, help="How many links.")
-@click.option("--open", "open_uses", type=click.IntRange(min=1), help="Each link admits this many people.")
 @click.option(
-    "--days", type=click.IntRange(1, 3650), default=30, show_default=True, help="How long links last."
+    "--uses",
+    "--open",
+    "open_uses",
+    type=click.IntRange(min=1),
+    help="Each link admits this many people; without it, a link is one person's.",
 )
+@click.option(
+    "--expires",
+    "lasts",
+    type=LIFETIME,
+    metavar="WHEN",
+    help="When links end: 12h, 30d or a date as 2027-01-31 [default: 30d].",
+)
+@click.option("--days", type=click.IntRange(1, 3650), help="How many days links last, as --expires.")
 @click.option("--label", default="", help="Your own note, shown on the operator page.")
-@click.option(
-    "--base-url", metavar="URL", help="Where people reach the server [default: http://127.0.0.1:8765]."
-)
+@BASE_URL
+@click.option("--list", "listing", is_flag=True, help="List the invitations and make none.")
+@click.option("--revoke", "revoked", type=int, metavar="NUMBER", help="Close this invitation and make none.")
 @common
 def invite(
     app: App,
     environment: Environment | None,
     people: int,
     open_uses: int | None,
-    days: int,
+    lasts: dt.timedelta | None,
+    days: int | None,
     label: str,
     base_url: str | None,
+    listing: bool,
+    revoked: int | None,
 ) -> None:
-    """Make links by which people join; a personal link is for one person, an --open one for several."""
-    from mitl.stages.serve import invite as stage
+    """Make links by which people join; a personal link is for one person, one with --uses for several."""
+    from mitl.stages import serve
 
+    if listing and revoked is not None:
+        raise UsageError("give --list or --revoke, not both")
+    if listing:
+        app.finish(serve.list_invitations(app.settings))
+        return
+    if revoked is not None:
+        app.finish(serve.revoke(app.settings, revoked))
+        return
+    if lasts is not None and days is not None:
+        raise UsageError("give --expires or --days, not both")
     app.finish(
-        stage(
+        serve.invite(
             app.settings,
-            _needed(environment),
+            needed(environment),
             people=people,
             open_uses=open_uses,
-            days=days,
+            lasts=lasts or dt.timedelta(days=days or 30),
             label=label,
             base_url=base_url,
         )
@@ -108,4 +133,8 @@ def payments(app: App, environment: Environment | None) -> None:
     """What each worker is owed."""
     from mitl.stages.serve import payments as stage
 
-    app.finish(stage(app.settings, _needed(environment)))
+    app.finish(stage(app.settings, needed(environment)))
+
+
+command.add_command(study)
+command.add_command(panel)

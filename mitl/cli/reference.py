@@ -15,7 +15,13 @@ from mitl.cli.app import common, environment_options
 from mitl.cli.reference_outputs import COUNTS, PATHS
 from mitl.cli.reference_settings import ANNOTATOR_FORMS, TABLES, VARIABLES
 
-NEED_ENVIRONMENT = ("publish", "crowd invite", "crowd payments")
+NEED_ENVIRONMENT = (
+    "publish",
+    "crowd invite",
+    "crowd payments",
+    "crowd panel add",
+    "crowd study",
+)
 """Commands that do nothing unless told for which environment."""
 
 _HEAD = """\
@@ -77,11 +83,15 @@ def commands() -> Iterator[tuple[str, click.Command]]:
     for name in COMMANDS:
         command = group.get_command(context, name)
         assert command is not None
-        if not isinstance(command, click.Group) or command.invoke_without_command:
-            yield name, command
-        if isinstance(command, click.Group):
-            for sub, subcommand in command.commands.items():
-                yield f"{name} {sub}", subcommand
+        yield from _with_subcommands(name, command)
+
+
+def _with_subcommands(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    if not isinstance(command, click.Group) or command.invoke_without_command:
+        yield name, command
+    if isinstance(command, click.Group):
+        for sub, subcommand in command.commands.items():
+            yield from _with_subcommands(f"{name} {sub}", subcommand)
 
 
 def _overview() -> str:

@@ -130,7 +130,17 @@ COUNTS: dict[str, dict[str, str]] = {
     "review drop": _RULING,
     "review exclude": _RULING,
     "review reject": _RULING,
+    "review reverse": {
+        **_ENVIRONMENT,
+        "reversed": "rejections that this call reversed",
+        "approved": "submissions that the server approved now",
+    },
     "review settle": _RULING,
+    "desk": {
+        **_ENVIRONMENT,
+        "url": "where the desk listens",
+        "link": "the address that opens it, with its token",
+    },
     "workers": {**_ENVIRONMENT, "workers": "workers with a submission"},
     "status": {
         **_ENVIRONMENT,
@@ -177,9 +187,28 @@ COUNTS: dict[str, dict[str, str]] = {
         "operator_url": "the operator page with its token",
         "server_id": "the server's id",
     },
-    "crowd invite": {**_ENVIRONMENT, "invitations": "links made", "links": "the links; shown only now"},
+    "crowd invite": {
+        **_ENVIRONMENT,
+        "invitations": "links made; with `--list`, all invitations",
+        "links": "the links; shown only now",
+        "revoked": "with `--revoke`, the number of the invitation",
+    },
     "crowd invitations": {"invitations": "all invitations"},
     "crowd revoke": {"revoked": "number of the invitation"},
+    "crowd panel add": {
+        **_ENVIRONMENT,
+        "slug": "the panel's name, the last part of its link",
+        "link": "the study link, with the panel's placeholders",
+    },
+    "crowd panel list": {
+        "panels": "all panels",
+        "links": "by panel: the study link",
+        "visits": "by panel: visits by state",
+    },
+    "crowd panel visits": {"panel": "the panel", "visits": "its visits"},
+    "crowd panel close": {"closed": "the panel"},
+    "crowd panel forget": {"forgotten": "workers whose panel ids were deleted"},
+    "crowd study": {**_ENVIRONMENT, "version": "version of the text; 0 where there is none"},
     "crowd keys": {"sandbox": "access key of the sandbox", "live": "access key of live"},
     "crowd budget": {"sandbox": "cents left on the sandbox", "live": "cents left on live"},
     "crowd payments": {
@@ -203,6 +232,7 @@ PATHS: dict[str, dict[str, str]] = {
     "build-dataset": {"release": "the release's folder"},
     "evaluate": {"release": "the release that was scored"},
     "report": {"report": "the HTML file"},
+    "crowd panel visits": {"visits": "the CSV file, with `--out`"},
     "crowd keys": {"credentials": "file with the secret keys"},
     "demo": {"release": "the release's folder", "report": "the HTML file"},
 }

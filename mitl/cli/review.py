@@ -71,6 +71,22 @@ def reject(app: App, numbers: tuple[int, ...], reason: str, environment: Environ
     _rule(app, numbers, Decision.REJECT, reason, environment)
 
 
+@command.command("reverse")
+@click.argument("numbers", type=int, nargs=-1, required=True)
+@click.option("--use", is_flag=True, help="Use the answers too; without it the work is paid and not used.")
+@environment_options
+@endpoint_option
+@common
+def reverse(app: App, numbers: tuple[int, ...], use: bool, environment: Environment | None) -> None:
+    """Pay for rejected work after all, within 30 days of its submission."""
+    from mitl.stages.reversal import reverse as stage
+
+    decision = Decision.APPROVE if use else Decision.DROP
+    app.finish(
+        stage(app.settings, tuple(dict.fromkeys(numbers)), decision, environment, progress=app.progress)
+    )
+
+
 @command.command("settle")
 @environment_options
 @endpoint_option

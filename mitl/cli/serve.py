@@ -8,9 +8,16 @@ import click
 
 from mitl.cli.app import EXIT_INTERRUPTED, App, common
 
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
 
 @click.command("serve")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on; beyond this machine only with TLS or behind a proxy.",
+)
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="Port; 0 takes a free one."
 )
@@ -20,17 +27,56 @@ from mitl.cli.app import EXIT_INTERRUPTED, App, common
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Folder of pictures to serve under /i/; may be repeated [default: PROJECT/public].",
 )
+@click.option("--tls-cert", type=_FILE, help="PEM file of the certificate chain to speak TLS with.")
+@click.option("--tls-key", type=_FILE, help="PEM file of its private key, without a password.")
+@click.option(
+    "--public-url",
+    metavar="URL",
+    help="How people reach the server, https://NAME; requests for other names are refused.",
+)
+@click.option(
+    "--plain-http-behind-proxy",
+    is_flag=True,
+    help="Speak plain HTTP to a proxy that ends TLS; nobody else is answered.",
+)
+@click.option(
+    "--trusted-proxy",
+    "trusted_proxies",
+    metavar="ADDRESS",
+    multiple=True,
+    help="Address or network of that proxy, whose X-Forwarded-For and -Proto are believed; may be repeated "
+    "[default: this machine].",
+)
 @common
-def command(app: App, host: str, port: int, public: tuple[Path, ...]) -> None:
+def command(
+    app: App,
+    host: str,
+    port: int,
+    public: tuple[Path, ...],
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    public_url: str | None,
+    plain_http_behind_proxy: bool,
+    trusted_proxies: tuple[str, ...],
+) -> None:
     """Run the crowd server for people: requester API under /, worker pages under /w, operator page.
 
-    Needs only the crowd database, no pipeline database. Invite people with `mitl crowd invite`. Put it behind
-    TLS before opening it to a network.
+    Needs only the crowd database, no pipeline database. Invite people with `mitl crowd invite`. Without further
+    options only this machine reaches it; docs/security.md says how to open it to a network.
     """
+    from mitl.crowd_server.exposure import plan
     from mitl.stages.serve import serve
 
+    exposure = plan(
+        host,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        plain_http_behind_proxy=plain_http_behind_proxy,
+        trusted_proxies=trusted_proxies,
+        public_url=public_url,
+    )
     try:
-        serve(app.settings, host=host, port=port, public=public, announce=app.finish)
+        serve(app.settings, exposure=exposure, port=port, public=public, announce=app.finish)
     except KeyboardInterrupt:
         # Not a failure: with --json, the object was printed when the server began.
         click.echo("stopped; start it again with `mitl serve`", err=True)

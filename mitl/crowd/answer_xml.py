@@ -26,8 +26,8 @@ def answers_xml(fields: Iterable[tuple[str, str]]) -> str:
     A character that XML 1.0 forbids becomes U+FFFD; everything else comes back as it was.
     """
     answers = "".join(
-        f"<Answer><QuestionIdentifier>{_ascii(name)}</QuestionIdentifier>"
-        f"<FreeText>{_ascii(value)}</FreeText></Answer>"
+        f"<Answer><QuestionIdentifier>{xml_ascii(name)}</QuestionIdentifier>"
+        f"<FreeText>{xml_ascii(value)}</FreeText></Answer>"
         for name, value in fields
     )
     return (
@@ -88,7 +88,8 @@ def _local_name(element: Element) -> str:
     return str(element.tag).rpartition("}")[2]
 
 
-def _ascii(text: str) -> str:
+def xml_ascii(text: str) -> str:
+    """Text as it stands within an element of such XML: escaped, ASCII with character references."""
     # A bare carriage return would be read back as a newline.
     references = escape(xml_safe(text), {"\r": "&#13;"})
     return references.encode("ascii", "xmlcharrefreplace").decode("ascii")

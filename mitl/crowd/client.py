@@ -227,6 +227,15 @@ class MTurkClient:
             SendNotification=False,
         )
 
+    def notify(self, worker_id: str, subject: str, text: str) -> str | None:
+        """Send a worker a message; why it could not be delivered, or None where it was."""
+        reply = self._transport.call(
+            "notify_workers", WorkerIds=[worker_id], Subject=subject, MessageText=text
+        )
+        for failure in reply.get("NotifyWorkersFailureStatuses", ()):
+            return str(failure.get("NotifyWorkersFailureMessage") or failure.get("NotifyWorkersFailureCode"))
+        return None
+
     def _decide(self, wanted: str, operation: str, **parameters: Any) -> bool:
         try:
             self._transport.call(operation, **parameters)

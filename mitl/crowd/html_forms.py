@@ -12,7 +12,7 @@ class Control:
     """One input of a form that could be sent."""
 
     kind: str
-    """hidden, radio, checkbox, text, …"""
+    """hidden, radio, checkbox, text, …; each option of a list that takes several is a checkbox."""
     name: str
     value: str
     checked: bool
@@ -65,11 +65,17 @@ class _Parser(HTMLParser):
         super().__init__(convert_charrefs=False)
         self.page = Page()
         self._form: Form | None = None
+        self._list: str | None = None
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "input":
             if self._form is not None:
                 self._control(dict(attrs))
+        elif tag == "select":
+            given = dict(attrs)
+            self._list = given.get("name") if "multiple" in given and "disabled" not in given else None
+        elif tag == "option":
+            self._option(dict(attrs))
         elif tag == "form":
             given = dict(attrs)
             self._form = Form(given.get("action") or "", (given.get("method") or "get").lower())
@@ -86,6 +92,13 @@ class _Parser(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         if tag == "form":
             self._form = None
+        elif tag == "select":
+            self._list = None
+
+    def _option(self, given: dict[str, str | None]) -> None:
+        if self._list is not None and "value" in given:
+            chosen: dict[str, str | None] = {"checked": ""} if "selected" in given else {}
+            self._control({**given, **chosen, "type": "checkbox", "name": self._list})
 
     def _control(self, given: dict[str, str | None]) -> None:
         name, kind = given.get("name"), (given.get("type") or "text").lower()

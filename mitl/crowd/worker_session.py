@@ -61,7 +61,7 @@ class WorkerSession:
     def next_task(self) -> Task | None:
         """The HIT at hand from earlier, or a newly accepted one; None when no listed group has one left."""
         if self._listing is None:
-            response = self._get(self._home)
+            response = self._agree(self._get(self._home))
             self._listing = parse_page(response.text)
             links = dict.fromkeys(urljoin(str(response.url), link) for link in self._listing.links)
             self._at_hand = [url for url in links if self._is_task(url)]
@@ -116,6 +116,17 @@ class WorkerSession:
                 f"HIT {task.hit_id} wants its answers sent to another server, {_origin(target)!r}"
             )
         self._post(self._sender, target, fields)
+
+    def _agree(self, response: httpx.Response) -> httpx.Response:
+        """The page asked for, once the study's page before it is answered as a person who takes part does."""
+        for form in parse_page(response.text).forms:
+            if urlsplit(form.action).path != "/w/study":
+                continue
+            fields = [field for field in form.sent() if field != ("answer", "no")]
+            if ("answer", "yes") in fields:
+                self._post(self._client, urljoin(self._home, form.action), fields)
+                return self._get(self._home)
+        return response
 
     def _is_task(self, url: str) -> bool:
         return _origin(url) == _origin(self._home) and urlsplit(url).path.startswith("/w/a/")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import inspect
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,8 @@ from mitl.crowd_server.site import PAGES, Site
 from mitl.crowd_server.store import accounts
 from mitl.crowd_server.store.database import Database
 
-STATIC = ("style.css", "worker.js", "operator.js")
+Handler = Callable[..., Any]
+STATIC = ("style.css", "worker.js", "operator.css", "operator.js")
 MODULES: tuple[Any, ...] = (
     sessions,
     worker_pages,
@@ -117,4 +119,16 @@ def _pages(site: Site) -> Iterator[Route]:
     """The routes of all pages; Starlette runs plain functions in a thread and awaits the others."""
     for module in MODULES:
         for path, handler, *methods in module.ROUTES:
-            yield Route(path, partial(handler, site), methods=methods or ["GET"])
+            yield Route(path, _endpoint(site, handler), methods=methods or ["GET"])
+
+
+def _endpoint(site: Site, handler: Handler) -> Handler:
+    """The handler with its site; one that runs in a thread reads all that it shows in one transaction."""
+    if inspect.iscoroutinefunction(handler):
+        return partial(handler, site)
+
+    def answer(request: Request) -> Any:
+        with site.database.one_view():
+            return handler(site, request)
+
+    return answer

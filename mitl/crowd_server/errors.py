@@ -55,3 +55,8 @@ def invalid(name: str, message: str) -> TurkError:
 def absent(noun: str, code: str, mturk_id: str) -> TurkError:
     """Something with this id does not exist in the caller's environment."""
     return turk(code, f"{noun} {mturk_id} does not exist.")
+
+
+def unsupported(what: str, instead: str) -> TurkError:
+    """The one answer to everything of MTurk's that this server leaves out."""
+    return turk("OperationNotSupported", f"This server does not offer {what}; {instead}.")

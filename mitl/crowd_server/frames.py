@@ -8,6 +8,7 @@ good for this assignment alone.
 from __future__ import annotations
 
 import datetime as dt
+import re
 from urllib.parse import parse_qsl
 
 from sqlalchemy import Connection
@@ -21,13 +22,14 @@ from mitl.crowd.answer_xml import answers_xml
 from mitl.crowd_server.api import questions
 from mitl.crowd_server.ids import seal, unseal
 from mitl.crowd_server.site import Site, origin
-from mitl.crowd_server.store import hits, leases
+from mitl.crowd_server.store import hits, leases, panels, work_history
 from mitl.crowd_server.store.leases import LeaseRow
 from mitl.hits.rendering import bind_submission
 
 PREVIEW_ASSIGNMENT = "ASSIGNMENT_ID_NOT_AVAILABLE"
 MAX_SUBMISSION = 500_000
 MAX_FIELDS = 2000
+_ASSIGNMENT = re.compile(r"[A-Z0-9]{20,64}")
 _MICROSECOND = dt.timedelta(microseconds=1)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
@@ -69,7 +71,7 @@ def frame(site: Site, request: Request) -> Response:
     if lease.submitted_at is not None:
         return _small("again", 200)
     if not lease.is_live(site.clock()):
-        return _small("late", 410)
+        return _small("over", 410)
     with site.database.read() as connection:
         question = questions.read(hits.question(connection, lease.hit_id))
     target = f"{origin(request)}/s/{token}/mturk/externalSubmit"
@@ -96,21 +98,40 @@ async def submit(site: Site, request: Request) -> Response:
 
 
 def _submit(site: Site, token: str, fields: list[tuple[str, str]]) -> Response:
-    sealed = lease_of(site, token)
+    sealed = _sealed(site, token)
     if sealed is None:
         return _small("not-found", 404)
     answer = answers_xml((name, value) for name, value in fields if name != "assignmentId")
     with site.database.write(sealed.environment) as connection:
         now = site.clock()
-        lease = lease_of(site, token, connection)
-        if lease is None:
-            return _small("late", 410)
+        lease = leases.find(connection, sealed.id)
+        assert lease is not None
         if lease.submitted_at is not None:
             return _small("again", 200)
-        if not lease.is_live(now):
+        # Under an old token the same worker took the HIT anew; what they entered before is kept all the same.
+        if token_of(site, lease) != token or not lease.is_live(now):
+            work_history.keep_late(connection, lease.id, answer, now)
             return _small("late", 410)
+        if _is_of_another(lease, fields):
+            return _small("other", 409)
         leases.submit(connection, lease, answer, now)
+        panels.count_hit(connection, lease.id, now)
     return _small("thanks", 200)
+
+
+def _sealed(site: Site, token: str) -> LeaseRow | None:
+    """The assignment that a token was made for, whether or not it was renewed since."""
+    value = unseal(site.secret, "assignment", token)
+    if value is None:
+        return None
+    with site.database.read() as connection:
+        return leases.find(connection, int(value.partition("-")[0]))
+
+
+def _is_of_another(lease: LeaseRow, fields: list[tuple[str, str]]) -> bool:
+    """Whether the form names another assignment than the one whose address it was sent to."""
+    named = {value for name, value in fields if name == "assignmentId" and _ASSIGNMENT.fullmatch(value)}
+    return bool(named - {lease.mturk_id})
 
 
 async def _fields(request: Request) -> list[tuple[str, str]] | None:
@@ -157,11 +178,23 @@ def _hit_page(request: Request, html: str, *, forms: bool) -> Response:
 _NOTES = {
     "thanks": ("Thank you, your answers arrived.", "The list of HITs shows what becomes of them."),
     "again": ("This HIT was already submitted.", "Your first answers are kept; nothing is lost."),
-    "late": (
-        "The time for this HIT was over.",
-        "Your answers could not be taken, because the HIT is open to others again.",
+    "over": (
+        "This HIT was returned, or its time was over.",
+        "It is open to others again.",
     ),
-    "large": ("That was too much to send.", "Your answers were not taken. Please go back and shorten them."),
+    "late": (
+        "This HIT was returned, or its time was over.",
+        "It is open to others again, so this is no submission. But what you entered has arrived and is kept, and "
+        "the operator can see it and pay you for it by hand. “Your work” lists it.",
+    ),
+    "other": (
+        "These answers name another HIT.",
+        "They were not taken. Open the HIT again from the list and send them from there.",
+    ),
+    "large": (
+        "That was too much to send.",
+        "Your answers were not taken. Go back, shorten what you wrote, and send them again.",
+    ),
     "not-found": ("This HIT is not known here.", "Go back to the list and open it again."),
 }
 
@@ -174,10 +207,11 @@ def _small(note: str, status: int) -> Response:
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>HIT</title>'
         "<style>:root{color-scheme:light dark}"
         "body{font:1rem/1.5 system-ui,sans-serif;margin:2rem;max-width:40rem}</style>"
-        f'<h1>{title}</h1><p>{text}</p><p id="on"><a href="/w">Back to the list</a></p>'
+        f"<main><h1>{title}</h1><p>{text}</p>"
+        '<p>Go on at the top of the page<span id="on">, or at <a href="/w">the list of HITs</a></span>.</p></main>'
         # Told for a while: on a slow machine the page around may start to listen only after this one is here.
         '<script>if(parent!==window){document.getElementById("on").remove();'
-        f'const tell=()=>parent.postMessage({{type:"{told}"}},"*");tell();'
+        f'const tell=()=>parent.postMessage({{type:"{told}",note:"{note}"}},"*");tell();'
         "const telling=setInterval(tell,250);setTimeout(()=>clearInterval(telling),15000)}</script></html>"
     )
     policy = (

@@ -13,11 +13,15 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
+from mitl.crowd_server.connections import PatientProtocol
+from mitl.crowd_server.exposure import Tls
 from mitl.errors import EndpointError
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8765
 START_WITHIN_S = 20.0
+MAX_CONNECTIONS = 2000
+BACKLOG = 1024
 
 
 def serve(
@@ -25,19 +29,21 @@ def serve(
     host: str = DEFAULT_HOST,
     port: int = DEFAULT_PORT,
     *,
+    tls: Tls | None = None,
     ready: Callable[[str], None] = lambda url: None,
 ) -> None:
     """Serve until interrupted.
 
     Args:
+        tls: the certificate and key to speak TLS with; plain HTTP without them.
         ready: is given the server's address, with the port that it got, once it can be reached.
 
     Raises:
         EndpointError: the port is in use, or the address is not this machine's.
     """
     with bind(host, port) as listener:
-        url = _address(host, listener)
-        _Announcing(_config(app), lambda: ready(url)).run(sockets=[listener])
+        url = _address(host, listener, tls)
+        _Announcing(_config(app, tls), lambda: ready(url)).run(sockets=[listener])
 
 
 def bind(host: str, port: int) -> socket.socket:
@@ -47,7 +53,7 @@ def bind(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
-        listener.listen(128)
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         if error.errno == errno.EADDRINUSE:
@@ -66,10 +72,13 @@ def bind(host: str, port: int) -> socket.socket:
 class RunningServer:
     """A server in a thread of this process, on a free port of the loopback address, for the block of a ``with``."""
 
-    def __init__(self, app: ASGIApp, host: str = DEFAULT_HOST, port: int = 0) -> None:
-        self._server = _server(app)
+    def __init__(
+        self, app: ASGIApp, host: str = DEFAULT_HOST, port: int = 0, *, tls: Tls | None = None
+    ) -> None:
+        self._server = uvicorn.Server(_config(app, tls))
         self._host = host
         self._port = port
+        self._tls = tls
         self._listener: socket.socket | None = None
         self._thread: threading.Thread | None = None
 
@@ -77,7 +86,7 @@ class RunningServer:
     def url(self) -> str:
         """Where it answers, without a slash at the end."""
         assert self._listener is not None, "the server is not running"
-        return _address(self._host, self._listener)
+        return _address(self._host, self._listener, self._tls)
 
     def __enter__(self) -> RunningServer:
         self._listener = bind(self._host, self._port)
@@ -106,9 +115,9 @@ class RunningServer:
             self._listener.close()
 
 
-def _address(host: str, listener: socket.socket) -> str:
+def _address(host: str, listener: socket.socket, tls: Tls | None = None) -> str:
     name = f"[{host}]" if ":" in host else host
-    return f"http://{name}:{listener.getsockname()[1]}"
+    return f"{'https' if tls else 'http'}://{name}:{listener.getsockname()[1]}"
 
 
 class _Announcing(uvicorn.Server):
@@ -127,17 +136,20 @@ class _Announcing(uvicorn.Server):
         self._ready()
 
 
-def _server(app: ASGIApp) -> uvicorn.Server:
-    return uvicorn.Server(_config(app))
-
-
-def _config(app: ASGIApp) -> uvicorn.Config:
+def _config(app: ASGIApp, tls: Tls | None = None) -> uvicorn.Config:
     options: dict[str, Any] = {
+        "http": PatientProtocol,
+        "ws": "none",
         "log_level": "warning",
-        "access_log": False,
+        "access_log": False,  # it would write tokens and ids; request_log says what may be said
         "lifespan": "off",
+        "backlog": BACKLOG,
+        "limit_concurrency": MAX_CONNECTIONS,
         "timeout_graceful_shutdown": 5,
         "timeout_keep_alive": 75,
         "server_header": False,
+        "proxy_headers": False,  # on by default, and then anybody on this machine could claim an address
     }
+    if tls is not None:
+        options |= {"ssl_certfile": str(tls.certificate), "ssl_keyfile": str(tls.key)}
     return uvicorn.Config(app, **options)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -50,16 +53,28 @@ def join(site: Site, request: Request) -> Response:
         if worker is None:
             worker = workers.add_worker(connection, invitation, now)
     response = RedirectResponse("/w", 303)
-    response.set_cookie(
-        COOKIE,
-        seal(site.secret, "worker", worker.mturk_id),
-        max_age=COOKIE_AGE_S,
-        path="/w",
-        secure=request.url.scheme == "https",
-        httponly=True,
-        samesite="lax",
-    )
+    start_session(site, request, response, worker)
     return response
+
+
+def start_session(
+    site: Site,
+    request: Request,
+    response: Response,
+    worker: WorkerRow,
+    others: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Make this browser the worker's, by a sealed cookie that lasts; ``others`` are cookies beside it."""
+    for name, value in {COOKIE: seal(site.secret, "worker", worker.mturk_id), **others}.items():
+        response.set_cookie(
+            name,
+            value,
+            max_age=COOKIE_AGE_S,
+            path="/w",
+            secure=request.url.scheme == "https",
+            httponly=True,
+            samesite="lax",
+        )
 
 
 def unknown(site: Site) -> Response:

@@ -61,8 +61,13 @@ def verify(request: SignedRequest, secret_of: Callable[[str], str | None], now: 
         )
     _check_scope(parts, stamp, now)
     signed = parts["headers"].split(";")
-    if not {"host", "x-amz-date"} <= set(signed):
-        raise _refusal("InvalidSignatureException", "'Host' and 'X-Amz-Date' must be signed headers.")
+    bare = {"host", *(name for name in request.headers if name.startswith("x-amz-"))} - set(signed)
+    if bare:
+        # X-Amz-Target names the operation: left unsigned, anybody on the way could change it.
+        raise _refusal(
+            "InvalidSignatureException",
+            f"'Host' and every 'X-Amz-' header must be signed; missing: {', '.join(sorted(bare))[:200]}.",
+        )
     expected = _signature(request, parts, signed, stamp, secret)
     if not hmac.compare_digest(expected, parts["signature"]):
         raise _refusal(

@@ -46,7 +46,8 @@ def _when(time: dt.datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M} UTC"
 
 
-def _environment() -> jinja2.Environment:
+def template_environment() -> jinja2.Environment:
+    """The server's templates, escaping whatever is put into them."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(PAGES),
         autoescape=True,
@@ -69,7 +70,7 @@ class Site:
     operator_token: str
     public: Sequence[Path]
     """Folders whose images are served under ``/i/``."""
-    templates: jinja2.Environment = field(default_factory=_environment)
+    templates: jinja2.Environment = field(default_factory=template_environment)
 
     def page(self, name: str, *, status: int = 200, **values: object) -> HTMLResponse:
         """A page from its template, under a policy that lets it run nothing but the server's own script."""

@@ -1,35 +1,42 @@
-"""Pages for workers: the list of HITs, accepting, the page around a HIT, returning, preview."""
+"""Pages for workers: the list of HITs, accepting, what became of their work."""
 
 from __future__ import annotations
-
-from urllib.parse import parse_qs, urlencode, urlsplit
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from mitl.crowd_server import frames, qualifying
-from mitl.crowd_server.api import questions
+from mitl.crowd_server import around_pages, estimates, frames, qualifying, visits
+from mitl.crowd_server.entry import gate
+from mitl.crowd_server.forms import foreign, read_fields
+from mitl.crowd_server.models import VisitState
 from mitl.crowd_server.sessions import unknown, worker_of
-from mitl.crowd_server.site import Site, is_foreign, origin
-from mitl.crowd_server.store import hits, leases, qualifications, settling, workers
-from mitl.crowd_server.store.workers import WorkerRow
+from mitl.crowd_server.shell import find_visit, shell, visit_of
+from mitl.crowd_server.site import Site, is_foreign
+from mitl.crowd_server.store import leases, qualifications, settling, work_history, workers
 from mitl.records import Environment
 
 NOTICES = {
     "none": "No HIT of that kind is left for you just now.",
     "barred": "That kind of HIT is not open to you.",
     "returned": "You returned the HIT. Nothing you entered was sent.",
-    "first": "You already have a HIT open; finish or return it before you take another.",
 }
-MAX_FORM = 4096
 
 
 def listing(site: Site, request: Request) -> Response:
-    """``/w``: the groups of HITs that this worker may take, and what became of their work."""
+    """``/w``: the groups of HITs that this worker may take; on a panel's visit, where that stands."""
     worker = worker_of(site, request)
     if worker is None:
         return unknown(site)
+    notice = NOTICES.get(request.query_params.get("notice", ""), "")
+    visit = visit_of(site, request, worker)
+    if visit is not None and visit.state in (VisitState.COMPLETED, VisitState.NOTHING_LEFT):
+        return visits.end_page(site, request, worker, visit)
+    barrier = gate(site, request, worker)
+    if barrier is not None:
+        return barrier
+    if visit is not None:
+        return visits.page(site, request, worker, visit, notice)
     now = site.clock()
     _settle(site, worker.environment)
     with site.database.read() as connection:
@@ -39,33 +46,59 @@ def listing(site: Site, request: Request) -> Response:
             for group in leases.groups(connection, worker, now)
             if qualifying.may("discover", group.requirements, held)
         ]
+        times = estimates.of_groups(connection, [group for group, _ in groups])
         current = leases.current(connection, worker, now)
         earnings = workers.earnings(connection, worker)
     return site.page(
         "listing.html.j2",
-        worker=worker,
-        practice=worker.environment is Environment.SANDBOX,
+        shell=shell(site, request, worker),
         groups=groups,
+        estimates=times,
         current=current and (current, frames.token_of(site, current)),
         earnings=earnings,
-        notice=NOTICES.get(request.query_params.get("notice", ""), ""),
+        notice=notice,
+    )
+
+
+def work(site: Site, request: Request) -> Response:
+    """``/w/work``: what became of each submission: approved or not, why, what is owed, bonuses, what came late."""
+    worker = worker_of(site, request)
+    if worker is None:
+        return unknown(site)
+    _settle(site, worker.environment)
+    with site.database.read() as connection:
+        earnings = workers.earnings(connection, worker)
+        submissions = work_history.submissions(connection, worker.id)
+        late = work_history.late_answers(connection, worker.id)
+    return site.page(
+        "work.html.j2",
+        shell=shell(site, request, worker),
+        earnings=earnings,
+        submissions=submissions,
+        late=late,
     )
 
 
 async def accept(site: Site, request: Request) -> Response:
     """``POST /w/accept``: lease one HIT of a type and go to its page; an open one comes first."""
     if is_foreign(request):
-        return _foreign(site)
-    hit_type = await _field(request, "hit_type_id")
-    return await run_in_threadpool(_accept, site, request, hit_type)
+        return foreign(site)
+    fields = await read_fields(request)
+    return await run_in_threadpool(_accept, site, request, fields.get("hit_type_id", ""))
 
 
 def _accept(site: Site, request: Request, hit_type: str) -> Response:
     worker = worker_of(site, request)
     if worker is None:
         return unknown(site)
+    barrier = gate(site, request, worker)
+    if barrier is not None:
+        return barrier
     now = site.clock()
     with site.database.write(worker.environment) as connection:
+        visit = find_visit(site, request, worker, connection)
+        if visit is not None:
+            return RedirectResponse(visits.proceed(site, connection, worker, visit, hit_type), 303)
         current = leases.current(connection, worker, now)
         if current is not None:
             return RedirectResponse(f"/w/a/{frames.token_of(site, current)}?notice=first", 303)
@@ -82,103 +115,6 @@ def _accept(site: Site, request: Request, hit_type: str) -> Response:
     return RedirectResponse(f"/w/a/{frames.seal_lease(site, *leased)}", 303)
 
 
-def around(site: Site, request: Request) -> Response:
-    """``/w/a/<token>``: the page around a HIT: title, reward, time left, the frame, the way back."""
-    worker = worker_of(site, request)
-    if worker is None:
-        return unknown(site)
-    lease = frames.lease_of(site, request.path_params["token"])
-    if lease is None or lease.worker != worker.mturk_id:
-        return _gone(site)
-    now = site.clock()
-    if lease.submitted_at is not None:
-        return site.page("submitted.html.j2", lease=lease, practice=_practice(worker), late=False)
-    if not lease.is_live(now):
-        return site.notice(
-            410,
-            "The time for this HIT is over",
-            "It was returned, or its time ran out before it was submitted, and it is open to others again.",
-            ("/w", "Back to the list"),
-        )
-    token = request.path_params["token"]
-    with site.database.read() as connection:
-        question = questions.read(hits.question(connection, lease.hit_id))
-    values = {
-        "assignmentId": lease.mturk_id,
-        "hitId": lease.hit,
-        "workerId": lease.worker,
-        "turkSubmitTo": f"{origin(request)}/s/{token}",
-    }
-    return site.page(
-        "around.html.j2",
-        lease=lease,
-        token=token,
-        practice=_practice(worker),
-        frame=_frame_address(question, f"/w/a/{token}/frame", values),
-        height=question.frame_height,
-        seconds_left=int((lease.deadline_at - now).total_seconds()),
-        notice=NOTICES["first"] if request.query_params.get("notice") == "first" else "",
-    )
-
-
-async def give_back(site: Site, request: Request) -> Response:
-    """``POST /w/a/<token>/return``: give a HIT back unanswered."""
-    if is_foreign(request):
-        return _foreign(site)
-    return await run_in_threadpool(_give_back, site, request)
-
-
-def _give_back(site: Site, request: Request) -> Response:
-    worker = worker_of(site, request)
-    if worker is None:
-        return unknown(site)
-    with site.database.write(worker.environment) as connection:
-        lease = frames.lease_of(site, request.path_params["token"], connection)
-        if lease is None or lease.worker != worker.mturk_id:
-            return _gone(site)
-        if lease.submitted_at is not None:
-            return RedirectResponse(f"/w/a/{request.path_params['token']}", 303)
-        if lease.is_live(site.clock()):
-            leases.give_back(connection, lease.id)
-    return RedirectResponse("/w?notice=returned", 303)
-
-
-def preview(site: Site, request: Request) -> Response:
-    """``/w/preview/<hit>``: a HIT to look at before taking one, with its inputs off."""
-    worker = worker_of(site, request)
-    if worker is None:
-        return unknown(site)
-    now = site.clock()
-    with site.database.read() as connection:
-        hit = hits.find_hit(connection, worker.environment, request.path_params["hit_id"], now)
-        if hit is None or hit.status(now) == "Disposed":
-            return _gone(site)
-        held = qualifications.held_by(connection, worker)
-        if not qualifying.may("preview", hit.type.values.requirements, held):
-            return RedirectResponse("/w?notice=barred", 303)
-        question = questions.read(hits.question(connection, hit.id))
-    values = {
-        "assignmentId": frames.PREVIEW_ASSIGNMENT,
-        "hitId": hit.mturk_id,
-        "turkSubmitTo": origin(request),
-    }
-    return site.page(
-        "preview.html.j2",
-        hit=hit,
-        practice=_practice(worker),
-        can_accept=qualifying.may("accept", hit.type.values.requirements, held),
-        frame=_frame_address(question, f"/w/preview/{frames.seal_preview(site, hit.id)}/frame", values),
-        height=question.frame_height,
-    )
-
-
-def _frame_address(question: questions.Question, own: str, values: dict[str, str]) -> str:
-    if question.url is None:
-        return f"{own}?{urlencode(values)}"
-    joint = "&" if urlsplit(question.url).query else "?"
-    return f"{question.url}{joint}{urlencode(values)}"
-
-
 def _settle(site: Site, environment: Environment) -> None:
     now = site.clock()
     with site.database.read() as connection:
@@ -188,39 +124,9 @@ def _settle(site: Site, environment: Environment) -> None:
             settling.settle(connection, environment, now)
 
 
-def _practice(worker: WorkerRow) -> bool:
-    return worker.environment is Environment.SANDBOX
-
-
-async def _field(request: Request, name: str) -> str:
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_FORM:
-            return ""
-    values = parse_qs(body.decode("latin-1"), max_num_fields=20)
-    return values.get(name, [""])[0]
-
-
-def _gone(site: Site) -> Response:
-    return site.notice(
-        404, "Nothing here", "This page does not exist, or is not yours.", ("/w", "Back to the list")
-    )
-
-
-def _foreign(site: Site) -> Response:
-    return site.notice(
-        403,
-        "Not done",
-        "Another site sent this form. Use the buttons of this one.",
-        ("/w", "Back to the list"),
-    )
-
-
 ROUTES = (
     ("/w", listing),
+    ("/w/work", work),
     ("/w/accept", accept, "POST"),
-    ("/w/preview/{hit_id}", preview),
-    ("/w/a/{token}", around),
-    ("/w/a/{token}/return", give_back, "POST"),
+    *around_pages.ROUTES,
 )

@@ -24,6 +24,7 @@ from urllib.parse import urlsplit
 import jinja2
 
 from mitl.errors import TemplateError
+from mitl.hits.lean import lean_script
 from mitl.hits.templates import HitTemplate
 from mitl.hits.xmltext import xml_safe
 
@@ -154,10 +155,12 @@ class _LeanLoader(jinja2.FileSystemLoader):
 @cache
 def _environment(search_path: tuple[Path, ...], content_hash: str) -> jinja2.Environment:
     """One compiled environment per wording; by its hash too, so that an edited wording is read anew."""
-    return jinja2.Environment(
+    environment = jinja2.Environment(
         loader=_LeanLoader(search_path),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["lean_script"] = lean_script
+    return environment

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from mitl.crowd.client import MTurkClient
 from mitl.db.store import answers as answer_store
+from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
 from mitl.db.store.answers import AssignmentRow
@@ -23,7 +24,7 @@ from mitl.records import Decision, Environment, Finding, JournalState
 from mitl.settings import Settings
 from mitl.stages.exclusion import exclusion_qualification
 
-APPROVE, REJECT, EXCLUDE = "approve", "reject", "qualification"
+APPROVE, REJECT, EXCLUDE, OVERRIDE = "approve", "reject", "qualification", "override"
 
 SUBMITTED, APPROVED, REJECTED = "Submitted", "Approved", "Rejected"
 """The API's words for work that waits for a decision, is paid, and is refused."""
@@ -65,7 +66,9 @@ def book_payment(
 def has_open_calls(session: Session, environment: Environment) -> bool:
     """Whether something was decided that the server has not heard of."""
     decided = answer_store.assignments(session, environment, (*_PAID, Decision.REJECT))
-    return any(row.status == SUBMITTED or _is_to_exclude(row) for row in decided)
+    if any(row.status == SUBMITTED or _is_to_exclude(row) for row in decided):
+        return True
+    return bool(_to_override(session, decided))
 
 
 def carry_out(
@@ -92,6 +95,14 @@ def carry_out(
         APPROVE,
         [row for row in paid if row.status == SUBMITTED],
         call=lambda row: client.approve(row.mturk_assignment_id),
+        book=book_approval,
+        progress=progress,
+    )
+    approved += _call_all(
+        session,
+        OVERRIDE,
+        _to_override(session, paid),
+        call=lambda row: client.approve(row.mturk_assignment_id, override_rejection=True),
         book=book_approval,
         progress=progress,
     )
@@ -135,6 +146,15 @@ def _reject(client: MTurkClient, row: AssignmentRow, reason: str) -> bool:
             raise
         return False
     return True
+
+
+def _to_override(session: Session, rows: Sequence[AssignmentRow]) -> list[AssignmentRow]:
+    """Rejected work that a person decided to pay after all; never work that somebody else rejected elsewhere."""
+    rejected = [row for row in rows if row.status == REJECTED and row.decision is not Decision.REJECT]
+    if not rejected:
+        return []
+    planned = desk_store.open_keys(session, OVERRIDE)
+    return [row for row in rejected if row.key in planned]
 
 
 def _is_to_exclude(row: AssignmentRow) -> bool:

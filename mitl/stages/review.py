@@ -3,46 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from sqlalchemy.orm import Session
-
-from mitl.crowd.endpoint import open_endpoint
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
 from mitl.db.store import items as item_store
 from mitl.db.store import open_work
 from mitl.db.store.answers import AssignmentRow
-from mitl.errors import StoreError, UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import Decision, Environment, StageResult, Table
 from mitl.settings import Settings
-from mitl.stages.environment import choose_environment, require_same_server
+from mitl.stages.decisions import (
+    Ruling,
+    check_open,
+    check_reasons,
+    find_submission,
+    keep_one,
+    tell_server,
+)
+from mitl.stages.environment import choose_environment
 from mitl.stages.golds import GoldState, gold_state
 from mitl.stages.judging import judge
-from mitl.stages.paying import CarriedOut, carry_out, has_open_calls, plan_rejection
+from mitl.stages.paying import CarriedOut, has_open_calls
+
+__all__ = ["CHOICES", "Ruling", "queue", "rule", "settle", "show"]
 
 CHOICES = (Decision.APPROVE, Decision.DROP, Decision.APPROVE_EXCLUDE, Decision.REJECT)
-MIN_REASON = 20
-"""Characters; a rejected worker must be able to understand why."""
-
-_DECIDED = {
-    Decision.PASS: "its controls passed, so it was paid and is used",
-    Decision.APPROVE: "it was paid and is used",
-    Decision.DROP: "it was paid and is not used",
-    Decision.APPROVE_EXCLUDE: "it was paid, is not used, and its worker is excluded",
-    Decision.REJECT: "it was rejected",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Ruling:
-    """What a person decided about one submission."""
-
-    assignment: int
-    """The number that the queue shows."""
-    decision: Decision
-    reason: str = ""
 
 
 def queue(settings: Settings, environment: Environment | None = None) -> StageResult:
@@ -76,7 +61,7 @@ def show(settings: Settings, number: int, environment: Environment | None = None
     """All answers of one submission beside what is known, its findings and its worker's record."""
     with open_database(settings.db_url, read_only=True) as session:
         chosen = choose_environment(session, environment)
-        row = _one(session, chosen, number)
+        row = find_submission(session, chosen, number)
         stored = answer_store.judgements(session, chosen)
         state = gold_state(stored)
         findings = answer_store.findings(session, chosen).get(row.id, [])
@@ -148,34 +133,19 @@ def rule(
         UsageError: a rejection without a reason that its worker can understand.
         StoreError: no such submission, or it is decided already in another way.
     """
-    for ruling in rulings:
-        if ruling.decision is Decision.REJECT and len(ruling.reason.strip()) < MIN_REASON:
-            raise UsageError(
-                f"a rejection needs --reason of at least {MIN_REASON} characters; its worker will read it"
-            )
+    check_reasons(rulings)
     with open_database(settings.db_url) as session:
         chosen = choose_environment(session, environment)
-        rows = {ruling.assignment: _one(session, chosen, ruling.assignment) for ruling in rulings}
+        rows = {ruling.assignment: find_submission(session, chosen, ruling.assignment) for ruling in rulings}
         for ruling in rulings:
-            _check_open(rows[ruling.assignment], ruling.decision)
-            if ruling.decision is Decision.REJECT:
-                plan_rejection(session, rows[ruling.assignment], ruling.reason)
-            answer_store.set_decision(session, [ruling.assignment], ruling.decision)
+            check_open(rows[ruling.assignment], ruling.decision)
+            keep_one(session, rows[ruling.assignment], ruling)
         session.commit()
         owed = has_open_calls(session, chosen)  # an interrupted run's calls among them
         session.rollback()
         done = CarriedOut(0, 0, 0)
         if owed:
-            with open_endpoint(settings, chosen) as endpoint:
-                require_same_server(session, endpoint, chosen)
-                done = carry_out(
-                    session,
-                    endpoint.client(),
-                    settings,
-                    chosen,
-                    charges_fee=endpoint.charges_fee,
-                    progress=progress,
-                )
+            done = tell_server(session, settings, chosen, progress)
         judge(session, chosen)
         session.commit()
         if not owed and all(rows[ruling.assignment].decision is ruling.decision for ruling in rulings):
@@ -210,20 +180,6 @@ def _result(
         if out > 0
         else "mitl build-dataset --out DIR",
     )
-
-
-def _check_open(row: AssignmentRow, wanted: Decision) -> None:
-    if row.decision not in (Decision.QUEUED, Decision.NONE, wanted):
-        raise StoreError(
-            f"submission {row.id} is decided already: {_DECIDED[row.decision]}; only what waits can be decided"
-        )
-
-
-def _one(session: Session, environment: Environment, number: int) -> AssignmentRow:
-    for row in answer_store.assignments(session, environment):
-        if row.id == number:
-            return row
-    raise StoreError(f"there is no submission {number} on {environment}; `mitl review` lists what waits")
 
 
 def _minutes(row: AssignmentRow) -> float | None:

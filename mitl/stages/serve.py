@@ -13,7 +13,10 @@ from mitl.crowd.client import Keys
 from mitl.crowd.endpoint import mirror_credentials
 from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
+from mitl.crowd_server.exposure import Exposure, check_secrets
+from mitl.crowd_server.limits import wrap
 from mitl.crowd_server.serving import serve as run_server
+from mitl.crowd_server.store.workers import InvitationRow
 from mitl.db.engine import make_engine
 from mitl.hits.pricing import format_dollars
 from mitl.records import Environment, StageResult, Table
@@ -23,7 +26,8 @@ from mitl.settings import SERVER_PORT, Settings
 @contextmanager
 def crowd_database(settings: Settings) -> Iterator[Engine]:
     """The crowd server's database, brought to its newest revision; its keys are mirrored into the project."""
-    engine = make_engine(settings.crowd_db_url)
+    # An answer for which somebody was thanked must be there after a power cut too.
+    engine = make_engine(settings.crowd_db_url, durable=True)
     try:
         admin.prepare(engine)
         pairs = {of: Keys(*pair) for of, pair in admin.keys(engine).items()}
@@ -36,7 +40,7 @@ def crowd_database(settings: Settings) -> Iterator[Engine]:
 def serve(
     settings: Settings,
     *,
-    host: str,
+    exposure: Exposure,
     port: int,
     public: Sequence[Path],
     announce: Callable[[StageResult], None],
@@ -48,12 +52,16 @@ def serve(
 
     Raises:
         EndpointError: the port is in use.
+        SettingsError: the server is open to a network, but its secrets are not fit for one.
     """
     with crowd_database(settings) as engine:
-        app = create_app(engine, public=[*public] or [settings.public])
+        if exposure.is_public:
+            check_secrets(engine)
+        app = wrap(create_app(engine, public=[*public] or [settings.public]), exposure.policy)
         server_id, token = admin.server_id(engine), admin.operator_token(engine)
 
-        def ready(url: str) -> None:
+        def ready(local_url: str) -> None:
+            url = exposure.public_url or local_url
             operator = f"{url}/operator?token={token}"
             announce(
                 StageResult(
@@ -66,7 +74,7 @@ def serve(
                 )
             )
 
-        run_server(app, host, port, ready=ready)
+        run_server(app, exposure.host, port, tls=exposure.tls, ready=ready)
 
 
 def _base_option(url: str) -> str:
@@ -80,16 +88,14 @@ def invite(
     *,
     people: int,
     open_uses: int | None,
-    days: int,
+    lasts: dt.timedelta,
     label: str,
     base_url: str | None,
 ) -> StageResult:
     """Make invitation links; each is shown once and kept only as a hash."""
     base = (base_url or f"http://127.0.0.1:{SERVER_PORT}").rstrip("/")
     with crowd_database(settings) as engine:
-        made = admin.invite(
-            engine, environment, people, label=label, open_uses=open_uses, lasts=dt.timedelta(days=days)
-        )
+        made = admin.invite(engine, environment, people, label=label, open_uses=open_uses, lasts=lasts)
     links = [base + invitation.path for invitation in made]
     return StageResult(
         counts={"environment": environment.value, "invitations": len(links), "links": links},
@@ -102,13 +108,14 @@ def list_invitations(settings: Settings) -> StageResult:
     """All invitations without their tokens."""
     with crowd_database(settings) as engine:
         found = admin.invitations(engine)
+    now = dt.datetime.now(dt.UTC)
     rows = tuple(
         (
             row.id,
             row.environment.value,
             row.label,
-            row.uses,
-            "revoked" if row.revoked_at else f"until {row.expires_at:%Y-%m-%d}",
+            f"{row.uses} of {row.max_uses}" if row.max_uses is not None else row.uses,
+            _invitation_state(row, now),
         )
         for row in found
     )
@@ -116,6 +123,11 @@ def list_invitations(settings: Settings) -> StageResult:
     return StageResult(
         counts={"invitations": len(rows)}, tables=(Table(f"{len(rows)} invitations", columns, rows),)
     )
+
+
+def _invitation_state(row: InvitationRow, now: dt.datetime) -> str:
+    state = row.state(now)
+    return f"open until {row.expires_at:%Y-%m-%d %H:%M} UTC" if state == "open" else state
 
 
 def revoke(settings: Settings, number: int) -> StageResult:

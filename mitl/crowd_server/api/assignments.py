@@ -5,13 +5,16 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from mitl.crowd_server.api import shapes
+from mitl.crowd_server import form_page, letters
+from mitl.crowd_server.api import questions, shapes
 from mitl.crowd_server.api.hits import already, key
 from mitl.crowd_server.api.registry import Call, operation, paged
 from mitl.crowd_server.errors import TurkError, absent, invalid, missing, out_of_range, turk
 from mitl.crowd_server.models import DONE_STATES, AssignmentState
-from mitl.crowd_server.store import accounts, assignments, hits, tokens
+from mitl.crowd_server.question_form import QuestionForm
+from mitl.crowd_server.store import accounts, assignments, hits, messages, tokens
 from mitl.crowd_server.store.assignments import AssignmentRow
+from mitl.crowd_server.store.hits import HitRow
 from mitl.records import Environment
 
 OVERRIDABLE_FOR = dt.timedelta(days=30)
@@ -24,16 +27,20 @@ def list_assignments(call: Call) -> dict[str, Any]:
     hit_id = key(call)
     after, size = call.params.page()
     rows = assignments.list_of_hit(call.connection, hit_id, states=_states(call), after=after, limit=size + 1)
-    return paged(rows, size, "Assignments", shapes.assignment)
+    form = questions.form_of(hits.form(call.connection, hit_id)) if rows else None
+    return paged(rows, size, "Assignments", lambda own: _shape(own, form))
 
 
 @operation("GetAssignment", writes=False)
 def get_assignment(call: Call) -> dict[str, Any]:
-    """A submitted assignment with its HIT."""
+    """A submitted assignment with its HIT, question included."""
     own = _find(call)
-    hit = hits.find_hit(call.connection, call.environment, own.hit, call.now)
-    assert hit is not None
-    return {"Assignment": shapes.assignment(own), "HIT": shapes.hit(hit, call.now)}
+    hit = _hit(call, own)
+    question = hits.question(call.connection, hit.id)
+    return {
+        "Assignment": _shape(own, questions.form_of(question)),
+        "HIT": shapes.hit(hit, call.now, question),
+    }
 
 
 @operation("ApproveAssignment", writes=True)
@@ -43,9 +50,7 @@ def approve_assignment(call: Call) -> dict[str, Any]:
     feedback = call.params.text("RequesterFeedback", longest=1024)
     override = call.params.flag("OverrideRejection")
     if own.state is AssignmentState.REJECTED and override:
-        hit = hits.find_hit(call.connection, call.environment, own.hit, call.now)
-        assert hit is not None
-        if hit.deleted_at is not None or own.submitted_at + OVERRIDABLE_FOR < call.now:
+        if _hit(call, own).deleted_at is not None or own.submitted_at + OVERRIDABLE_FOR < call.now:
             raise turk(
                 "InvalidAssignmentState",
                 "A rejection can be overridden only within 30 days of submission and while the HIT exists.",
@@ -53,6 +58,8 @@ def approve_assignment(call: Call) -> dict[str, Any]:
     elif own.state is not AssignmentState.SUBMITTED:
         raise _wrong_state(own, "Submitted, Rejected" if override else "Submitted")
     assignments.approve(call.connection, call.environment, own, feedback=feedback, now=call.now)
+    if own.state is AssignmentState.REJECTED:
+        _tell(call, own, letters.reversal(_hit(call, own).type.values.title, feedback))
     return {}
 
 
@@ -64,6 +71,7 @@ def reject_assignment(call: Call) -> dict[str, Any]:
     if own.state is not AssignmentState.SUBMITTED:
         raise _wrong_state(own, "Submitted")
     assignments.reject(call.connection, call.environment, own, feedback=feedback, now=call.now)
+    _tell(call, own, letters.rejection(_hit(call, own).type.values.title, feedback))
     return {}
 
 
@@ -86,6 +94,7 @@ def send_bonus(call: Call) -> dict[str, Any]:
     assignments.add_bonus(call.connection, call.environment, own, cents=cents, reason=reason, now=call.now)
     if token:
         tokens.remember(call.connection, call.environment, "bonus", token, call.request_id, call.now)
+    _tell(call, own, letters.bonus(f"${shapes.dollars(cents)}", _hit(call, own).type.values.title, reason))
     return {}
 
 
@@ -93,18 +102,13 @@ def send_bonus(call: Call) -> dict[str, Any]:
 def list_bonus_payments(call: Call) -> dict[str, Any]:
     """The bonuses of a HIT or of an assignment."""
     params = call.params
-    if params.has("HITId") == params.has("AssignmentId"):
-        raise missing("HITId or AssignmentId (exactly one of them)")
-    if params.has("HITId"):
-        key(call)
+    if not params.has("HITId") and not params.has("AssignmentId"):
+        raise missing("HITId or AssignmentId")
+    hit_id = key(call) if params.has("HITId") else None
+    own_id = _find(call).id if params.has("AssignmentId") else None
     after, size = params.page()
     rows = assignments.list_bonuses(
-        call.connection,
-        call.environment,
-        hit=params.entity("HITId") if params.has("HITId") else None,
-        assignment=params.entity("AssignmentId") if params.has("AssignmentId") else None,
-        after=after,
-        limit=size + 1,
+        call.connection, call.environment, hit_id=hit_id, assignment_id=own_id, after=after, limit=size + 1
     )
     return paged(rows, size, "BonusPayments", shapes.bonus)
 
@@ -121,6 +125,12 @@ def get_account_balance(call: Call) -> dict[str, Any]:
     return reply
 
 
+def _tell(call: Call, own: AssignmentRow, letter: letters.Letter) -> None:
+    messages.tell_worker(
+        call.connection, call.environment, own.worker, subject=letter.subject, text=letter.text, now=call.now
+    )
+
+
 def _find(call: Call) -> AssignmentRow:
     mturk_id = call.params.entity("AssignmentId")
     own = assignments.find(call.connection, call.environment, mturk_id)
@@ -129,13 +139,23 @@ def _find(call: Call) -> AssignmentRow:
     return own
 
 
+def _hit(call: Call, own: AssignmentRow) -> HitRow:
+    hit = hits.find_hit(call.connection, call.environment, own.hit, call.now)
+    assert hit is not None
+    return hit
+
+
+def _shape(own: AssignmentRow, form: QuestionForm | None) -> dict[str, Any]:
+    """An assignment, its answer in the terms of its question's form where it has one."""
+    shape = shapes.assignment(own)
+    if form is not None:
+        shape["Answer"] = form_page.answer_xml(form, own.answer)
+    return shape
+
+
 def _states(call: Call) -> list[AssignmentState]:
-    given = call.params.raw("AssignmentStatuses")
-    if not given:
-        return list(DONE_STATES)
-    if not isinstance(given, list) or any(status not in _BY_STATUS for status in given):
-        raise invalid("AssignmentStatuses", f"it must be a list of {', '.join(_BY_STATUS)}")
-    return [_BY_STATUS[status] for status in given]
+    given = call.params.choices("AssignmentStatuses", tuple(_BY_STATUS))
+    return [_BY_STATUS[status] for status in given] or list(DONE_STATES)
 
 
 def _wrong_state(own: AssignmentRow, allowed: str) -> TurkError:

@@ -11,7 +11,18 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mitl.crowd_server.api import assignments, hits, qualifications
+from mitl.crowd_server.api import (
+    assignments,
+    hit_lists,
+    hit_types,
+    hits,
+    messages,
+    qualification_requests,
+    qualification_types,
+    qualifications,
+    unsupported,
+    worker_blocks,
+)
 from mitl.crowd_server.api.params import Params
 from mitl.crowd_server.api.registry import OPERATIONS, Call, Operation
 from mitl.crowd_server.clock import Clock
@@ -23,7 +34,19 @@ from mitl.records import Environment
 
 TARGET_PREFIX = "MTurkRequesterServiceV20170117."
 MAX_BODY = 1_048_576
-GROUPS = (assignments, hits, qualifications)
+MAX_DRAINED = 16 * MAX_BODY
+GROUPS = (
+    assignments,
+    hit_lists,
+    hit_types,
+    hits,
+    messages,
+    qualification_requests,
+    qualification_types,
+    qualifications,
+    unsupported,
+    worker_blocks,
+)
 """Importing these files enters their operations in the table."""
 
 log = logging.getLogger(__name__)
@@ -106,27 +129,27 @@ class RequesterApi:
 
 
 async def _read(request: Request) -> bytes | None:
-    """The body; None where it is larger than any request can be."""
+    """The body; None where it is larger than any request can be.
+
+    Most of what is too large is read all the same: a client that is cut off while it sends never sees the answer.
+    """
     chunks: list[bytes] = []
     size = 0
     async for chunk in request.stream():
         size += len(chunk)
         if size <= MAX_BODY:
             chunks.append(chunk)
+        elif size > MAX_DRAINED:
+            break
     return b"".join(chunks) if size <= MAX_BODY else None
 
 
 def _operation(target: str) -> Operation:
     name = target.removeprefix(TARGET_PREFIX)
-    if name == target or not name.isalnum():
-        raise TurkError(
-            None, "The X-Amz-Target names no operation of MTurk.", type="UnknownOperationException"
-        )
-    found = OPERATIONS.get(name)
+    found = None if name == target else OPERATIONS.get(name)
     if found is None:
         raise TurkError(
-            "AWS.MechanicalTurk.OperationNotSupported",
-            f"This server does not offer {name[:64]}; it offers {', '.join(sorted(OPERATIONS))}.",
+            None, "The X-Amz-Target names no operation of MTurk.", type="UnknownOperationException"
         )
     return found
 

@@ -1,47 +1,36 @@
-"""Operations on HIT types and HITs."""
+"""Operations on one HIT."""
 
 from __future__ import annotations
 
 import datetime as dt
-import hashlib
-import json
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Callable
 from typing import Any
 
-from mitl.crowd_server import qualifying
-from mitl.crowd_server.api import questions, shapes
-from mitl.crowd_server.api.params import Params
-from mitl.crowd_server.api.registry import Call, operation, paged
-from mitl.crowd_server.errors import TurkError, absent, invalid, missing, out_of_range, turk
-from mitl.crowd_server.store import hit_types, hits, qualifications, settling, tokens
-from mitl.crowd_server.store.hit_types import TypeRow, TypeValues
+from mitl.crowd_server.api import hit_types, questions, shapes, unsupported
+from mitl.crowd_server.api.hit_types import YEAR_S
+from mitl.crowd_server.api.registry import Call, operation
+from mitl.crowd_server.errors import TurkError, absent, out_of_range, turk
+from mitl.crowd_server.store import hits, settling, tokens
+from mitl.crowd_server.store.hit_types import TypeRow
 from mitl.crowd_server.store.hits import HitRow
 
-MONTH_S = 30 * 24 * 3600
-YEAR_S = 365 * 24 * 3600
 MAX_ASSIGNMENTS = 1_000_000_000
 MANY = 10
 """From this many assignments on Amazon took a higher fee, so a HIT could not grow across it."""
-EXTENDABLE_FOR = dt.timedelta(days=90)
-
-
-@operation("CreateHITType", writes=True)
-def create_hit_type(call: Call) -> dict[str, Any]:
-    """The same values give the same HIT type."""
-    return {"HITTypeId": _hit_type(call).mturk_id}
+EXTENDABLE_SINCE = dt.datetime(2015, 7, 22, tzinfo=dt.UTC)
+"""Amazon changed its fees on this day; HITs from before it cannot be extended."""
 
 
 @operation("CreateHIT", writes=True)
 def create_hit(call: Call) -> dict[str, Any]:
     """Post a HIT with the values of its type."""
-    return _post(call, _hit_type)
+    return _post(call, hit_types.of_values)
 
 
 @operation("CreateHITWithHITType", writes=True)
 def create_hit_with_hit_type(call: Call) -> dict[str, Any]:
     """Post a HIT of an existing type."""
-    return _post(call, _existing_type)
+    return _post(call, hit_types.existing)
 
 
 @operation("GetHIT", writes=False)
@@ -51,46 +40,47 @@ def get_hit(call: Call) -> dict[str, Any]:
     return {"HIT": shapes.hit(hit, call.now, hits.question(call.connection, hit.id))}
 
 
-@operation("ListHITs", writes=False)
-def list_hits(call: Call) -> dict[str, Any]:
-    """All HITs of the environment that are not deleted, oldest first, without their questions."""
-    after, size = call.params.page()
-    rows = hits.list_hits(call.connection, call.environment, after=after, limit=size + 1, now=call.now)
-    return paged(rows, size, "HITs", lambda row: shapes.hit(row, call.now))
-
-
-@operation("ListReviewableHITs", writes=False)
-def list_reviewable_hits(call: Call) -> dict[str, Any]:
-    """HITs on which no further work will come."""
-    after, size = call.params.page()
-    status = call.params.choice("Status", ("Reviewable", "Reviewing"), "Reviewable")
-    rows = hits.list_reviewable(
-        call.connection,
-        call.environment,
-        hit_type_id=call.params.entity("HITTypeId") if call.params.has("HITTypeId") else None,
-        reviewing=status == "Reviewing",
-        after=after,
-        limit=size + 1,
-        now=call.now,
-    )
-    return paged(rows, size, "HITs", lambda row: shapes.hit(row, call.now))
-
-
 @operation("UpdateExpirationForHIT", writes=True)
 def update_expiration(call: Call) -> dict[str, Any]:
-    """Move a HIT's expiry, to the past to end it now; money is set aside or set free accordingly."""
-    hit = _undeleted(find(call))
+    """Move a HIT's expiry, to the past to end it now; money is set aside or set free accordingly.
+
+    As on MTurk, ending may be repeated, but the same later time is refused as a repeat for 24 hours.
+    """
+    hit = _undeleted(find(call), call.now)
     expires_at = call.params.time("ExpireAt")
     if expires_at > call.now + dt.timedelta(seconds=YEAR_S):
         raise out_of_range("ExpireAt", f"{expires_at:%Y-%m-%d}", "at most a year from now")
+    if expires_at <= call.now:
+        expires_at = min(hit.expires_at, call.now)
+    else:
+        _once(call, hit, expires_at)
     hits.set_expiration(call.connection, hit.id, expires_at)
     settling.settle_hit(call.connection, call.environment, hit.id, call.now)
+    _reopen(call, hit)
+    return {}
+
+
+@operation("UpdateHITTypeOfHIT", writes=True)
+def update_hit_type(call: Call) -> dict[str, Any]:
+    """Give a HIT another type; who is at work on it never gets less than they were promised."""
+    hit, wanted = _undeleted(find(call), call.now), hit_types.existing(call)
+    if wanted.id == hit.type.id:
+        return {}
+    lower = wanted.values.reward_cents < hit.type.values.reward_cents
+    if lower and hits.is_promised(call.connection, hit.id, call.now):
+        raise turk(
+            "InvalidHITState",
+            "Workers accepted or submitted this HIT at its present reward, so it cannot be moved to a HIT type "
+            f"that pays less ({shapes.dollars(wanted.values.reward_cents)} instead of "
+            f"{shapes.dollars(hit.type.values.reward_cents)}).",
+        )
+    settling.change_type(call.connection, call.environment, hit.id, wanted, call.now)
     return {}
 
 
 @operation("UpdateHITReviewStatus", writes=True)
 def update_review_status(call: Call) -> dict[str, Any]:
-    """Set the requester's own marker, or lift it."""
+    """Mark a Reviewable HIT as Reviewing, or with Revert a Reviewing one as Reviewable."""
     hit = find(call)
     revert = call.params.flag("Revert")
     wanted = "Reviewing" if revert else "Reviewable"
@@ -102,14 +92,17 @@ def update_review_status(call: Call) -> dict[str, Any]:
 
 @operation("CreateAdditionalAssignmentsForHIT", writes=True)
 def create_additional_assignments(call: Call) -> dict[str, Any]:
-    """Ask for more assignments of a HIT."""
-    hit = _undeleted(find(call))
+    """Ask for more assignments of a HIT, though never across ten."""
+    hit = find(call)
     count = call.params.integer("NumberOfAdditionalAssignments", 1, MAX_ASSIGNMENTS)
     token = call.params.token()
     if token:
         earlier = tokens.recall(call.connection, call.environment, "extend", token, call.now)
         if earlier is not None:
             raise already("AdditionalAssignmentsAlreadyAdded", "The assignments", "request", earlier)
+    _undeleted(hit, call.now)
+    if hit.created_at < EXTENDABLE_SINCE:
+        raise turk("HITTooOldForExtension", "HITs created before July 22, 2015 cannot be extended.")
     if hit.max_assignments < MANY <= hit.max_assignments + count:
         raise turk(
             "InvalidMaximumAssignmentsIncrease",
@@ -117,10 +110,9 @@ def create_additional_assignments(call: Call) -> dict[str, Any]:
         )
     if hit.max_assignments + count > MAX_ASSIGNMENTS:
         raise out_of_range("NumberOfAdditionalAssignments", count, f"at most {MAX_ASSIGNMENTS} in all")
-    if hit.created_at + EXTENDABLE_FOR < call.now:
-        raise turk("HITTooOldForExtension", "HITs older than 90 days cannot be extended.")
     hits.add_slots(call.connection, hit.id, count)
     settling.settle_hit(call.connection, call.environment, hit.id, call.now)
+    _reopen(call, hit)
     if token:
         tokens.remember(call.connection, call.environment, "extend", token, call.request_id, call.now)
     return {}
@@ -170,120 +162,52 @@ def already(code: str, noun: str, what: str, result: str) -> TurkError:
     return turk(code, f"{noun} with this UniqueRequestToken already exist; {what} {result}.")
 
 
-def _undeleted(hit: HitRow) -> HitRow:
+def _undeleted(hit: HitRow, now: dt.datetime) -> HitRow:
     if hit.deleted_at is not None:
-        raise turk(
-            "InvalidHITState",
-            "This HIT is currently in the state 'Disposed'. This operation can be called with a status of: "
-            "Assignable, Unassignable, Reviewable, Reviewing.",
-        )
+        raise wrong_state(hit, now, "Assignable, Unassignable, Reviewable, Reviewing")
     return hit
 
 
-def _post(call: Call, type_of: Any) -> dict[str, Any]:
+def _once(call: Call, hit: HitRow, expires_at: dt.datetime) -> None:
+    """Refuse the time that an earlier call set and that still holds; remember a new one."""
+    token = f"{hit.mturk_id}{expires_at:%a %b %d %H:%M:%S.%f UTC %Y}"
+    earlier = tokens.recall(call.connection, call.environment, "expire", token, call.now)
+    if earlier is None:
+        tokens.remember(call.connection, call.environment, "expire", token, call.request_id, call.now)
+    elif hit.expires_at == expires_at:
+        raise turk(
+            "IdempotencyTokenAlreadyProcessed", f'The idempotency token "{token}" has already been processed.'
+        )
+
+
+def _reopen(call: Call, hit: HitRow) -> None:
+    """Lift the requester's marker from a HIT that takes work again, or its new answers would go unnoticed."""
+    if hit.reviewing:
+        now = find(call)
+        if now.status(call.now) in ("Assignable", "Unassignable"):
+            hits.set_reviewing(call.connection, hit.id, False)
+
+
+def _post(call: Call, type_of: Callable[[Call], TypeRow]) -> dict[str, Any]:
     params = call.params
     token = params.token()
     if token:
         earlier = tokens.recall(call.connection, call.environment, "hit", token, call.now)
         if earlier is not None:
             raise already("HitAlreadyExists", "HITs", "HIT", earlier)
-    for name in ("HITLayoutId", "AssignmentReviewPolicy", "HITReviewPolicy"):
-        if params.has(name):
-            raise invalid(name, "this server offers neither layouts nor review policies; send a Question")
+    unsupported.refuse_parameters(params)
     question = params.text("Question", required=True)
     questions.check(question)
-    lifetime_s = params.integer("LifetimeInSeconds", 30, YEAR_S)
-    max_assignments = params.integer("MaxAssignments", 1, MAX_ASSIGNMENTS, 1)
-    annotation = params.text("RequesterAnnotation", longest=255)
     hit = hits.add_hit(
         call.connection,
         call.environment,
         type_of(call),
         question=question,
-        annotation=annotation,
-        max_assignments=max_assignments,
-        lifetime_s=lifetime_s,
+        annotation=params.text("RequesterAnnotation", longest=255),
+        max_assignments=params.integer("MaxAssignments", 1, MAX_ASSIGNMENTS, 1),
+        lifetime_s=params.integer("LifetimeInSeconds", 30, YEAR_S),
         now=call.now,
     )
     if token:
         tokens.remember(call.connection, call.environment, "hit", token, hit.mturk_id, call.now)
     return {"HIT": shapes.hit(hit, call.now)}
-
-
-def _existing_type(call: Call) -> TypeRow:
-    mturk_id = call.params.entity("HITTypeId")
-    found = hit_types.find(call.connection, call.environment, mturk_id)
-    if found is None:
-        raise absent("HITType", "HITTypeDoesNotExist", mturk_id)
-    return found
-
-
-def _hit_type(call: Call) -> TypeRow:
-    params = call.params
-    values = TypeValues(
-        title=params.text("Title", longest=128, required=True),
-        description=params.text("Description", longest=2000, required=True),
-        keywords=params.text("Keywords", longest=1000),
-        reward_cents=params.cents("Reward"),
-        duration_s=params.integer("AssignmentDurationInSeconds", 30, YEAR_S),
-        auto_approval_s=params.integer("AutoApprovalDelayInSeconds", 0, MONTH_S, MONTH_S),
-        requirements=_requirements(call, params),
-    )
-    digest = hashlib.sha256(json.dumps(asdict(values), sort_keys=True).encode()).hexdigest()
-    return hit_types.add(call.connection, call.environment, digest, values, call.now)
-
-
-def _requirements(call: Call, params: Params) -> str:
-    given = params.raw("QualificationRequirements")
-    if given is None:
-        return "[]"
-    name = "QualificationRequirements"
-    if not isinstance(given, list) or not all(isinstance(one, dict) for one in given):
-        raise invalid(name, "it must be a list of structures")
-    if len(given) > 10:
-        raise out_of_range(name, f"{len(given)} long", "at most 10 requirements")
-    return json.dumps([_requirement(call, one) for one in given], sort_keys=True)
-
-
-def _requirement(call: Call, given: Mapping[str, Any]) -> dict[str, Any]:
-    own = Params(given)
-    type_id = own.entity("QualificationTypeId")
-    comparator = own.choice("Comparator", tuple(sorted(qualifying.COMPARATORS)))
-    is_system = type_id in qualifying.SYSTEM_TYPES
-    if not is_system and qualifications.find_type(call.connection, call.environment, type_id) is None:
-        raise absent("QualificationType", "QualificationTypeDoesNotExist", type_id)
-    kept: dict[str, Any] = {"QualificationTypeId": type_id, "Comparator": comparator}
-    values = given.get("IntegerValues") or []
-    needs_value = comparator not in ("Exists", "DoesNotExist")
-    if not isinstance(values, list) or not all(type(value) is int for value in values) or len(values) > 15:
-        raise invalid("IntegerValues", "it must be a list of at most 15 integers")
-    if needs_value and not is_system and not values:
-        raise missing("IntegerValues")
-    if not needs_value and values:
-        raise invalid("IntegerValues", f"the comparator {comparator} takes none")
-    if values:
-        kept["IntegerValues"] = values
-    if is_system and given.get("LocaleValues"):
-        kept["LocaleValues"] = _locales(given["LocaleValues"])
-    if own.has("ActionsGuarded") and own.has("RequiredToPreview"):
-        raise invalid("ActionsGuarded", "give either ActionsGuarded or RequiredToPreview")
-    if own.has("ActionsGuarded"):
-        kept["ActionsGuarded"] = own.choice(
-            "ActionsGuarded", ("Accept", "PreviewAndAccept", "DiscoverPreviewAndAccept")
-        )
-    if own.has("RequiredToPreview"):
-        kept["RequiredToPreview"] = own.flag("RequiredToPreview")
-    return kept
-
-
-def _locales(given: Any) -> list[dict[str, str]]:
-    if not isinstance(given, list) or len(given) > 30:
-        raise invalid("LocaleValues", "it must be a list of at most 30 locales")
-    kept = []
-    for one in given:
-        own = Params(one if isinstance(one, dict) else {})
-        locale = {"Country": own.text("Country", longest=2, required=True)}
-        if own.has("Subdivision"):
-            locale["Subdivision"] = own.text("Subdivision", longest=2)
-        kept.append(locale)
-    return kept

@@ -7,7 +7,7 @@ import binascii
 import datetime as dt
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mitl.crowd_server.errors import invalid, missing, out_of_range
@@ -17,11 +17,17 @@ _ENTITY = re.compile(r"[A-Z0-9]{1,64}")
 _WORKER = re.compile(r"A[A-Z0-9]{1,63}")
 MAX_CENTS = 10_000_000
 """A reward or bonus above 100,000 USD is a slip."""
+MAX_INTEGER = 2**31 - 1
+"""The model's Integer has 32 bits."""
+_FIRST_TIME = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _LAST_TIME = dt.datetime(9999, 1, 1, tzinfo=dt.UTC).timestamp()
 
 
 class Params:
-    """The JSON object of one request; every reader raises the API's own error for a bad value."""
+    """The JSON object of one request; every reader raises the API's own error for a bad value.
+
+    A null counts as absent, as it does for AWS.
+    """
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
@@ -34,19 +40,24 @@ class Params:
         """The value as given; None where absent."""
         return self._values.get(name)
 
-    def text(self, name: str, *, longest: int | None = None, required: bool = False) -> str:
-        """A string, empty where absent."""
+    def text(
+        self, name: str, *, longest: int | None = None, shortest: int = 0, required: bool = False
+    ) -> str:
+        """A string, empty where absent; one that was given has from ``shortest`` to ``longest`` characters."""
         value = self._values.get(name)
         if value is None or value == "":
             if required:
                 raise missing(name)
+            if value == "" and shortest:
+                raise out_of_range(name, "empty", f"at least {shortest} characters long")
             return ""
         if not isinstance(value, str):
             raise invalid(name, "it must be a string")
         if "\0" in value or not _is_unicode(value):
             raise invalid(name, "it holds a zero character or half a surrogate pair")
-        if longest is not None and len(value) > longest:
-            raise out_of_range(name, f"{len(value)} characters long", f"at most {longest}")
+        if longest is not None and not shortest <= len(value) <= longest:
+            allowed = f"at most {longest}" if len(value) > longest else f"at least {shortest}"
+            raise out_of_range(name, f"{len(value)} characters long", allowed)
         return value
 
     def integer(self, name: str, low: int, high: int, default: int | None = None) -> int:
@@ -64,7 +75,9 @@ class Params:
 
     def flag(self, name: str, default: bool = False) -> bool:
         """A boolean."""
-        value = self._values.get(name, default)
+        value = self._values.get(name)
+        if value is None:
+            return default
         if not isinstance(value, bool):
             raise invalid(name, "it must be true or false")
         return value
@@ -80,14 +93,49 @@ class Params:
             raise invalid(name, f"it must be one of {', '.join(allowed)}")
         return str(value)
 
+    def choices(self, name: str, allowed: Sequence[str]) -> list[str]:
+        """A list of a few words, empty where absent."""
+        value = self._values.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list) or any(one not in allowed for one in value):
+            raise invalid(name, f"it must be a list of {', '.join(allowed)}")
+        return [str(one) for one in value]
+
+    def integers(self, name: str, *, longest: int) -> list[int]:
+        """A list of integers of 32 bits, empty where absent."""
+        value = self._values.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list) or any(type(one) is not int for one in value):
+            raise invalid(name, "it must be a list of integers")
+        if len(value) > longest:
+            raise out_of_range(name, f"{len(value)} long", f"at most {longest}")
+        for one in value:
+            if abs(one) > MAX_INTEGER:
+                raise out_of_range(name, one, f"from {-MAX_INTEGER} to {MAX_INTEGER}")
+        return value
+
+    def structures(self, name: str, *, longest: int) -> list[Params]:
+        """A list of structures, empty where absent."""
+        value = self._values.get(name)
+        if value is None:
+            return []
+        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+            raise invalid(name, "it must be a list of structures")
+        if len(value) > longest:
+            raise out_of_range(name, f"{len(value)} long", f"at most {longest}")
+        return [Params(one) for one in value]
+
     def cents(self, name: str) -> int:
         """A CurrencyAmount in USD, as cents."""
         value = self.text(name, required=True)
         if not _CURRENCY.fullmatch(value):
             raise invalid(name, "it must be an amount such as 0.65, in USD with at most two decimals")
         whole, _, part = value.partition(".")
+        whole = whole.lstrip("0") or "0"
         if len(whole) > 9 or (cents := int(whole) * 100 + int((part + "00")[:2])) > MAX_CENTS:
-            raise out_of_range(name, value, f"at most {MAX_CENTS / 100:.2f}")
+            raise out_of_range(name, value[:40], f"at most {MAX_CENTS / 100:.2f}")
         return cents
 
     def entity(self, name: str) -> str:
@@ -105,31 +153,33 @@ class Params:
         return value
 
     def time(self, name: str) -> dt.datetime:
-        """A time, on the wire in seconds since 1970."""
+        """A time, on the wire in seconds since 1970; one before that is as good as 1970."""
         value = self._values.get(name)
         if value is None:
             raise missing(name)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float):
             raise invalid(name, "it must be seconds since 1970")
-        if not 0 <= value < _LAST_TIME:
-            raise out_of_range(name, value, "a time from 1970 to 9999")
-        return dt.datetime.fromtimestamp(value, dt.UTC)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise invalid(name, "it must be seconds since 1970")
+        if value >= _LAST_TIME:
+            raise out_of_range(name, "too late", "a time before the year 9999")
+        return dt.datetime.fromtimestamp(value, dt.UTC) if value > 0 else _FIRST_TIME
 
     def token(self) -> str:
         """The UniqueRequestToken, empty where absent."""
-        return self.text("UniqueRequestToken", longest=64)
+        return self.text("UniqueRequestToken", shortest=1, longest=64)
 
     def page(self) -> tuple[int, int]:
         """The row after which a page starts, and its length (10 unless told, at most 100)."""
         size = self.integer("MaxResults", 1, 100, 10)
-        token = self.text("NextToken", longest=255)
+        token = self.text("NextToken", shortest=1, longest=255)
         if not token:
             return 0, size
         try:
-            text = base64.urlsafe_b64decode(token.encode()).decode()
+            text = base64.b64decode(token.encode(), altchars=b"-_", validate=True).decode()
         except (binascii.Error, ValueError) as error:
             raise invalid("NextToken", "it did not come from this server") from error
-        if not re.fullmatch(r"after:[0-9]{1,18}", text):
+        if not re.fullmatch(r"after:[0-9]{1,18}", text, re.ASCII):
             raise invalid("NextToken", "it did not come from this server")
         return int(text.removeprefix("after:")), size
 

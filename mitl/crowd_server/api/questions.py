@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
+from xml.etree.ElementTree import Element
 
 from defusedxml import ElementTree
 from defusedxml.common import DefusedXmlException
 
+from mitl.crowd_server import form_page, question_form
 from mitl.crowd_server.errors import invalid, out_of_range, turk
+from mitl.crowd_server.question_form import QuestionForm
 
 MAX_BYTES = 65_535
 _BASE = "http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/"
 _HTML = f"{{{_BASE}2011-11-11/HTMLQuestion.xsd}}"
 _EXTERNAL = f"{{{_BASE}2006-07-14/ExternalQuestion.xsd}}"
+_UNFIT = re.compile(r"[\x00-\x20\\<>\"\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +36,13 @@ def check(xml: str) -> None:
     if size > MAX_BYTES:
         raise out_of_range("Question", f"{size} bytes long", f"at most {MAX_BYTES}")
     question = read(xml)
-    if question.url is not None and urlsplit(question.url).scheme != "https":
-        raise invalid("Question", "ExternalURL must be an https address")
+    if question.url is not None and not _is_secure(question.url):
+        raise invalid("Question", "ExternalURL must be an https address of a host, without spaces")
 
 
 def read(xml: str) -> Question:
     """The question of this XML."""
-    try:
-        root = ElementTree.fromstring(xml, forbid_dtd=True)
-    except (ElementTree.ParseError, DefusedXmlException, ValueError) as error:
-        raise turk(
-            "XMLParseError", f"There was an error parsing the XML question or answer data: {error}."
-        ) from error
+    root = _root(xml)
     if root.tag == f"{_HTML}HTMLQuestion":
         html = root.findtext(f"{_HTML}HTMLContent") or ""
         if not html.strip():
@@ -51,11 +51,42 @@ def read(xml: str) -> Question:
     if root.tag == f"{_EXTERNAL}ExternalQuestion":
         url = (root.findtext(f"{_EXTERNAL}ExternalURL") or "").strip()
         return Question(None, url, _height(root.findtext(f"{_EXTERNAL}FrameHeight")))
+    if _is_form(root):
+        return Question(form_page.html(question_form.parse(xml)), None, 0)
     raise turk(
         "XMLParseError",
-        "This server shows HTMLQuestion (2011-11-11) and ExternalQuestion (2006-07-14), not "
-        f"{root.tag.rpartition('}')[2]}.",
+        f"A HIT's question must be an HTMLQuestion ({_HTML[1:-1]}), an ExternalQuestion ({_EXTERNAL[1:-1]}) or a "
+        f"QuestionForm, not {str(root.tag)[:200]}.",
     )
+
+
+def form_of(xml: str | None) -> QuestionForm | None:
+    """The form of a HIT whose question is a QuestionForm; None for any other."""
+    return question_form.parse(xml) if xml is not None and _is_form(_root(xml)) else None
+
+
+def _root(xml: str) -> Element:
+    try:
+        root: Element = ElementTree.fromstring(xml, forbid_dtd=True)
+    except (ElementTree.ParseError, DefusedXmlException, ValueError, LookupError) as error:
+        raise turk(
+            "XMLParseError", f"There was an error parsing the XML question or answer data: {error}."
+        ) from error
+    return root
+
+
+def _is_form(root: Element) -> bool:
+    return str(root.tag).endswith("/QuestionForm.xsd}QuestionForm")
+
+
+def _is_secure(url: str) -> bool:
+    """Whether a browser takes this for a page on some host by https."""
+    try:
+        parts = urlsplit(url)
+        # Reading the port raises where it is none.
+        return parts.scheme == "https" and bool(parts.hostname) and parts.port != 0 and not _UNFIT.search(url)
+    except ValueError:
+        return False
 
 
 def _height(text: str | None) -> int:

@@ -1,4 +1,4 @@
-"""What an operation is, and the table of those that this server offers."""
+"""What an operation is, and the table of all of MTurk's."""
 
 from __future__ import annotations
 
@@ -29,20 +29,21 @@ Handler = Callable[[Call], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A handler, and whether it writes."""
+    """A handler, whether it writes, and whether it does more than refuse."""
 
     handler: Handler
     writes: bool
+    offered: bool
 
 
 OPERATIONS: dict[str, Operation] = {}
 
 
-def operation(name: str, *, writes: bool) -> Callable[[Handler], Handler]:
+def operation(name: str, *, writes: bool, offered: bool = True) -> Callable[[Handler], Handler]:
     """Enter a function in the table under the API's name for it."""
 
     def enter(handler: Handler) -> Handler:
-        OPERATIONS[name] = Operation(handler, writes)
+        OPERATIONS[name] = Operation(handler, writes, offered)
         return handler
 
     return enter

@@ -9,7 +9,6 @@ from typing import Any
 from mitl.crowd_server.models import AssignmentState
 from mitl.crowd_server.store.assignments import AssignmentRow, BonusRow
 from mitl.crowd_server.store.hits import HitRow
-from mitl.crowd_server.store.qualifications import QualificationRow, QualificationTypeRow
 
 STATUS = {
     AssignmentState.SUBMITTED: "Submitted",
@@ -90,30 +89,3 @@ def bonus(row: BonusRow) -> dict[str, Any]:
         "Reason": row.reason,
         "GrantTime": seconds(row.granted_at),
     }
-
-
-def qualification_type(row: QualificationTypeRow) -> dict[str, Any]:
-    """A qualification type; nobody can request one here, requesters grant them."""
-    return {
-        "QualificationTypeId": row.mturk_id,
-        "CreationTime": seconds(row.created_at),
-        "Name": row.name,
-        "Description": row.description,
-        "Keywords": row.keywords,
-        "QualificationTypeStatus": "Active" if row.active else "Inactive",
-        "IsRequestable": False,
-        "AutoGranted": False,
-    }
-
-
-def qualification(row: QualificationRow) -> dict[str, Any]:
-    """A qualification that a worker holds or held."""
-    shape: dict[str, Any] = {
-        "QualificationTypeId": row.type,
-        "WorkerId": row.worker,
-        "GrantTime": seconds(row.granted_at),
-        "Status": "Granted" if row.revoked_at is None else "Revoked",
-    }
-    if row.value is not None:
-        shape["IntegerValue"] = row.value
-    return shape

@@ -44,7 +44,7 @@ class RequestToken(Base):
     id: Mapped[int_pk]
     environment: Mapped[Environment]
     kind: Mapped[str]
-    """``hit``, ``extend`` or ``bonus``."""
+    """``hit``, ``extend``, ``bonus`` or ``expire``."""
     token: Mapped[str]
     result: Mapped[str]
     """The HIT id, or the id of the earlier request."""

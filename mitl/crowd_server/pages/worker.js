@@ -1,10 +1,33 @@
 "use strict";
-// The page around a HIT: counts down, keeps the frame's draft for a reload, and shows the way on after submission.
+// Workers' pages without it: forms and links do all that is needed. It adds local times, a countdown, drafts and the way on.
 (() => {
-  const frame = document.getElementById("hit"), timer = document.getElementById("timer"), done = document.getElementById("done");
-  const key = "mitl-draft:" + frame.dataset.token, longest = 200000, keepFor = 14 * 24 * 3600 * 1000;
-  const end = Date.now() + 1000 * Number(timer.dataset.seconds);
-  let over = false;
+  // Storage can be switched off; drafts are a comfort, so a failure is silent.
+  const attempt = action => { try { return action(); } catch (error) { return null; } };
+  const prefix = "mitl-draft:", longest = 2000000, keepFor = 14 * 24 * 3600 * 1000;
+
+  for (const time of document.querySelectorAll("time[datetime]")) {
+    const at = new Date(time.dateTime);
+    if (isNaN(at)) continue;
+    time.title = time.textContent;
+    time.textContent = attempt(() => at.toLocaleString(undefined, {dateStyle: "medium", timeStyle: "short"})) || time.textContent;
+  }
+
+  // Drafts stay in this browser, also when it is closed, until their HIT is sent or two weeks old.
+  attempt(() => {
+    for (const name of Object.keys(localStorage)) {
+      if (!name.startsWith(prefix)) continue;
+      const kept = attempt(() => JSON.parse(localStorage.getItem(name)));
+      if (!kept || !(Date.now() - kept.at < keepFor)) localStorage.removeItem(name);
+    }
+  });
+  const sent = document.querySelector("[data-sent]");
+  if (sent) attempt(() => localStorage.removeItem(prefix + sent.dataset.sent));
+
+  const frame = document.getElementById("hit");
+  if (!frame) return;
+  const timer = document.getElementById("timer"), done = document.getElementById("done"), said = document.getElementById("said");
+  const key = prefix + frame.dataset.token, end = Date.now() + 1000 * Number(timer.dataset.seconds);
+  let over = false, warned = false;
 
   const tick = () => {
     const left = Math.max(0, Math.round((end - Date.now()) / 1000));
@@ -12,13 +35,19 @@
     const two = number => String(number).padStart(2, "0");
     timer.textContent = left ? (hours ? `${hours}:${two(minutes)}:${two(seconds)}` : `${minutes}:${two(seconds)}`) + " left" : "time is over";
     timer.classList.toggle("soon", left < 300);
+    if (left < 300 && left && !warned) {
+      warned = true;
+      said.textContent = "Less than five minutes are left for this HIT.";
+    }
+    if (!left && !over) {
+      document.getElementById("over").hidden = false;
+      said.textContent = "The time for this HIT is over.";
+    }
     if (!left || over) clearInterval(ticking);
   };
   const ticking = setInterval(tick, 1000);
   tick();
 
-  // Storage can be switched off; drafts are a comfort, so a failure is silent.
-  const attempt = action => { try { return action(); } catch (error) { return null; } };
   const clean = fields => Array.isArray(fields) && fields.every(pair => Array.isArray(pair) && pair.length === 2 && pair.every(text => typeof text === "string"));
   const keep = fields => {
     const text = JSON.stringify({at: Date.now(), fields});
@@ -29,26 +58,22 @@
     // The frame's origin is opaque, so no address can name it; the draft is this HIT's own.
     if (kept && clean(kept.fields)) frame.contentWindow.postMessage({type: "mitl-restore", fields: kept.fields}, "*");
   };
-  attempt(() => {
-    for (const name of Object.keys(localStorage)) {
-      if (!name.startsWith("mitl-draft:")) continue;
-      const kept = attempt(() => JSON.parse(localStorage.getItem(name)));
-      if (!kept || !(Date.now() - kept.at < keepFor)) localStorage.removeItem(name);
-    }
-  });
 
   addEventListener("message", event => {
     if (event.source !== frame.contentWindow || !event.data || over) return;
-    const {type, fields} = event.data;
+    const {type, note, fields} = event.data;
     if (type === "mitl-ready") restore();
     else if (type === "mitl-draft" && clean(fields)) keep(fields);
-    else if (type === "mitl-submitted") {
+    else if (type === "mitl-refused" && note !== "late") document.getElementById("large").hidden = note !== "large";
+    else if (type === "mitl-submitted" || type === "mitl-refused") {
+      const shown = type === "mitl-submitted" ? done : document.getElementById("kept");
       over = true;
       attempt(() => localStorage.removeItem(key));
       timer.hidden = true;
+      for (const name of ["over", "large"]) document.getElementById(name).hidden = true;
       for (const form of document.querySelectorAll("header form")) form.hidden = true;
-      done.hidden = false;
-      done.querySelector("button").focus();
+      shown.hidden = false;
+      shown.querySelector("button, a").focus();
     }
   });
 })();

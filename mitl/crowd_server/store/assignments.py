@@ -166,23 +166,22 @@ def list_bonuses(
     connection: Connection,
     environment: Environment,
     *,
-    hit: str | None,
-    assignment: str | None,
+    hit_id: int | None,
+    assignment_id: int | None,
     after: int,
     limit: int,
 ) -> list[BonusRow]:
-    """Bonuses granted for this HIT or this assignment, oldest first."""
+    """Bonuses granted for this HIT and this assignment where given, oldest first."""
     wanted = (
         select(Bonus.id, Worker.mturk_id, Assignment.mturk_id, Bonus.cents, Bonus.reason, Bonus.granted_at)
         .join(Assignment, Assignment.id == Bonus.assignment_id)
         .join(Worker, Worker.id == Assignment.worker_id)
-        .join(Hit, Hit.id == Assignment.hit_id)
         .where(Bonus.environment == environment, Bonus.id > after)
     )
-    if hit is not None:
-        wanted = wanted.where(Hit.mturk_id == hit)
-    if assignment is not None:
-        wanted = wanted.where(Assignment.mturk_id == assignment)
+    if hit_id is not None:
+        wanted = wanted.where(Assignment.hit_id == hit_id)
+    if assignment_id is not None:
+        wanted = wanted.where(Assignment.id == assignment_id)
     return [BonusRow(*row) for row in connection.execute(wanted.order_by(Bonus.id).limit(limit))]
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from sqlalchemy import Connection, Engine, select
@@ -12,11 +14,34 @@ from mitl.crowd_server.models import Account
 from mitl.records import Environment
 
 
+class _View:
+    """The one reading transaction of a request, begun at its first read."""
+
+    def __init__(self, reader: Engine) -> None:
+        self.reader = reader
+        self._connection: Connection | None = None
+
+    def open(self) -> Connection:
+        if self._connection is None:
+            self._connection = self.reader.connect()
+        return self._connection
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+_VIEW: ContextVar[_View | None] = ContextVar("view", default=None)
+
+
 class Database:
     """Opens short transactions; at most one writes in an environment at a time.
 
     SQLite gives that by BEGIN IMMEDIATE. On PostgreSQL the account's row is locked first, so that two workers
-    cannot take the same last assignment and two calls cannot spend the same cent.
+    cannot take the same last assignment and two calls cannot spend the same cent. Writers of this process wait
+    for each other before that, in memory: a queue costs no connections, and SQLite, which has a waiting writer
+    look again at longer and longer intervals, is asked only when it is free.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -25,17 +50,43 @@ class Database:
         if engine.dialect.name == "postgresql":
             options["isolation_level"] = "REPEATABLE READ"
         self._reader = engine.execution_options(**options)
+        # SQLite has one writer, whatever the environment.
+        one = threading.Lock()
+        shared = engine.dialect.name == "sqlite"
+        self._turns = {environment: one if shared else threading.Lock() for environment in Environment}
+
+    @contextmanager
+    def one_view(self) -> Iterator[None]:
+        """Reads within the block see the same moment and share a transaction, until something is written."""
+        view = _View(self._reader)
+        token = _VIEW.set(view)
+        try:
+            yield
+        finally:
+            _VIEW.reset(token)
+            view.close()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A consistent view that takes no lock."""
-        with self._reader.connect() as connection:
-            yield connection
+        view = _VIEW.get()
+        if view is None or view.reader is not self._reader:
+            with self._reader.connect() as connection:
+                yield connection
+            return
+        try:
+            yield view.open()
+        except BaseException:
+            view.close()  # after an error PostgreSQL answers nothing more in that transaction
+            raise
 
     @contextmanager
     def write(self, environment: Environment) -> Iterator[Connection]:
         """A transaction that commits at the end of the block and rolls back on any error."""
-        with self.engine.begin() as connection:
+        view = _VIEW.get()
+        if view is not None:
+            view.close()  # what is read afterwards must see what was written
+        with self._turns[environment], self.engine.begin() as connection:
             if connection.dialect.name != "sqlite":
                 lock = select(Account.environment).where(Account.environment == environment)
                 connection.execute(lock.with_for_update())

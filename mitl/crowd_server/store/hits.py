@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, and_, bindparam, case, exists, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, case, func, insert, or_, select, update
 
 from mitl.crowd_server.ids import entity_id
 from mitl.crowd_server.models import Assignment, AssignmentState, Hit, HitQuestion, HitType
@@ -62,11 +62,12 @@ _HIT_COLUMNS = (
     Hit.deleted_at,
 )
 
-_SELECT: Wide = select(*_HIT_COLUMNS, *TYPE_COLUMNS).join(HitType, HitType.id == Hit.hit_type_id)
+SELECT: Wide = select(*_HIT_COLUMNS, *TYPE_COLUMNS).join(HitType, HitType.id == Hit.hit_type_id)
 _OF_ID = (Hit.mturk_id == bindparam("mturk_id"), Hit.environment == bindparam("environment"))
-_FIND_HIT = _SELECT.where(*_OF_ID)
+_FIND_HIT = SELECT.where(*_OF_ID)
 _HIT_KEY = select(Hit.id).where(*_OF_ID)
 _QUESTION = select(HitQuestion.xml).where(HitQuestion.hit_id == bindparam("hit_id"))
+_FORM = _QUESTION.where(HitQuestion.xml.contains("/QuestionForm.xsd"))
 _ADD_HIT, _ADD_QUESTION = insert(Hit), insert(HitQuestion)
 _LIVE = and_(Assignment.state == AssignmentState.ACCEPTED, Assignment.deadline_at > bindparam("now"))
 _DECIDED = Assignment.decided_at.is_not(None)
@@ -132,7 +133,7 @@ def find_hit(
     connection: Connection, environment: Environment, mturk_id: str, now: dt.datetime
 ) -> HitRow | None:
     """The HIT of this id, deleted or not."""
-    return next(iter(_hit_rows(connection, _FIND_HIT, now, mturk_id=mturk_id, environment=environment)), None)
+    return next(iter(rows(connection, _FIND_HIT, now, mturk_id=mturk_id, environment=environment)), None)
 
 
 def hit_key(connection: Connection, environment: Environment, mturk_id: str) -> int | None:
@@ -142,46 +143,27 @@ def hit_key(connection: Connection, environment: Environment, mturk_id: str) -> 
     ).scalar_one_or_none()
 
 
-def list_hits(
-    connection: Connection, environment: Environment, *, after: int, limit: int, now: dt.datetime
-) -> list[HitRow]:
-    """HITs that are not deleted, oldest first, from the one after id ``after``."""
-    wanted = _SELECT.where(Hit.environment == environment, Hit.id > after, Hit.deleted_at.is_(None))
-    return _hit_rows(connection, wanted.order_by(Hit.id).limit(limit), now)
-
-
-def list_reviewable(
-    connection: Connection,
-    environment: Environment,
-    *,
-    hit_type_id: str | None,
-    reviewing: bool,
-    after: int,
-    limit: int,
-    now: dt.datetime,
-) -> list[HitRow]:
-    """HITs on which no further work will come, marked as being reviewed or not."""
-    lease = exists().where(
-        Assignment.hit_id == Hit.id,
-        Assignment.state == AssignmentState.ACCEPTED,
-        Assignment.deadline_at > now,
+def is_promised(connection: Connection, hit_id: int, now: dt.datetime) -> bool:
+    """Whether somebody has this HIT, or submitted it and may still be paid for it."""
+    open_states = (AssignmentState.SUBMITTED, AssignmentState.REJECTED)
+    wanted = select(Assignment.id).where(
+        Assignment.hit_id == hit_id,
+        or_(
+            Assignment.state.in_(open_states),
+            and_(Assignment.state == AssignmentState.ACCEPTED, Assignment.deadline_at > now),
+        ),
     )
-    wanted = _SELECT.where(
-        Hit.environment == environment,
-        Hit.id > after,
-        Hit.deleted_at.is_(None),
-        Hit.reviewing.is_(reviewing),
-        or_(Hit.slots_left == 0, Hit.expires_at <= now),
-        ~lease,
-    )
-    if hit_type_id is not None:
-        wanted = wanted.where(HitType.mturk_id == hit_type_id)
-    return _hit_rows(connection, wanted.order_by(Hit.id).limit(limit), now)
+    return connection.execute(wanted.limit(1)).first() is not None
 
 
 def question(connection: Connection, hit_id: int) -> str:
     """The question XML, as posted."""
     return connection.execute(_QUESTION, {"hit_id": hit_id}).scalar_one()
+
+
+def form(connection: Connection, hit_id: int) -> str | None:
+    """The question XML where it speaks of QuestionForm; few HITs have one, so that others need not be read."""
+    return connection.execute(_FORM, {"hit_id": hit_id}).scalar_one_or_none()
 
 
 def set_expiration(connection: Connection, hit_id: int, expires_at: dt.datetime) -> None:
@@ -208,12 +190,13 @@ def delete(connection: Connection, hit_id: int, now: dt.datetime) -> None:
     connection.execute(update(Hit).where(Hit.id == hit_id).values(deleted_at=now))
 
 
-def _hit_rows(connection: Connection, wanted: Wide, now: dt.datetime, **parameters: object) -> list[HitRow]:
-    rows = connection.execute(wanted, parameters).all()
-    counts = _counts(connection, [row[0] for row in rows], now)
+def rows(connection: Connection, wanted: Wide, now: dt.datetime, **parameters: object) -> list[HitRow]:
+    """The HITs that a narrowing of ``SELECT`` finds, with what their assignments do now."""
+    found_rows = connection.execute(wanted, parameters).all()
+    counts = _counts(connection, [row[0] for row in found_rows], now)
     split = len(_HIT_COLUMNS)
     found = []
-    for row in rows:
+    for row in found_rows:
         own = dict(zip((column.key for column in _HIT_COLUMNS), row[:split], strict=True))
         pending, completed = counts.get(own["id"], (0, 0))
         found.append(HitRow(**own, type=type_row(tuple(row[split:])), pending=pending, completed=completed))

@@ -23,7 +23,14 @@ from sqlalchemy import (
 )
 
 from mitl.crowd_server.ids import entity_id
-from mitl.crowd_server.models import Assignment, AssignmentState, Hit, HitType, Worker
+from mitl.crowd_server.models import (
+    Assignment,
+    AssignmentState,
+    Hit,
+    HitType,
+    Worker,
+    WorkerBlock,
+)
 from mitl.crowd_server.store.rows import Wide, new_id
 from mitl.crowd_server.store.workers import WorkerRow
 from mitl.records import Environment
@@ -39,6 +46,7 @@ class GroupRow:
     description: str
     reward_cents: int
     duration_s: int
+    auto_approval_s: int
     requirements: str
     available: int
     sample: str
@@ -65,6 +73,14 @@ class LeaseRow:
     reward_cents: int
     duration_s: int
     auto_approval_s: int
+    hit_type_id: int
+
+    @property
+    def approve_at(self) -> dt.datetime | None:
+        """When a submission is approved by itself."""
+        if self.submitted_at is None:
+            return None
+        return self.submitted_at + dt.timedelta(seconds=self.auto_approval_s)
 
     def is_live(self, now: dt.datetime) -> bool:
         """Whether the worker may still submit."""
@@ -89,6 +105,7 @@ _LEASE: Wide = (
         HitType.reward_cents,
         HitType.duration_s,
         HitType.auto_approval_s,
+        HitType.id,
     )
     .join(Hit, Hit.id == Assignment.hit_id)
     .join(HitType, HitType.id == Hit.hit_type_id)
@@ -105,6 +122,8 @@ _LIVE_LEASE = and_(
 )
 _FREE = (
     HitType.environment == bindparam("environment"),
+    HitType.paused_at.is_(None),
+    ~exists().where(WorkerBlock.worker_id == _ME),
     # Written out, because SQLite cannot tell from a parameter that the index of open HITs serves.
     Hit.slots_left > literal_column("0"),
     Hit.expires_at > _NOW,
@@ -124,6 +143,7 @@ _GROUPS: Wide = (
         HitType.description,
         HitType.reward_cents,
         HitType.duration_s,
+        HitType.auto_approval_s,
         HitType.requirements,
         func.count(Hit.id),
         func.min(Hit.mturk_id),

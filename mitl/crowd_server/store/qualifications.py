@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
 from mitl.crowd_server.ids import entity_id
 from mitl.crowd_server.models import Qualification, QualificationType, Worker
-from mitl.crowd_server.store.rows import new_id
+from mitl.crowd_server.store.rows import Wide, new_id
 from mitl.crowd_server.store.workers import WorkerRow
 from mitl.records import Environment
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How a qualification is asked for."""
+
+    test: str | None = None
+    """QuestionForm XML."""
+    answer_key: str | None = None
+    test_duration_s: int | None = None
+    retry_delay_s: int | None = None
+    """None: a worker may ask once."""
+    auto_granted_value: int | None = None
+    """None: not granted by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +41,7 @@ class QualificationTypeRow:
     keywords: str
     active: bool
     created_at: dt.datetime
+    terms: Terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +56,7 @@ class QualificationRow:
     revoked_at: dt.datetime | None
 
 
-_TYPE = select(
+_TYPE: Wide = select(
     QualificationType.id,
     QualificationType.mturk_id,
     QualificationType.name,
@@ -47,8 +64,14 @@ _TYPE = select(
     QualificationType.keywords,
     QualificationType.active,
     QualificationType.created_at,
-)
-_HELD = (
+    QualificationType.test,
+    QualificationType.answer_key,
+    QualificationType.test_duration_s,
+    QualificationType.retry_delay_s,
+    QualificationType.auto_granted_value,
+).where(QualificationType.description != "")
+"""A deleted type keeps its row, because HITs may still ask for it; its description, which no other lacks, is empty."""
+_HELD: Wide = (
     select(
         Qualification.id,
         QualificationType.mturk_id,
@@ -76,6 +99,7 @@ def add_type(
     description: str,
     keywords: str,
     active: bool,
+    terms: Terms,
     now: dt.datetime,
 ) -> QualificationTypeRow | None:
     """A new type; None where the name is taken."""
@@ -94,10 +118,30 @@ def add_type(
             keywords=keywords,
             active=active,
             created_at=now,
+            **_columns(terms),
         )
     )
     own_id = new_id(result)
-    return QualificationTypeRow(own_id, mturk_id, name, description, keywords, active, now)
+    return QualificationTypeRow(own_id, mturk_id, name, description, keywords, active, now, terms)
+
+
+def update_type(connection: Connection, own: QualificationTypeRow) -> None:
+    """Keep a type's description, status and terms as they are in ``own``."""
+    connection.execute(
+        update(QualificationType)
+        .where(QualificationType.id == own.id)
+        .values(description=own.description, active=own.active, **_columns(own.terms))
+    )
+
+
+def delete_type(connection: Connection, own: QualificationTypeRow) -> None:
+    """Take a type out of use: its name is free again; who holds it goes on to meet the HITs that ask for it."""
+    connection.execute(
+        update(QualificationType)
+        .where(QualificationType.id == own.id)
+        # Longer than any name that the API takes, so that no type can be in its way.
+        .values(name=f"deleted {own.mturk_id} ".ljust(240, "-"), description="", keywords="", active=False)
+    )
 
 
 def find_type(connection: Connection, environment: Environment, mturk_id: str) -> QualificationTypeRow | None:
@@ -105,21 +149,30 @@ def find_type(connection: Connection, environment: Environment, mturk_id: str) -
     row = connection.execute(
         _TYPE.where(QualificationType.mturk_id == mturk_id, QualificationType.environment == environment)
     ).one_or_none()
-    return None if row is None else QualificationTypeRow(*row)
+    return None if row is None else _type_row(row)
 
 
 def list_types(
-    connection: Connection, environment: Environment, *, query: str | None, after: int, limit: int
+    connection: Connection,
+    environment: Environment,
+    *,
+    query: str | None = None,
+    requestable: bool = False,
+    after: int = 0,
+    limit: int | None = None,
 ) -> list[QualificationTypeRow]:
-    """Types whose name or keywords hold ``query``, oldest first."""
+    """Types whose name, description or keywords hold ``query``, oldest first."""
     wanted = _TYPE.where(QualificationType.environment == environment, QualificationType.id > after)
     if query:
         wanted = wanted.where(
             QualificationType.name.icontains(query, autoescape=True)
+            | QualificationType.description.icontains(query, autoescape=True)
             | QualificationType.keywords.icontains(query, autoescape=True)
         )
+    if requestable:
+        wanted = wanted.where(QualificationType.active)
     rows = connection.execute(wanted.order_by(QualificationType.id).limit(limit))
-    return [QualificationTypeRow(*row) for row in rows]
+    return [_type_row(row) for row in rows]
 
 
 def find_worker(connection: Connection, environment: Environment, mturk_id: str) -> WorkerRow | None:
@@ -138,6 +191,14 @@ def find(connection: Connection, type_id: int, worker_id: int) -> QualificationR
         _HELD.where(Qualification.qualification_type_id == type_id, Qualification.worker_id == worker_id)
     ).one_or_none()
     return None if row is None else QualificationRow(*row)
+
+
+def list_held(connection: Connection, worker_id: int) -> dict[str, QualificationRow]:
+    """What a worker holds, by type id."""
+    rows = connection.execute(
+        _HELD.where(Qualification.worker_id == worker_id, Qualification.revoked_at.is_(None))
+    )
+    return {row.type: row for row in (QualificationRow(*found) for found in rows)}
 
 
 def grant(connection: Connection, type_id: int, worker_id: int, value: int | None, now: dt.datetime) -> None:
@@ -184,3 +245,21 @@ def list_holders(
 def held_by(connection: Connection, worker: WorkerRow) -> dict[str, int | None]:
     """The values of the qualifications that a worker holds, by type id."""
     return dict(connection.execute(_HELD_BY, {"me": worker.id}).all())
+
+
+def _type_row(row: Row[Any]) -> QualificationTypeRow:
+    values: Sequence[Any] = tuple(row)
+    own_id, mturk_id, name, description, keywords, active, created_at, *terms = values
+    return QualificationTypeRow(
+        own_id, mturk_id, name, description, keywords, active, created_at, Terms(*terms)
+    )
+
+
+def _columns(terms: Terms) -> dict[str, str | int | None]:
+    return {
+        "test": terms.test,
+        "answer_key": terms.answer_key,
+        "test_duration_s": terms.test_duration_s,
+        "retry_delay_s": terms.retry_delay_s,
+        "auto_granted_value": terms.auto_granted_value,
+    }

@@ -1,4 +1,5 @@
-"""What falls due by the clock alone: auto-approval, and the release of money that nobody can earn any more.
+"""What falls due by the clock alone: auto-approval, the release of money that nobody can earn any more, and the
+disposal of HITs 120 days after their expiry.
 
 Nothing runs at night. Each request first asks whether something is due in its environment and, if so, writes
 what should have been written at that time.
@@ -13,7 +14,11 @@ from sqlalchemy import Connection, and_, bindparam, case, exists, func, or_, sel
 
 from mitl.crowd_server.models import Assignment, AssignmentState, Hit, HitType
 from mitl.crowd_server.store import accounts
+from mitl.crowd_server.store.hit_types import TypeRow
 from mitl.records import Environment
+
+DISPOSED_AFTER = dt.timedelta(days=120)
+"""After this long past its expiry a HIT is deleted by itself, as on MTurk."""
 
 _IS_DUE = select(
     or_(
@@ -26,6 +31,27 @@ _IS_DUE = select(
     )
 )
 """Statements of every request are built once: SQLAlchemy takes longer to build one than SQLite to run it."""
+
+_HIT = (
+    select(
+        Hit.max_assignments,
+        Hit.slots_left,
+        Hit.held_slots,
+        Hit.expires_at,
+        Hit.deleted_at,
+        HitType.reward_cents,
+    )
+    .join(HitType)
+    .where(Hit.id == bindparam("own"))
+)
+_LIVE = and_(Assignment.state == AssignmentState.ACCEPTED, Assignment.deadline_at > bindparam("now"))
+_UNDECIDED = Assignment.state == AssignmentState.SUBMITTED
+_WORK = select(
+    func.count(case((_UNDECIDED, 1))).label("undecided"),
+    func.count(case((_LIVE, 1))).label("leases"),
+    func.max(case((_LIVE, Assignment.deadline_at))).label("last_deadline"),
+    func.max(case((_UNDECIDED, Assignment.auto_approve_at))).label("last_approval"),
+).where(Assignment.hit_id == bindparam("own"))
 
 
 def is_due(connection: Connection, environment: Environment, now: dt.datetime) -> bool:
@@ -48,40 +74,42 @@ def settle_hit(connection: Connection, environment: Environment, hit_id: int, no
 
     Before its expiry that is every assignment not yet decided; after it, those submitted and those still under
     a running lease. Holding more (after an extension) raises InsufficientFunds where the balance is too small.
+    A HIT on which nothing is open is disposed of 120 days after its expiry.
     """
-    hit = connection.execute(
-        select(
-            Hit.max_assignments,
-            Hit.slots_left,
-            Hit.held_slots,
-            Hit.expires_at,
-            Hit.deleted_at,
-            HitType.reward_cents,
-        )
-        .join(HitType)
-        .where(Hit.id == hit_id)
-    ).one()
-    live = and_(Assignment.state == AssignmentState.ACCEPTED, Assignment.deadline_at > now)
-    undecided, leases, last_deadline = connection.execute(
-        select(
-            func.count(case((Assignment.state == AssignmentState.SUBMITTED, 1))),
-            func.count(case((live, 1))),
-            func.max(case((live, Assignment.deadline_at))),
-        ).where(Assignment.hit_id == hit_id)
-    ).one()
+    hit = connection.execute(_HIT, {"own": hit_id}).one()
+    work = connection.execute(_WORK, {"own": hit_id, "now": now}).one()
+    disposed_at = hit.expires_at + DISPOSED_AFTER
     settle_at: dt.datetime | None
     if hit.deleted_at is not None:
         needed, settle_at = 0, None
     elif hit.expires_at > now:
-        needed, settle_at = undecided + hit.slots_left, hit.expires_at
+        needed, settle_at = work.undecided + hit.slots_left, hit.expires_at
     else:
-        needed, settle_at = undecided + leases, last_deadline
+        needed = work.undecided + work.leases
+        settle_at = work.last_deadline or max(disposed_at, work.last_approval or disposed_at)
+    values: dict[str, object] = {"held_slots": needed}
+    if settle_at is not None and settle_at <= now and not needed:
+        values["deleted_at"], settle_at = now, None
     change = (needed - hit.held_slots) * hit.reward_cents
     if change > 0:
         accounts.hold(connection, environment, hit_id, change, now)
     else:
         accounts.release(connection, environment, hit_id, -change, now)
-    connection.execute(update(Hit).where(Hit.id == hit_id).values(held_slots=needed, settle_at=settle_at))
+    connection.execute(update(Hit).where(Hit.id == hit_id).values(values | {"settle_at": settle_at}))
+
+
+def change_type(
+    connection: Connection, environment: Environment, hit_id: int, hit_type: TypeRow, now: dt.datetime
+) -> None:
+    """Give a HIT another type, and hold what that pays; InsufficientFunds where the balance is too small."""
+    settle_hit(connection, environment, hit_id, now)
+    hit = connection.execute(_HIT, {"own": hit_id}).one()
+    change = hit.held_slots * (hit_type.values.reward_cents - hit.reward_cents)
+    if change > 0:
+        accounts.hold(connection, environment, hit_id, change, now)
+    else:
+        accounts.release(connection, environment, hit_id, -change, now)
+    connection.execute(update(Hit).where(Hit.id == hit_id).values(hit_type_id=hit_type.id))
 
 
 def _auto_approve(connection: Connection, environment: Environment, now: dt.datetime) -> None:

@@ -128,6 +128,12 @@ def find_invitation(connection: Connection, token_sha256: str) -> InvitationRow 
     return None if row is None else InvitationRow(*row)
 
 
+def invitation(connection: Connection, invitation_id: int) -> InvitationRow:
+    """An invitation by its row."""
+    row = connection.execute(select(*_INVITATION).where(Invitation.id == invitation_id)).one()
+    return InvitationRow(*row)
+
+
 def list_invitations(connection: Connection) -> list[InvitationRow]:
     """All invitations, newest first."""
     rows = connection.execute(select(*_INVITATION).order_by(Invitation.id.desc()))

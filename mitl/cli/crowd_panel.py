@@ -1,0 +1,188 @@
+"""``mitl crowd panel`` and ``mitl crowd study``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mitl.cli.app import App, common, environment_options
+from mitl.errors import UsageError
+from mitl.records import Environment
+
+PROFILE_NAMES = ("prolific", "connect", "sona", "generic")
+BASE_URL = click.option(
+    "--base-url", metavar="URL", help="Where people reach the server [default: http://127.0.0.1:8765]."
+)
+_ENDS = {
+    "complete": "has done the HITs of a visit",
+    "no-consent": "does not agree to the study",
+    "nothing-left": "finds nothing to do",
+}
+
+
+def needed(environment: Environment | None) -> Environment:
+    """The environment, which the command cannot guess."""
+    if environment is None:
+        raise UsageError("say for which environment: add --sandbox or --live")
+    return environment
+
+
+def _end_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    for name, who in reversed(_ENDS.items()):
+        own = name.replace("-", "_")
+        code = click.option(f"--{name}-code", f"{own}_code", default="", help=f"Code for who {who}.")
+        url = click.option(
+            f"--{name}-url",
+            f"{own}_url",
+            default="",
+            metavar="URL",
+            help=f"https link back for who {who}; {{worker}}, {{study}} and {{session}} are filled in.",
+        )
+        function = url(code(function))
+    return function
+
+
+@click.group("panel")
+def panel() -> None:
+    """Study links for panels: Prolific, Connect, SONA and others."""
+
+
+@panel.command("add")
+@environment_options
+@click.option("--profile", type=click.Choice(PROFILE_NAMES), help="Which panel.")
+@click.option("--slug", default="", help="The last part of the study link [default: made up].")
+@_end_options
+@click.option(
+    "--hits-per-visit",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    help="HITs that one visit asks for.",
+)
+@click.option(
+    "--worker-parameter", default="", metavar="NAME", help="The id's name in the link [default: the panel's]."
+)
+@click.option(
+    "--study-parameter",
+    default="",
+    metavar="NAME",
+    help="The study's name in the link [default: the panel's].",
+)
+@click.option(
+    "--session-parameter",
+    default="",
+    metavar="NAME",
+    help="The session's name in the link [default: the panel's]; without one, a person has one visit.",
+)
+@BASE_URL
+@common
+def add(
+    app: App,
+    environment: Environment | None,
+    profile: str | None,
+    slug: str,
+    hits_per_visit: int,
+    worker_parameter: str,
+    study_parameter: str,
+    session_parameter: str,
+    base_url: str | None,
+    **ends: str,
+) -> None:
+    """Make a panel's study link and say what to paste where."""
+    chosen = needed(environment)
+    if profile is None:
+        raise UsageError(f"say which panel: --profile with one of {', '.join(PROFILE_NAMES)}")
+    from mitl.crowd_server.models import VisitState
+    from mitl.crowd_server.panel_admin import OPTIONS, PanelPlan
+    from mitl.crowd_server.panel_ends import End
+    from mitl.crowd_server.panel_profiles import Parameters
+    from mitl.stages.recruiting import add_panel
+
+    given: dict[VisitState, End] = {}
+    for state, option in OPTIONS.items():
+        own = option.replace("-", "_")
+        given[state] = End(ends[f"{own}_url"], ends[f"{own}_code"])
+    names = Parameters(worker_parameter, study_parameter, session_parameter)
+    plan = PanelPlan(profile, slug, names, hits_per_visit, given)
+    app.finish(add_panel(app.settings, chosen, plan, base_url=base_url))
+
+
+@panel.command("list")
+@BASE_URL
+@common
+def list_all(app: App, base_url: str | None) -> None:
+    """List the panels with their links, and how many visits ended how."""
+    from mitl.stages.recruiting import list_panels
+
+    app.finish(list_panels(app.settings, base_url))
+
+
+@panel.command("visits")
+@click.argument("slug")
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Write them to this file as CSV instead."
+)
+@common
+def visits(app: App, slug: str, out: Path | None) -> None:
+    """List who came by panel SLUG, with sessions and ends, to compare with the panel's own list."""
+    from mitl.stages.recruiting import list_visits
+
+    app.finish(list_visits(app.settings, slug, out))
+
+
+@panel.command("close")
+@click.argument("slug")
+@common
+def close(app: App, slug: str) -> None:
+    """Let nobody new in by the study link of panel SLUG."""
+    from mitl.stages.recruiting import close_panel
+
+    app.finish(close_panel(app.settings, slug))
+
+
+@panel.command("forget")
+@environment_options
+@click.option("--worker", metavar="ID", help="One person, by the panel's id or by the worker id.")
+@click.option("--all", "everybody", is_flag=True, help="Everybody of one environment.")
+@common
+def forget(app: App, environment: Environment | None, worker: str | None, everybody: bool) -> None:
+    """Delete which panel ids belong to which workers; answers and payments stay.
+
+    Pay first: afterwards nobody can tell whom a worker id stands for, and who comes again is a new worker.
+    """
+    if (worker is None) == (not everybody):
+        raise UsageError("say whom to forget: --worker ID, or --all with --sandbox or --live")
+    from mitl.stages.recruiting import forget as stage
+
+    app.finish(stage(app.settings, needed(environment) if everybody else environment, worker))
+
+
+@click.command("study")
+@environment_options
+@click.option("--title", help="Heading of the study's page.")
+@click.option(
+    "--information",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Text file with what people should know; empty lines part paragraphs.",
+)
+@click.option("--contact", help="Whom to ask: an e-mail or https address, or a name and a room.")
+@click.option("--warning", help="What could upset people; shown on the list of HITs too.")
+@click.option("--consent", help="The sentence that people agree to before their first HIT.")
+@common
+def study(app: App, environment: Environment | None, information: Path | None, **texts: str | None) -> None:
+    """Set what people are told before their first HIT, or show it.
+
+    Only the texts given here change; an empty one ("") is taken away. Every change but that of the contact asks
+    everybody again.
+    """
+    chosen = needed(environment)
+    from mitl.stages.recruiting import read_information
+    from mitl.stages.recruiting import study as stage
+
+    changes = {name: text for name, text in texts.items() if text is not None}
+    if information is not None:
+        changes["information"] = read_information(information)
+    app.finish(stage(app.settings, chosen, changes))

@@ -1,0 +1,87 @@
+"""How a qualification type is asked for: its test, its key, its delays, as CreateQualificationType reads them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from mitl.crowd_server import answer_key, question_form
+from mitl.crowd_server.api.params import Params
+from mitl.crowd_server.errors import invalid, missing
+from mitl.crowd_server.store.qualifications import Terms
+
+INT32 = 2**31 - 1
+_GRANTED = 1
+"""The value of a qualification granted by itself, unless another is given."""
+
+
+def created(params: Params) -> Terms:
+    """The terms of a new type.
+
+    Raises:
+        TurkError: parameters that exclude each other, that miss each other, or XML that cannot be used.
+    """
+    terms = _tested(params)
+    if params.flag("AutoGranted"):
+        if terms.test is not None:
+            raise invalid("AutoGranted", "it cannot be true where a Test is given")
+        terms = replace(terms, auto_granted_value=_value(params, _GRANTED))
+    else:
+        _value(params, _GRANTED)
+    return replace(terms, retry_delay_s=_delay(params))
+
+
+def updated(params: Params, terms: Terms) -> Terms:
+    """The terms of a type after UpdateQualificationType; what is not given stays as it is.
+
+    Raises:
+        TurkError: as ``created``; a test cannot be taken away, and a type with one cannot grant itself.
+    """
+    tested = _tested(params)
+    if tested.test is not None:
+        terms = replace(
+            terms,
+            test=tested.test,
+            answer_key=tested.answer_key,
+            test_duration_s=tested.test_duration_s,
+        )
+    before = terms.auto_granted_value
+    granted = params.flag("AutoGranted", before is not None)
+    if granted and terms.test is not None:
+        raise invalid("AutoGranted", "it cannot be true for a type that has a Test")
+    value = _value(params, _GRANTED if before is None else before)
+    terms = replace(terms, auto_granted_value=value if granted else None)
+    if params.has("RetryDelayInSeconds"):
+        terms = replace(terms, retry_delay_s=_delay(params))
+    return terms
+
+
+def _tested(params: Params) -> Terms:
+    """The test with its key and its time; the three stand together."""
+    test = params.text("Test")
+    key = params.text("AnswerKey")
+    if not test:
+        for name in ("AnswerKey", "TestDurationInSeconds"):
+            if params.has(name):
+                raise missing(f"Test (which {name} belongs to)")
+        return Terms()
+    if not params.has("TestDurationInSeconds"):
+        raise missing("TestDurationInSeconds (which a Test needs)")
+    form = question_form.parse(test)
+    if key:
+        answer_key.parse(key, form)
+    return Terms(
+        test=test,
+        answer_key=key or None,
+        test_duration_s=params.integer("TestDurationInSeconds", 1, INT32),
+    )
+
+
+def _delay(params: Params) -> int | None:
+    if not params.has("RetryDelayInSeconds"):
+        return None
+    return params.integer("RetryDelayInSeconds", 0, INT32)
+
+
+def _value(params: Params, default: int) -> int:
+    """AutoGrantedValue, which counts only where AutoGranted is true but must be a number in any case."""
+    return params.integer("AutoGrantedValue", -INT32, INT32, default)

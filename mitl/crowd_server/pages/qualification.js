@@ -1,0 +1,80 @@
+"use strict";
+// A test without it can be taken and sent all the same; it shows the time and says early what the server would refuse.
+(() => {
+  const form = document.getElementById("test"), timer = document.getElementById("timer");
+  const said = document.getElementById("said"), send = document.getElementById("send");
+  const end = Date.now() + 1000 * Number(timer.dataset.seconds);
+  let warned = false, changed = false;
+
+  const tick = () => {
+    const left = Math.max(0, Math.round((end - Date.now()) / 1000));
+    const hours = Math.floor(left / 3600), minutes = Math.floor(left / 60) % 60, seconds = left % 60;
+    const two = number => String(number).padStart(2, "0");
+    timer.textContent = left ? (hours ? `${hours}:${two(minutes)}:${two(seconds)}` : `${minutes}:${two(seconds)}`) + " left" : "time is over";
+    timer.classList.toggle("soon", left < 60);
+    if (left && left < 60 && !warned) {
+      warned = true;
+      said.textContent = "Less than one minute is left for this test.";
+    }
+    if (!left) {
+      clearInterval(ticking);
+      document.getElementById("over").hidden = false;
+      send.disabled = true;
+      changed = false;
+    }
+  };
+  const ticking = setInterval(tick, 1000);
+  tick();
+
+  // Patterns are the requester's; one that this browser cannot read holds nobody up.
+  const rules = [];
+  for (const input of form.querySelectorAll("[data-patterns]")) {
+    const tests = JSON.parse(input.dataset.patterns).flatMap(({regex, flags, message}) => {
+      try { return [{test: new RegExp(regex, flags), message}]; } catch (error) { return []; }
+    });
+    rules.push(() => input.setCustomValidity((tests.find(({test}) => !test.test(input.value)) || {message: ""}).message));
+  }
+  for (const group of form.querySelectorAll("fieldset[data-most]")) {
+    const boxes = [...group.querySelectorAll("input[type=checkbox]")];
+    if (!boxes.length) continue;
+    const fewest = Number(group.dataset.fewest), most = Number(group.dataset.most), required = group.dataset.required === "1";
+    rules.push(() => {
+      const count = boxes.filter(box => box.checked).length;
+      let message = "";
+      if (count > most) message = `Please choose at most ${most}.`;
+      else if (count < fewest && (count || required)) message = `Please choose at least ${fewest}.`;
+      boxes[0].setCustomValidity(message);
+    });
+  }
+  for (const text of form.querySelectorAll("input[name$=_other]")) {
+    const mark = document.getElementById(text.name.replace("_other", "_else"));
+    if (mark) text.addEventListener("input", () => { if (text.value) mark.checked = true; });
+  }
+  const check = () => rules.forEach(rule => rule());
+
+  // Answers survive a reload, in this browser. Storage can be switched off, so a failure is silent.
+  const attempt = action => { try { return action(); } catch (error) { return null; } };
+  const key = "mitl-draft:test-" + form.dataset.request, version = form.elements.version.value;
+  const entries = () => [...new FormData(form)].filter(([name]) => name !== "version");
+  const keep = () => attempt(() => localStorage.setItem(key, JSON.stringify({at: Date.now(), version, fields: entries()})));
+  const restore = fields => {
+    for (const input of form.querySelectorAll("input[name^=q], textarea, select")) {
+      const values = fields.filter(([name]) => name === input.name).map(([, value]) => value);
+      if (input.type === "radio" || input.type === "checkbox") input.checked = values.includes(input.value);
+      else if (values.length) input.value = values[0];
+    }
+  };
+  const kept = attempt(() => JSON.parse(localStorage.getItem(key)));
+  // A page that came back with its problems already holds the newest answers.
+  if (kept && kept.version === version && !form.querySelector(".problem")) attempt(() => restore(kept.fields));
+  check();
+  form.addEventListener("input", () => { changed = true; check(); keep(); });
+  form.addEventListener("submit", () => {
+    changed = false;
+    // After the browser has taken the form, so that the button's state cannot keep it from going.
+    setTimeout(() => { send.disabled = true; });
+  });
+  addEventListener("pageshow", event => { if (event.persisted) location.reload(); });
+  // A reload keeps the answers, so there is nothing to warn about unless they could not be kept.
+  addEventListener("beforeunload", event => { if (changed && !attempt(() => localStorage.getItem(key))) event.preventDefault(); });
+})();

@@ -1,0 +1,86 @@
+"""Who really sent a request that came through proxies, and whether its first leg was encrypted.
+
+The headers that proxies add can be forged by anybody, so they count only as far as the operator's own proxies
+wrote them: the list of addresses is read from its end, and the first one that is no trusted proxy is the sender.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import TypeAlias
+
+from mitl.errors import UsageError
+
+Address: TypeAlias = IPv4Address | IPv6Address
+Network: TypeAlias = IPv4Network | IPv6Network
+MAX_HOPS = 20
+
+
+def parse_networks(given: Sequence[str]) -> tuple[Network, ...]:
+    """The addresses and networks of trusted proxies.
+
+    Raises:
+        UsageError: a text that is neither, or a network that would trust everybody.
+    """
+    found = []
+    for text in given:
+        try:
+            network = ip_network(text, strict=False)
+        except ValueError as error:
+            raise UsageError(
+                f"--trusted-proxy is {text!r}, which is no address; write one like 10.0.0.2 or 10.0.0.0/24"
+            ) from error
+        if network.prefixlen == 0:
+            raise UsageError(
+                f"--trusted-proxy {text} would believe everybody; give the address of the proxy itself"
+            )
+        found.append(network)
+    return tuple(found)
+
+
+def parse_address(text: str) -> Address | None:
+    """The address in ``1.2.3.4``, ``1.2.3.4:80``, ``::1`` or ``[::1]:80``; None for anything else."""
+    text = text.strip()
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return address
+
+
+def is_trusted(address: Address | None, proxies: Sequence[Network]) -> bool:
+    """Whether this is one of the operator's proxies."""
+    return address is not None and any(address in network for network in proxies)
+
+
+def sender(peer: Address | None, forwarded_for: str, proxies: Sequence[Network]) -> Address | None:
+    """The nearest address that is no trusted proxy; ``forwarded_for`` counts only behind a trusted peer."""
+    found = peer
+    for text in reversed(forwarded_for.split(",")[-MAX_HOPS:]):
+        if not is_trusted(found, proxies):
+            break
+        before = parse_address(text)
+        if before is None:
+            break
+        found = before
+    return found
+
+
+def forwarded_scheme(headers: Mapping[str, str], usual: str) -> str:
+    """``http`` or ``https`` as the nearest proxy says; ``usual`` where it does not."""
+    told = headers.get("x-forwarded-proto", "").rpartition(",")[2].strip().lower()
+    return told if told in ("http", "https") else usual
+
+
+def key_of(address: Address | None) -> str:
+    """What counts as one caller: an IPv4 address, or the /64 that one IPv6 customer has to himself."""
+    if isinstance(address, IPv6Address):
+        return str(ip_network((address, 64), strict=False))
+    return str(address)

@@ -1,0 +1,248 @@
+"""Panels, the visits of their participants, and which worker a participant is."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, bindparam, case, func, insert, select, update
+
+from mitl.crowd_server.models import Assignment, Panel, PanelIdentity, PanelVisit, VisitState, Worker
+from mitl.crowd_server.store.rows import Wide, new_id
+from mitl.records import Environment
+
+
+@dataclass(frozen=True, slots=True)
+class PanelRow:
+    """A study link given to a panel."""
+
+    id: int
+    environment: Environment
+    slug: str
+    profile: str
+    invitation_id: int
+    worker_parameter: str
+    study_parameter: str
+    session_parameter: str
+    hits_per_visit: int
+    ends: str
+    created_at: dt.datetime
+    closed_at: dt.datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class VisitRecord:
+    """A visit as the operator compares it with the panel's own list."""
+
+    worker: str
+    external_id: str | None
+    """The panel's id of the person; None once it was forgotten."""
+    session: str
+    study: str
+    state: VisitState
+    hits_done: int
+    started_at: dt.datetime
+    ended_at: dt.datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class VisitRow:
+    """One participant's visit, with what its pages need of the panel."""
+
+    id: int
+    worker_id: int
+    session: str
+    study: str
+    state: VisitState
+    hits_done: int
+    slug: str
+    profile: str
+    hits_per_visit: int
+    ends: str
+
+    @property
+    def is_open(self) -> bool:
+        """Whether HITs can still be done on this visit."""
+        return self.state is VisitState.OPEN
+
+    @property
+    def hits_left(self) -> int:
+        """How many HITs this visit still asks for."""
+        return max(0, self.hits_per_visit - self.hits_done)
+
+
+_PANEL: Wide = select(
+    Panel.id,
+    Panel.environment,
+    Panel.slug,
+    Panel.profile,
+    Panel.invitation_id,
+    Panel.worker_parameter,
+    Panel.study_parameter,
+    Panel.session_parameter,
+    Panel.hits_per_visit,
+    Panel.ends,
+    Panel.created_at,
+    Panel.closed_at,
+)
+_VISIT: Wide = select(
+    PanelVisit.id,
+    PanelVisit.worker_id,
+    PanelVisit.session,
+    PanelVisit.study,
+    PanelVisit.state,
+    PanelVisit.hits_done,
+    Panel.slug,
+    Panel.profile,
+    Panel.hits_per_visit,
+    Panel.ends,
+).join(Panel, Panel.id == PanelVisit.panel_id)
+_BY_ID = _VISIT.where(PanelVisit.id == bindparam("own"))
+_LATEST = (
+    _VISIT.where(PanelVisit.worker_id == bindparam("me"))
+    .order_by(case((PanelVisit.state == VisitState.OPEN, 0), else_=1), PanelVisit.id.desc())
+    .limit(1)
+)
+_OF_ASSIGNMENT = (
+    select(PanelVisit.id, PanelVisit.hits_done, Panel.hits_per_visit)
+    .join(Panel, Panel.id == PanelVisit.panel_id)
+    .join(Assignment, Assignment.worker_id == PanelVisit.worker_id)
+    .where(Assignment.id == bindparam("assignment"), PanelVisit.state == VisitState.OPEN)
+    .order_by(PanelVisit.id.desc())
+    .limit(1)
+)
+
+
+def add(connection: Connection, panel: PanelRow) -> int:
+    """Keep a new panel; its ``id`` is not looked at."""
+    result = connection.execute(
+        insert(Panel).values(
+            environment=panel.environment,
+            slug=panel.slug,
+            profile=panel.profile,
+            invitation_id=panel.invitation_id,
+            worker_parameter=panel.worker_parameter,
+            study_parameter=panel.study_parameter,
+            session_parameter=panel.session_parameter,
+            hits_per_visit=panel.hits_per_visit,
+            ends=panel.ends,
+            created_at=panel.created_at,
+            closed_at=panel.closed_at,
+        )
+    )
+    return new_id(result)
+
+
+def find(connection: Connection, slug: str) -> PanelRow | None:
+    """The panel whose study link ends in this slug."""
+    row = connection.execute(_PANEL.where(Panel.slug == slug)).one_or_none()
+    return None if row is None else PanelRow(*row)
+
+
+def list_panels(connection: Connection) -> list[tuple[PanelRow, Mapping[VisitState, int]]]:
+    """All panels, newest first, each with its number of visits by state."""
+    counts: defaultdict[int, Counter[VisitState]] = defaultdict(Counter)
+    for panel_id, state, count in connection.execute(
+        select(PanelVisit.panel_id, PanelVisit.state, func.count()).group_by(
+            PanelVisit.panel_id, PanelVisit.state
+        )
+    ):
+        counts[panel_id][state] = count
+    rows = connection.execute(_PANEL.order_by(Panel.id.desc()))
+    return [(PanelRow(*row), counts[row[0]]) for row in rows]
+
+
+def visit_records(connection: Connection, panel_id: int) -> list[VisitRecord]:
+    """All visits of a panel, oldest first."""
+    known: Wide = (
+        select(
+            Worker.mturk_id,
+            select(func.min(PanelIdentity.external_id))
+            .where(PanelIdentity.worker_id == Worker.id)
+            .scalar_subquery(),
+            PanelVisit.session,
+            PanelVisit.study,
+            PanelVisit.state,
+            PanelVisit.hits_done,
+            PanelVisit.started_at,
+            PanelVisit.ended_at,
+        )
+        .join(Worker, Worker.id == PanelVisit.worker_id)
+        .where(PanelVisit.panel_id == panel_id)
+        .order_by(PanelVisit.id)
+    )
+    return [VisitRecord(*row) for row in connection.execute(known)]
+
+
+def close(connection: Connection, panel_id: int, now: dt.datetime) -> None:
+    """Let nobody new in by this panel's link."""
+    connection.execute(update(Panel).where(Panel.id == panel_id).values(closed_at=now))
+
+
+def is_closed(connection: Connection, panel_id: int) -> bool:
+    """Whether nobody new is let in."""
+    closed_at = connection.execute(select(Panel.closed_at).where(Panel.id == panel_id)).scalar_one()
+    return closed_at is not None
+
+
+def visit(connection: Connection, visit_id: int) -> VisitRow | None:
+    """A visit by its row."""
+    row = connection.execute(_BY_ID, {"own": visit_id}).one_or_none()
+    return None if row is None else VisitRow(*row)
+
+
+def latest_visit(connection: Connection, worker_id: int) -> VisitRow | None:
+    """The visit that a worker is on: the newest open one, else the newest; None for invited workers."""
+    row = connection.execute(_LATEST, {"me": worker_id}).one_or_none()
+    return None if row is None else VisitRow(*row)
+
+
+def find_visit(connection: Connection, panel_id: int, session: str) -> VisitRow | None:
+    """The visit of this panel's session."""
+    row = connection.execute(
+        _VISIT.where(PanelVisit.panel_id == panel_id, PanelVisit.session == session)
+    ).one_or_none()
+    return None if row is None else VisitRow(*row)
+
+
+def add_visit(
+    connection: Connection, panel_id: int, worker_id: int, session: str, study: str, now: dt.datetime
+) -> int:
+    """A new open visit."""
+    result = connection.execute(
+        insert(PanelVisit).values(
+            panel_id=panel_id,
+            worker_id=worker_id,
+            session=session,
+            study=study,
+            state=VisitState.OPEN,
+            hits_done=0,
+            started_at=now,
+            ended_at=None,
+        )
+    )
+    return new_id(result)
+
+
+def set_state(connection: Connection, visit_id: int, state: VisitState, now: dt.datetime) -> None:
+    """End a visit, or open it again."""
+    connection.execute(
+        update(PanelVisit)
+        .where(PanelVisit.id == visit_id)
+        .values(state=state, ended_at=None if state is VisitState.OPEN else now)
+    )
+
+
+def count_hit(connection: Connection, assignment_id: int, now: dt.datetime) -> None:
+    """Count a submission for its worker's newest open visit, and end the visit with its last HIT."""
+    row = connection.execute(_OF_ASSIGNMENT, {"assignment": assignment_id}).one_or_none()
+    if row is None:
+        return
+    visit_id, hits_done, wanted = row
+    connection.execute(
+        update(PanelVisit).where(PanelVisit.id == visit_id).values(hits_done=PanelVisit.hits_done + 1)
+    )
+    if hits_done + 1 >= wanted:
+        set_state(connection, visit_id, VisitState.COMPLETED, now)

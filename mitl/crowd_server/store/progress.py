@@ -1,0 +1,201 @@
+"""How far each HIT type is, and how fast it goes.
+
+The operator's page asks every few seconds, so nothing here reads all assignments, except ``spans``. What was
+submitted follows from the HITs' own slots. What waits, was rejected or is under way is found by the index
+(environment, state, auto_approve_at), and so is the last hour: what was submitted after some time has its
+auto-approval after that time and the type's delay.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, and_, bindparam, case, func, or_, select
+
+from mitl.crowd_server.models import DONE_STATES, Assignment, AssignmentState, Hit, HitType, Worker
+from mitl.crowd_server.store.rows import Wide
+from mitl.records import Environment
+
+HOUR = dt.timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRow:
+    """How one HIT type stands; numbers of assignments, except the HITs'."""
+
+    id: int
+    mturk_id: str
+    environment: Environment
+    title: str
+    reward_cents: int
+    paused_at: dt.datetime | None
+    hits: int
+    open_hits: int
+    """Neither expired nor deleted."""
+    wanted: int
+    done: int
+    """Submitted, whatever became of them."""
+    left: int
+    """Can still be submitted: on open HITs."""
+    expires_at: dt.datetime | None
+    """When the last open HIT expires."""
+    waiting: int
+    """Submitted and not decided."""
+    rejected: int
+    working: int
+    """Held by a worker just now."""
+
+    @property
+    def state(self) -> str:
+        """empty, done, expired (with some never submitted), paused or open."""
+        if not self.hits:
+            return "empty"
+        if self.left:
+            return "paused" if self.paused_at is not None else "open"
+        return "done" if self.done >= self.wanted else "expired"
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is under way, nothing can come, and nothing waits for a decision."""
+        return not (self.left or self.working or self.waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class Recent:
+    """What came in during the last hour."""
+
+    count: int
+    first_accepted_at: dt.datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From the first acceptance to the last submission of a HIT type."""
+
+    count: int
+    first_accepted_at: dt.datetime
+    last_submitted_at: dt.datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveRow:
+    """One worker at work."""
+
+    worker: str
+    environment: Environment
+    title: str
+    accepted_at: dt.datetime
+    deadline_at: dt.datetime
+
+
+_NOW = bindparam("now", type_=Hit.expires_at.type)
+_OPEN = and_(Hit.deleted_at.is_(None), Hit.expires_at > _NOW)
+_HITS: Wide = select(
+    Hit.hit_type_id,
+    func.count(),
+    func.count(case((_OPEN, 1))),
+    func.sum(Hit.max_assignments),
+    func.sum(Hit.max_assignments - Hit.slots_left),
+    func.sum(case((_OPEN, Hit.slots_left), else_=0)),
+    func.max(case((_OPEN, Hit.expires_at))),
+).group_by(Hit.hit_type_id)
+_IN_STATE = (
+    Assignment.environment.in_(tuple(Environment)),
+    Assignment.state.in_(
+        (AssignmentState.ACCEPTED, AssignmentState.SUBMITTED, AssignmentState.REJECTED),
+    ),
+    or_(Assignment.state != AssignmentState.ACCEPTED, Assignment.deadline_at > _NOW),
+)
+_STATES = (
+    select(Hit.hit_type_id, Assignment.state, func.count())
+    .join(Hit, Hit.id == Assignment.hit_id)
+    .where(*_IN_STATE)
+    .group_by(Hit.hit_type_id, Assignment.state)
+)
+_DELAYS = select(HitType.auto_approval_s).distinct()
+_RECENT = (
+    select(Hit.hit_type_id, func.count(), func.min(Assignment.accepted_at))
+    .join(Hit, Hit.id == Assignment.hit_id)
+    .join(HitType, HitType.id == Hit.hit_type_id)
+    .where(
+        Assignment.environment.in_(tuple(Environment)),
+        Assignment.state.in_(DONE_STATES),
+        Assignment.auto_approve_at > bindparam("after", type_=Hit.expires_at.type),
+        HitType.auto_approval_s == bindparam("delay_s"),
+    )
+    .group_by(Hit.hit_type_id)
+)
+_SPANS: Wide = (
+    select(Hit.hit_type_id, func.count(), func.min(Assignment.accepted_at), func.max(Assignment.submitted_at))
+    .join(Hit, Hit.id == Assignment.hit_id)
+    .where(Assignment.submitted_at.is_not(None))
+    .group_by(Hit.hit_type_id)
+)
+_ACTIVE = (
+    select(
+        Worker.mturk_id,
+        Assignment.environment,
+        HitType.title,
+        Assignment.accepted_at,
+        Assignment.deadline_at,
+    )
+    .join(Worker, Worker.id == Assignment.worker_id)
+    .join(Hit, Hit.id == Assignment.hit_id)
+    .join(HitType, HitType.id == Hit.hit_type_id)
+    .where(
+        Assignment.environment.in_(tuple(Environment)),
+        Assignment.state == AssignmentState.ACCEPTED,
+        Assignment.deadline_at > _NOW,
+    )
+    .order_by(Assignment.accepted_at, Assignment.id)
+)
+
+
+def groups(connection: Connection, now: dt.datetime) -> list[GroupRow]:
+    """One row per HIT type, newest first."""
+    hits = {
+        type_id: (count, still, int(wanted), int(done), int(left), until)
+        for type_id, count, still, wanted, done, left, until in connection.execute(_HITS, {"now": now})
+    }
+    states = {(type_id, state): count for type_id, state, count in connection.execute(_STATES, {"now": now})}
+    types = connection.execute(
+        select(
+            HitType.id,
+            HitType.mturk_id,
+            HitType.environment,
+            HitType.title,
+            HitType.reward_cents,
+            HitType.paused_at,
+        ).order_by(HitType.id.desc())
+    )
+    return [
+        GroupRow(
+            *row,
+            *hits.get(row.id, (0, 0, 0, 0, 0, None)),
+            waiting=states.get((row.id, AssignmentState.SUBMITTED), 0),
+            rejected=states.get((row.id, AssignmentState.REJECTED), 0),
+            working=states.get((row.id, AssignmentState.ACCEPTED), 0),
+        )
+        for row in types
+    ]
+
+
+def recent(connection: Connection, now: dt.datetime) -> dict[int, Recent]:
+    """Submissions of the last hour by HIT type."""
+    found = {}
+    for delay_s in connection.execute(_DELAYS).scalars().all():
+        after = now - HOUR + dt.timedelta(seconds=delay_s)
+        rows = connection.execute(_RECENT, {"after": after, "delay_s": delay_s})
+        found.update({type_id: Recent(count, first) for type_id, count, first in rows})
+    return found
+
+
+def spans(connection: Connection) -> dict[int, Span]:
+    """From first to last by HIT type; reads every assignment, so callers keep the answer for a while."""
+    return {row[0]: Span(*row[1:]) for row in connection.execute(_SPANS)}
+
+
+def active(connection: Connection, now: dt.datetime) -> list[ActiveRow]:
+    """Who holds a HIT just now, longest first."""
+    return [ActiveRow(*row) for row in connection.execute(_ACTIVE, {"now": now})]

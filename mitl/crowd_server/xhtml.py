@@ -1,0 +1,120 @@
+"""XHTML of requesters, of which only harmless elements and attributes are shown."""
+
+from __future__ import annotations
+
+import html
+import re
+from xml.etree.ElementTree import Element, ParseError
+
+import defusedxml.ElementTree
+from defusedxml import DefusedXmlException
+from markupsafe import Markup, escape
+
+from mitl.crowd_server.errors import TurkError, turk
+
+PICTURE = re.compile(r"(https://[A-Za-z0-9.-]+(?::[0-9]{1,5})?)(?:[/?][!-~]*)?")
+"""An https address without a user name; its first group, the origin, goes into a page's policy."""
+_LINK = re.compile(r"https?://[A-Za-z0-9.-]+(?::[0-9]{1,5})?(?:[/?#][!-~]*)?")
+MAX_DEPTH = 30
+_TAGS = (
+    "a b big blockquote br caption center cite code col colgroup dd del dfn div dl dt em font h1 h2 h3 "
+    "h4 h5 h6 hr i img ins kbd li ol p pre q samp small span strike strong sub sup table tbody td "
+    "tfoot th thead tr tt u ul var"
+)
+_VOID = frozenset({"br", "col", "hr", "img"})
+_LOOKS = (
+    "align bgcolor border cellpadding cellspacing char charoff class clear color compact face frame id "
+    "lang noshade nowrap rules size span start style summary target title type valign "
+    "{http://www.w3.org/XML/1998/namespace}lang"
+)
+"""How it looks is the server's business: these attributes are left out."""
+_NUMBERS = frozenset({"colspan", "rowspan", "width", "height"})
+_ENTITY = re.compile(r"&([A-Za-z][A-Za-z0-9]{1,30};)")
+
+
+_KNOWN = frozenset(_TAGS.split())
+_DROPPED = frozenset(_LOOKS.split())
+
+
+def sanitized(xhtml: str) -> tuple[Markup, frozenset[str]]:
+    """XHTML as it may be shown, and where its images lie.
+
+    Raises:
+        TurkError: XHTMLParseError, where it is malformed or holds an element or attribute that may not be.
+    """
+    source = _ENTITY.sub(_character, xhtml)
+    try:
+        root = defusedxml.ElementTree.fromstring(f"<div>{source}</div>", forbid_dtd=True)
+    except (ParseError, DefusedXmlException, ValueError) as error:
+        raise _refusal(f"it is not well-formed: {error}") from error
+    found: set[str] = set()
+    made = _inside(root, found, 0)
+    return made, frozenset(found)
+
+
+def origin(url: str) -> str:
+    """Where a picture lies."""
+    found = PICTURE.fullmatch(url)
+    assert found is not None
+    return found[1]
+
+
+def _character(entity: re.Match[str]) -> str:
+    """HTML's own entities, which XML does not know; those of XML stay."""
+    if entity[1] in ("amp;", "lt;", "gt;", "quot;", "apos;"):
+        return entity[0]
+    return html.unescape(entity[0])
+
+
+def _inside(element: Element, found: set[str], depth: int) -> Markup:
+    if depth > MAX_DEPTH:
+        raise _refusal(f"its elements are nested more than {MAX_DEPTH} deep")
+    made = escape(element.text or "")
+    for child in element:
+        made += _one(child, found, depth) + escape(child.tail or "")
+    return made
+
+
+def _one(element: Element, found: set[str], depth: int) -> Markup:
+    tag = str(element.tag)
+    if tag not in _KNOWN:
+        raise _refusal(f"the element {tag[:80]} may not stand there")
+    values = _attributes(tag, element, found)
+    opening = Markup("<{}{}>").format(tag, values)
+    if tag in _VOID:
+        return opening
+    return opening + _inside(element, found, depth + 1) + Markup("</{}>").format(tag)
+
+
+def _attributes(tag: str, element: Element, found: set[str]) -> Markup:
+    made = Markup()
+    for name, value in element.items():
+        if tag == "img" and name == "src":
+            if not PICTURE.fullmatch(value):
+                raise _refusal("an image's src must be an https address without spaces")
+            found.add(origin(value))
+        elif tag == "a" and name == "href":
+            if not _LINK.fullmatch(value):
+                raise _refusal("a link's href must be an http or https address without spaces")
+        elif name in _NUMBERS:
+            value = value.removesuffix("px")
+            if not re.fullmatch("[0-9]{1,4}", value):
+                continue
+        elif name in _DROPPED:
+            continue
+        elif not (tag == "img" and name == "alt"):
+            raise _refusal(f"the element {tag} may not have the attribute {name[:80]}")
+        made += Markup(' {}="{}"').format(name, value)
+    if tag == "a":
+        made += Markup(' target="_blank" rel="noopener noreferrer"')
+    if tag == "img" and element.get("alt") is None:
+        made += Markup(' alt=""')
+    return made
+
+
+def _refusal(details: str) -> TurkError:
+    return turk(
+        "XHTMLParseError",
+        "There was an error parsing the XHTML data in your request. "
+        f"Details: FormattedContent cannot be shown, because {details}.",
+    )

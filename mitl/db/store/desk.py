@@ -1,0 +1,264 @@
+"""What the review desk reads: light rows of answers, counts that tell whether anything changed, calls to be made."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import and_, func, or_, select
+from sqlalchemy.orm import Session
+
+from mitl.db.models import (
+    Assignment,
+    Batch,
+    Caption,
+    Hit,
+    HitItem,
+    Image,
+    Journal,
+    Judgement,
+    Ledger,
+    Pair,
+    Worker,
+)
+from mitl.db.models import Rationale as RationaleRow
+from mitl.records import (
+    Decision,
+    Environment,
+    JournalState,
+    Label,
+    Outcome,
+    PairRole,
+    RationaleKind,
+)
+from mitl.records import Pair as PairRecord
+
+_DECIDED = (Decision.PASS, Decision.APPROVE, Decision.APPROVE_EXCLUDE, Decision.DROP, Decision.REJECT)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRow:
+    """One answer with who gave it and where, without its reasons."""
+
+    assignment_id: int
+    worker_id: int
+    worker: str
+    place: int
+    pair: PairRecord
+    role: PairRole
+    outcome: Outcome
+    label: Label | None
+    active_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """A few counts of an environment; where two pulses are equal, its pages say the same."""
+
+    decisions: tuple[tuple[Decision, str, int], ...]
+    """Decision, status on the server, submissions."""
+    newest: int
+    """Row of the latest submission; 0 where there is none."""
+    excluded: int
+    """Workers."""
+    booked_cents: int
+    messages: int
+    latest_answer: int
+    """Row of the latest answer; reading the raw documents again moves it."""
+
+    def count(self, decision: Decision) -> int:
+        """Submissions of this decision."""
+        return sum(n for found, _, n in self.decisions if found is decision)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One row of the journal with when its state was entered."""
+
+    key: str
+    state: JournalState
+    request: str
+    reply: str | None
+    error: str | None
+    at: dt.datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """When a submission came and how many answers it brought."""
+
+    submitted_at: dt.datetime | None
+    answers: int
+
+
+def pulse(session: Session, environment: Environment) -> Pulse:
+    """The counts now."""
+    decisions = session.execute(
+        select(Assignment.decision, Assignment.status, func.count(), func.max(Assignment.id))
+        .join(Hit, Hit.id == Assignment.hit_id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .where(Batch.environment == environment)
+        .group_by(Assignment.decision, Assignment.status)
+        .order_by(Assignment.decision, Assignment.status)
+    ).all()
+    excluded = session.scalar(
+        select(func.count())
+        .select_from(Worker)
+        .where(Worker.environment == environment, Worker.excluded_at.is_not(None))
+    )
+    return Pulse(
+        decisions=tuple((decision, status, count) for decision, status, count, _ in decisions),
+        newest=max((newest for *_, newest in decisions), default=0),
+        excluded=excluded or 0,
+        booked_cents=int(session.scalar(select(func.sum(Ledger.cents))) or 0),
+        messages=session.scalar(select(func.count()).where(Journal.kind == "message")) or 0,
+        latest_answer=session.scalar(select(func.max(Judgement.id))) or 0,
+    )
+
+
+def unsent(session: Session, environment: Environment) -> int:
+    """Submissions about which something was decided that the server has not heard of."""
+    waiting = and_(Assignment.status == "Submitted", Assignment.decision.in_(_DECIDED))
+    leaving = and_(Assignment.decision == Decision.APPROVE_EXCLUDE, Worker.excluded_at.is_(None))
+    found = session.scalar(
+        select(func.count())
+        .select_from(Assignment)
+        .join(Worker, Worker.id == Assignment.worker_id)
+        .join(Hit, Hit.id == Assignment.hit_id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .where(Batch.environment == environment, or_(waiting, leaving))
+    )
+    return found or 0
+
+
+def _answers() -> Any:
+    return (
+        select(
+            Judgement.assignment_id,
+            Worker.id,
+            Worker.mturk_worker_id,
+            Judgement.place,
+            Pair.image_id,
+            Pair.caption_id,
+            HitItem.role,
+            Judgement.outcome,
+            Judgement.label,
+            Judgement.active_ms,
+        )
+        .join(Assignment, Assignment.id == Judgement.assignment_id)
+        .join(Worker, Worker.id == Assignment.worker_id)
+        .join(Hit, Hit.id == Assignment.hit_id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .join(HitItem, (HitItem.hit_id == Hit.id) & (HitItem.place == Judgement.place))
+        .join(Pair, Pair.id == Judgement.pair_id)
+        .order_by(Judgement.assignment_id, Judgement.place)
+    )
+
+
+def _rows(session: Session, query: Any) -> list[AnswerRow]:
+    return [
+        AnswerRow(assignment, worker_id, worker, place, PairRecord(image, caption), role, outcome, label, ms)
+        for assignment, worker_id, worker, place, image, caption, role, outcome, label, ms in session.execute(
+            query
+        )
+    ]
+
+
+def answers(session: Session, environment: Environment) -> list[AnswerRow]:
+    """All answers of an environment, by submission and place."""
+    return _rows(session, _answers().where(Batch.environment == environment))
+
+
+def answers_of(session: Session, assignment_id: int) -> list[AnswerRow]:
+    """The answers of one submission by place."""
+    return _rows(session, _answers().where(Judgement.assignment_id == assignment_id))
+
+
+def answers_beside(session: Session, environment: Environment, assignment_id: int) -> list[AnswerRow]:
+    """What other submissions say about the pairs of this one."""
+    pairs = select(Judgement.pair_id).where(Judgement.assignment_id == assignment_id)
+    return _rows(
+        session,
+        _answers().where(
+            Batch.environment == environment,
+            Judgement.pair_id.in_(pairs),
+            Judgement.assignment_id != assignment_id,
+        ),
+    )
+
+
+def reasons(session: Session, assignment_id: int) -> dict[int, list[str]]:
+    """Place → the ticked reasons of a submission, in order."""
+    found: dict[int, list[str]] = defaultdict(list)
+    query = (
+        select(Judgement.place, RationaleRow.value)
+        .join(Judgement, Judgement.id == RationaleRow.judgement_id)
+        .where(Judgement.assignment_id == assignment_id, RationaleRow.kind != RationaleKind.TEXT)
+        .order_by(RationaleRow.id)
+    )
+    for place, value in session.execute(query):
+        found[place].append(value)
+    return found
+
+
+def arrivals(session: Session, environment: Environment) -> list[Arrival]:
+    """Every submission with its time and its number of answers."""
+    query = (
+        select(Assignment.submitted_at, func.count(Judgement.id))
+        .join(Hit, Hit.id == Assignment.hit_id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .outerjoin(Judgement, Judgement.assignment_id == Assignment.id)
+        .where(Batch.environment == environment)
+        .group_by(Assignment.id, Assignment.submitted_at)
+    )
+    return [Arrival(*row) for row in session.execute(query)]
+
+
+def calls(session: Session, kind: str, prefix: str) -> list[Call]:
+    """The journal's rows of a kind whose key starts so, oldest first."""
+    query = (
+        select(Journal.key, Journal.state, Journal.request, Journal.reply, Journal.error, Journal.at)
+        .where(Journal.kind == kind, Journal.key.startswith(prefix, autoescape=True))
+        .order_by(Journal.id)
+    )
+    return [Call(*row) for row in session.execute(query)]
+
+
+def open_keys(session: Session, kind: str) -> set[str]:
+    """The keys of a kind whose call is still to be made."""
+    query = select(Journal.key).where(Journal.kind == kind, Journal.state != JournalState.DONE)
+    return set(session.scalars(query))
+
+
+def paid(session: Session, environment: Environment) -> dict[int, int]:
+    """Worker's row → cents booked as rewards and bonuses."""
+    query = (
+        select(Assignment.worker_id, func.sum(Ledger.cents))
+        .join(Ledger, Ledger.assignment_id == Assignment.id)
+        .join(Hit, Hit.id == Assignment.hit_id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .where(Batch.environment == environment, Ledger.kind != "fee")
+        .group_by(Assignment.worker_id)
+    )
+    return {worker: int(cents) for worker, cents in session.execute(query)}
+
+
+def image_place(session: Session, image_id: int) -> tuple[str | None, str | None] | None:
+    """File and address of one image; None where there is no such image."""
+    found = session.execute(select(Image.file, Image.url).where(Image.id == image_id)).first()
+    return None if found is None else (found[0], found[1])
+
+
+def image_addresses(session: Session, image_ids: Sequence[int]) -> dict[int, tuple[str | None, str | None]]:
+    """Image → file and address."""
+    query = select(Image.id, Image.file, Image.url).where(Image.id.in_(list(image_ids)))
+    return {id_: (file, url) for id_, file, url in session.execute(query)}
+
+
+def caption_texts(session: Session, caption_ids: Sequence[int]) -> dict[int, tuple[str, int]]:
+    """Caption → its text and the image that it was written for."""
+    query = select(Caption.id, Caption.text, Caption.image_id).where(Caption.id.in_(list(caption_ids)))
+    return {id_: (text, image) for id_, text, image in session.execute(query)}

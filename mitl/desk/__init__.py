@@ -1,0 +1,1 @@
+"""The review desk: a person looks at workers and their work in the browser, on this machine only."""

@@ -1,0 +1,138 @@
+"""The review queue: one submission at a time with all that is known, and what a person decides about it."""
+
+from __future__ import annotations
+
+from sqlalchemy.orm import Session
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from mitl.db.store.answers import AssignmentRow
+from mitl.desk.desk import Desk
+from mitl.errors import MitlError, StoreError, UsageError
+from mitl.records import Decision
+from mitl.stages.decisions import MIN_REASON, Ruling, find_submission, keep
+from mitl.stages.desk_submission import submission, waiting
+from mitl.stages.reversal import keep_reversal, reversible_until
+
+CHOICES = {
+    one.value: one for one in (Decision.APPROVE, Decision.APPROVE_EXCLUDE, Decision.DROP, Decision.REJECT)
+}
+MAX_REASON = 1024
+"""Characters; the API's limit."""
+
+
+def queue(desk: Desk, request: Request) -> Response:
+    """``/queue``: the one that waits longest, or word that nothing waits."""
+    after = request.query_params.get("after", "")
+    with desk.reading() as session:
+        frame = desk.frame(session)
+        rows = waiting(session, desk.environment)
+        decided = _row(session, desk, after)
+    if rows:
+        return RedirectResponse(f"/queue/{rows[0].id}" + (f"?after={decided.id}" if decided else ""), 303)
+    return desk.page("queue_empty.html.j2", frame, decided=decided)
+
+
+def item(desk: Desk, request: Request) -> Response:
+    """``/queue/{number}``: one submission, whether it waits or not."""
+    return _page(desk, request.path_params["number"], after=request.query_params.get("after", ""))
+
+
+def _page(
+    desk: Desk, number: int, *, status: int = 200, problem: str = "", reason: str = "", after: str = ""
+) -> Response:
+    with desk.reading() as session:
+        frame = desk.frame(session)
+        people = desk.crowd(session, frame)
+        found = submission(session, desk.environment, number, people.golds)
+        rows = waiting(session, desk.environment)
+        decided = _row(session, desk, after)
+    numbers = [row.id for row in rows]
+    before, following = _neighbours(numbers, number)
+    return desk.page(
+        "submission.html.j2",
+        frame,
+        status=status,
+        found=found,
+        one=people.find(found.row.worker_id),
+        people=people,
+        waits=found.row.decision in (Decision.QUEUED, Decision.NONE),
+        position=numbers.index(number) + 1 if number in numbers else None,
+        queued=len(numbers),
+        before=before,
+        following=following,
+        same_worker=[row.id for row in rows if row.worker_id == found.row.worker_id and row.id != number],
+        until=reversible_until(found.row),
+        problem=problem,
+        reason=reason,
+        decided=decided if decided is not None and decided.id != number else None,
+        min_reason=MIN_REASON,
+        max_reason=MAX_REASON,
+    )
+
+
+def _neighbours(numbers: list[int], number: int) -> tuple[int | None, int | None]:
+    """Who stands before and after in the queue; one that left it stands between the others by its number."""
+    if number in numbers:
+        place = numbers.index(number)
+        before = numbers[place - 1] if place else None
+        return before, numbers[place + 1] if place + 1 < len(numbers) else None
+    return None, numbers[0] if numbers else None
+
+
+def _row(session: Session, desk: Desk, number: str) -> AssignmentRow | None:
+    if not (number.isascii() and number.isdigit() and len(number) < 18):
+        return None
+    try:
+        return find_submission(session, desk.environment, int(number))
+    except StoreError:
+        return None
+
+
+def decide(desk: Desk, request: Request, fields: dict[str, str]) -> Response:
+    """``POST /queue/{number}/decide``: keep the decision, have it carried to the server, show the next one."""
+    number = request.path_params["number"]
+    reason = fields.get("reason", "").strip()
+    with desk.reading() as session:
+        numbers = [row.id for row in waiting(session, desk.environment)]
+    following = _neighbours(numbers, number)[1]
+    try:
+        decision = _choice(fields.get("decision", ""), reason)
+        ruling = Ruling(number, decision, reason if decision is Decision.REJECT else "")
+        keep(desk.settings, ruling, desk.environment)
+    except MitlError as error:
+        status = 409 if isinstance(error, StoreError) else 422
+        return _page(desk, number, status=status, problem=str(error), reason=reason)
+    desk.carrier.wake()
+    target = "/queue" if following is None else f"/queue/{following}"
+    return RedirectResponse(f"{target}?after={number}", 303)
+
+
+def _choice(name: str, reason: str) -> Decision:
+    decision = CHOICES.get(name)
+    if decision is None:
+        raise UsageError(f"a decision is one of {', '.join(CHOICES)}, not {name!r}")
+    if decision is Decision.REJECT and len(reason) < MIN_REASON:
+        raise UsageError(
+            f"a rejection needs a reason of at least {MIN_REASON} characters, because the worker reads it; "
+            f"this one has {len(reason)}"
+        )
+    if len(reason) > MAX_REASON:
+        raise UsageError(f"the reason has {len(reason):,} characters; {MAX_REASON:,} are the most")
+    return decision
+
+
+def reverse(desk: Desk, request: Request, fields: dict[str, str]) -> Response:
+    """``POST /queue/{number}/reverse``: pay a rejected submission after all."""
+    number = request.path_params["number"]
+    try:
+        decision = CHOICES.get(fields.get("decision", ""), Decision.NONE)
+        keep_reversal(desk.settings, number, decision, desk.environment, now=desk.clock())
+    except MitlError as error:
+        return _page(desk, number, status=409, problem=str(error))
+    desk.carrier.wake()
+    return RedirectResponse(f"/queue/{number}", 303)
+
+
+ROUTES = (("/queue", queue), ("/queue/{number:int}", item))
+FORMS = (("/queue/{number:int}/decide", decide), ("/queue/{number:int}/reverse", reverse))

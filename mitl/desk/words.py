@@ -1,0 +1,137 @@
+"""The desk's plain words for labels, roles, findings, decisions, times and money."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from mitl.hits.pricing import format_dollars
+from mitl.records import Decision, Environment, Finding, Label, Outcome, PairRole, Shortcoming
+
+LABELS = {Label.YES: "yes", Label.WEAK_YES: "weak yes", Label.WEAK_NO: "weak no", Label.NO: "no"}
+LETTERS = {Label.YES: "Y", Label.WEAK_YES: "y", Label.WEAK_NO: "n", Label.NO: "N"}
+OUTCOMES = {Outcome.ANSWERED: "no answer", Outcome.SKIPPED: "skipped", Outcome.IMAGE_FAILED: "image failed"}
+OUTCOME_LETTERS = {Outcome.ANSWERED: "–", Outcome.SKIPPED: "·", Outcome.IMAGE_FAILED: "!"}
+ROLES = {
+    PairRole.CANDIDATE: "",
+    PairRole.GOLD_POSITIVE: "control: fits",
+    PairRole.GOLD_NEGATIVE: "control: does not fit",
+    PairRole.REPEAT: "repeat",
+    PairRole.OVERLAP: "second opinion",
+}
+EXPECTED = {PairRole.GOLD_POSITIVE: "yes or weak yes", PairRole.GOLD_NEGATIVE: "no or weak no"}
+DECISIONS = {
+    Decision.NONE: "not looked at yet",
+    Decision.PASS: "passed by rule: paid and used",
+    Decision.QUEUED: "waits for a person",
+    Decision.APPROVE: "approved: paid and used",
+    Decision.APPROVE_EXCLUDE: "paid, not used, worker excluded",
+    Decision.DROP: "paid, not used",
+    Decision.REJECT: "rejected: not paid",
+}
+SHORT_DECISIONS = {
+    Decision.NONE: "new",
+    Decision.PASS: "passed",
+    Decision.QUEUED: "waits",
+    Decision.APPROVE: "approved",
+    Decision.APPROVE_EXCLUDE: "paid, excluded",
+    Decision.DROP: "paid, not used",
+    Decision.REJECT: "rejected",
+}
+FINDINGS = {
+    "gold_positive_failed": "Failed a control that fits: said no to it.",
+    "gold_negative_failed": "Failed a control that does not fit: said yes to it.",
+    "gold_missing": "A control was not answered.",
+    "bad_record": "The worker's record on controls is poor.",
+    "excluded_worker": "The worker is excluded already.",
+    "bad_record_after_approval": "The record turned poor after this was approved.",
+    "same_worker": "The worker had been asked a pair before.",
+    "approved_before_rejection": "The work had been approved by itself before it could be rejected.",
+    "unreadable": "The answers could not be read.",
+    "missing_answer": "A pair has no answer.",
+    "missing_rationale": "A reason was asked for and not given.",
+    "unasked_rationale": "A reason was given where none was asked.",
+    "label_ignored": "An answer stood beside “skipped” or “image failed”; it does not count.",
+    "duplicate_field": "An answer came more than once.",
+    "unknown_field": "The form brought a field that the page does not have.",
+    "unknown_place": "The form answered a place that the page does not have.",
+    "bad_value": "The form brought a value that the page does not offer.",
+    "more_findings": "There is more of the same kind.",
+}
+_REASONS: dict[str, str] = {
+    Shortcoming.NOT_IN_IMAGE.value: "describes what is not in the image",
+    Shortcoming.NOT_DESCRIBED.value: "leaves something out",
+    Shortcoming.DESCRIBED_WRONGLY.value: "describes something wrongly",
+    Shortcoming.GRAMMAR.value: "grammar",
+}
+STANDINGS = {
+    "good": "good record",
+    "poor": "poor record",
+    "unproven": "unproven",
+    "excluded": "excluded",
+}
+ENVIRONMENTS = {Environment.SANDBOX: "sandbox · practice money", Environment.LIVE: "live · real money"}
+
+
+def finding(one: Finding) -> str:
+    """What was noticed, in a sentence; the detail only where it says more than numbers of rows."""
+    said = FINDINGS.get(one.code, one.code.replace("_", " "))
+    if one.code == "bad_record" and one.detail:
+        return f"{said.rstrip('.')}: {one.detail}."
+    if one.code in ("unreadable", "bad_value", "missing_answer", "same_worker") and one.detail:
+        return f"{said.rstrip('.')} ({one.detail})."
+    return said
+
+
+def reason(code: str) -> str:
+    """A ticked reason."""
+    return _REASONS.get(code, code.replace("_", " "))
+
+
+def money(cents: int) -> str:
+    """Dollars."""
+    return format_dollars(cents)
+
+
+def seconds(value: float | None) -> str:
+    """A time in seconds, or minutes where it is long."""
+    if value is None:
+        return "–"
+    if value < 10:
+        return f"{value:.1f} s"
+    return f"{value:.0f} s" if value < 120 else f"{value / 60:.0f} min"
+
+
+def span(value: dt.timedelta | None) -> str:
+    """How long something took."""
+    return "–" if value is None else seconds(value.total_seconds())
+
+
+def day(time: dt.datetime) -> str:
+    """A date."""
+    return f"{time.day} {time:%B %Y}"
+
+
+def when(time: dt.datetime | None) -> str:
+    """A moment."""
+    return "–" if time is None else f"{time:%Y-%m-%d %H:%M} UTC"
+
+
+def ago(time: dt.datetime, now: dt.datetime) -> str:
+    """How long before now."""
+    minutes = max(0, int((now - time).total_seconds() // 60))
+    if minutes < 2:
+        return "just now" if minutes < 1 else "1 minute ago"
+    if minutes < 120:
+        return f"{minutes} minutes ago"
+    hours = minutes // 60
+    return f"{hours} hours ago" if hours < 48 else f"{hours // 24} days ago"
+
+
+def percent(share: float | None) -> str:
+    """A share as whole percent."""
+    return "–" if share is None else f"{100 * share:.0f} %"
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """A number with its noun."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

@@ -1,0 +1,49 @@
+"""Debian's Chromium for tests; a module loads it by ``pytest_plugins = ("browser_fixtures",)``.
+
+One browser serves a module. What a page's scripts throw, and what its console calls an error, fails the test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHROMIUM = Path("/usr/bin/chromium")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Debian's Chromium; the tests are skipped where it or playwright is missing."""
+    if not CHROMIUM.exists():
+        pytest.skip(f"{CHROMIUM} is missing")
+    api = pytest.importorskip("playwright.sync_api", reason="pip package playwright is missing")
+    with api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def new_page(browser: Any) -> Iterator[Callable[..., Any]]:
+    """Opens windows without cookies; ``tolerate`` is a console error that the test brings about itself."""
+    contexts: list[Any] = []
+    faults: list[str] = []
+
+    def opened(*, tolerate: str | None = None, **options: Any) -> Any:
+        def heard(message: Any) -> None:
+            if message.type == "error" and (tolerate is None or tolerate not in message.text):
+                faults.append(message.text)
+
+        contexts.append(browser.new_context(**options))
+        page = contexts[-1].new_page()
+        page.on("console", heard)
+        page.on("pageerror", lambda error: faults.append(str(error)))
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert faults == []

@@ -1,0 +1,167 @@
+"""The operator's files: the ledger, panels' payments, late answers; every cent in its place."""
+
+from __future__ import annotations
+
+import pytest
+from crowd_kit import TYPE, post_hit
+from crowd_operator_kit import (
+    Operator,
+    add_late_answer,
+    add_panel,
+    add_visit,
+    name_worker,
+    operator_of,
+    worker_row,
+)
+from sqlalchemy import update
+
+from mitl.crowd_server import admin
+from mitl.crowd_server.models import PanelIdentity
+from mitl.records import Environment
+
+pytest_plugins = ("crowd_fixtures",)
+
+SANDBOX, LIVE = Environment.SANDBOX, Environment.LIVE
+
+
+@pytest.fixture
+def operator(crowd) -> Operator:
+    """The operator of an empty server."""
+    return operator_of(crowd)
+
+
+@pytest.fixture
+def client(crowd):
+    """The sandbox requester."""
+    return crowd.boto()
+
+
+@pytest.fixture
+def hit_type(client):
+    """A type with three HITs of one assignment each."""
+    own = client.create_hit_type(**TYPE)["HITTypeId"]
+    for _ in range(3):
+        post_hit(client, own)
+    return own
+
+
+def test_late_answers_are_listed_for_payment(crowd, client, operator, hit_type):
+    """With the reward that they would have earned, on the page and as a file."""
+    assert "None came." in operator.get("/operator/late").text
+    worker = crowd.worker()
+    worker.accept(hit_type)
+    add_late_answer(crowd)
+    name_worker(crowd, worker_row(crowd, worker.id), "=cmd()")
+
+    assert operator.state()["late"] == "1"
+    assert worker.id in operator.get("/operator/late").text
+    header, row = operator.csv("/operator/late.csv")
+    found = dict(zip(header, row, strict=True))
+    assert (found["worker"], found["reward"], found["title"]) == (worker.id, "1.00", TYPE["Title"])
+    assert found["panel_id"] == "'=cmd()"
+
+
+def test_a_panels_work_is_paid_by_its_own_file(crowd, operator):
+    """One participant of two panels: each file has the work of that panel's visits, approved work alone."""
+    admin.set_budget(crowd.engine, LIVE, 10_000)
+    client = crowd.boto(LIVE)
+    own = post_hit(client, MaxAssignments=1)["HITTypeId"]
+    for _ in range(3):
+        post_hit(client, own)
+    first, second = add_panel(crowd, "first"), add_panel(crowd, "second", "connect")
+    worker = crowd.worker(LIVE)
+    starts = []
+    for _ in range(3):
+        crowd.clock.advance(minutes=1)
+        starts.append(crowd.clock())
+        worker.do(own)
+    crowd.clock.advance(minutes=1)
+    row = worker_row(crowd, worker.id)
+    add_visit(crowd, first, row, starts[0])
+    add_visit(crowd, second, row, starts[1])
+    name_worker(crowd, row, "5f" * 12)
+    done = [
+        one
+        for hit in client.list_hits(MaxResults=100)["HITs"]
+        for one in client.list_assignments_for_hit(HITId=hit["HITId"])["Assignments"]
+    ]
+    for one in done[:2]:
+        client.approve_assignment(AssignmentId=one["AssignmentId"])
+    client.send_bonus(
+        WorkerId=worker.id, AssignmentId=done[2]["AssignmentId"], BonusAmount="0.25", Reason="care"
+    )
+
+    page = operator.get("/operator/payments/live").text
+
+    path = "/operator/panels/{}/payments.csv?format={}&pay={}&part=1"
+    assert operator.csv(path.format("first", "prolific", "all")) == [["5f" * 12, "1.00"]]
+    assert operator.csv(path.format("second", "connect", "all"))[1][:2] == ["5f" * 12, "1.25"]
+    assert operator.csv(path.format("second", "connect", "bonuses"))[1][:2] == ["5f" * 12, "0.25"]
+    assert operator.csv(path.format("second", "generic", "all"))[1][2:6] == ["1", "1.00", "0.25", "1.25"]
+    assert operator.get(path.format("first", "prolific", "bonuses")).status_code == 404
+    assert "$2.25" in page and page.count("payments.csv?format=") == 6
+    with crowd.engine.begin() as connection:
+        connection.execute(PanelIdentity.__table__.delete())
+    assert operator.get(path.format("first", "prolific", "all")).status_code == 404
+    assert operator.csv(path.format("first", "generic", "all"))[1][0] == ""
+
+
+def test_a_file_that_is_not_there_is_a_clear_page(crowd, operator):
+    """Unknown panels, formats, parts and environments."""
+    add_panel(crowd, "first")
+    file = "/operator/panels/first/payments.csv"
+
+    for path in (
+        "/operator/panels/none/payments.csv?format=generic&pay=all",
+        f"{file}?format=connect&pay=all",
+        f"{file}?format=prolific&pay=most",
+        f"{file}?format=prolific&pay=all&part=0",
+        f"{file}?format=prolific&pay=all&part=99999999999999999999",
+        file,
+        "/operator/ledger/moon.csv",
+        "/operator/payments/moon.csv",
+        "/operator/payments/moon",
+    ):
+        assert operator.get(path).status_code == 404, path
+
+
+def test_the_ledger_file_adds_up(crowd, client, operator, hit_type, monkeypatch):
+    """Row by row to the account's own sums, in however many portions it is read."""
+    from mitl.crowd_server.store import reports
+
+    monkeypatch.setattr(reports, "LEDGER_PORTION", 2)
+    worker = crowd.worker()
+    worker.do(hit_type)
+    [own] = [
+        one
+        for hit in client.list_hits()["HITs"]
+        for one in client.list_assignments_for_hit(HITId=hit["HITId"])["Assignments"]
+    ]
+    client.approve_assignment(AssignmentId=own["AssignmentId"])
+
+    header, *rows = operator.csv("/operator/ledger/sandbox.csv")
+
+    sums: dict[str, float] = {}
+    for row in rows:
+        found = dict(zip(header, row, strict=True))
+        sums[found["kind"]] = sums.get(found["kind"], 0) + float(found["amount"])
+    assert sums == {"budget": 10_000, "hold": 3, "release": 1, "reward": 1}
+    assert rows[-1][header.index("worker")] == worker.id
+    assert operator.csv("/operator/payments/sandbox.csv")[1] == [
+        worker.id,
+        "1",
+        "1.00",
+        "0.00",
+        "1.00",
+        "USD",
+    ]
+
+
+def test_an_account_that_does_not_balance_is_shouted(crowd, operator):
+    """A row changed behind the server's back is the first thing to see."""
+    from mitl.crowd_server.models import Account
+
+    with crowd.engine.begin() as connection:
+        connection.execute(update(Account).where(Account.environment == LIVE).values(held_cents=5))
+
+    assert "DOES NOT BALANCE" in operator.get().text

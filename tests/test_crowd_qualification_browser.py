@@ -1,0 +1,174 @@
+"""A qualification's test in a real browser: what its script says early, its clock, and the keyboard."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from axe_kit import violations
+from qualification_kit import choice, form, free, key, question
+
+from mitl.crowd_server import admin
+from mitl.records import Environment
+
+pytest_plugins = ("crowd_fixtures",)
+pytestmark = pytest.mark.browser
+
+CHROMIUM = Path("/usr/bin/chromium")
+NEW = {"Name": "Colours", "Description": "d", "QualificationTypeStatus": "Active"}
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """Debian's Chromium under playwright."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is missing")
+    if not CHROMIUM.exists():
+        pytest.skip("chromium is missing")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(chromium, crowd):
+    """A worker's window on a phone; errors on its console fail the test."""
+    context = chromium.new_context(viewport={"width": 390, "height": 844})
+    page = context.new_page()
+    faults: list[str] = []
+    # A form that comes back with its problems has the status 422, which Chromium notes as an error.
+    page.on(
+        "console",
+        lambda message: (
+            faults.append(message.text) if message.type == "error" and "422" not in message.text else None
+        ),
+    )
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    page.goto(crowd.url + link.path)
+    yield page
+    context.close()
+    assert faults == []
+
+
+def invalid(page):
+    """What the browser says of the first field that it would not send."""
+    field = page.locator("form#test input:invalid, form#test select:invalid").first
+    return field.evaluate("field => field.validationMessage")
+
+
+def test_a_test_by_keyboard_alone(crowd, page):
+    """Tab, arrows, space and Enter go all the way to the result."""
+    test = form(
+        question("colour", choice("red", "green")),
+        question("shapes", choice("round", "flat", style="checkbox")),
+    )
+    own = crowd.boto().create_qualification_type(
+        **NEW,
+        Test=test,
+        AnswerKey=key({"colour": [(["green"], 1)], "shapes": [(["flat"], 2)]}),
+        TestDurationInSeconds=600,
+    )["QualificationType"]
+
+    page.goto(f"{crowd.url}/w/qualifications/{own['QualificationTypeId']}")
+    page.get_by_role("button", name="Start the test").focus()
+    page.keyboard.press("Enter")
+    page.get_by_role("radio", name="red").focus()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+
+    page.get_by_text("Its value is 3.").wait_for()
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_the_script_says_early_what_the_server_would_refuse(crowd, page):
+    """A pattern in the requester's words, and how many may be chosen; answers survive a reload."""
+    pattern = '<AnswerFormatRegex regex="^[0-9]+$" errorText="Digits only."/><AnswerFormatRegex regex="("/>'
+    test = form(
+        question("year", free(pattern)),
+        question("shapes", choice("round", "flat", "tall", style="checkbox", least=2, most=2)),
+    )
+    own = crowd.boto().create_qualification_type(**NEW, Test=test, TestDurationInSeconds=600)[
+        "QualificationType"
+    ]
+    page.goto(f"{crowd.url}/w/qualifications/{own['QualificationTypeId']}")
+    page.get_by_role("button", name="Start the test").click()
+
+    page.locator("[name=q1]").fill("last year")
+    assert invalid(page) == "Digits only."
+    page.locator("[name=q1]").fill("2026")
+    page.get_by_role("checkbox", name="round").check()
+    assert "at least 2" in invalid(page)
+    for name in ("flat", "tall"):
+        page.get_by_role("checkbox", name=name).check()
+    assert "at most 2" in invalid(page)
+    page.get_by_role("checkbox", name="tall").uncheck()
+    page.reload()
+    assert page.locator("[name=q1]").input_value() == "2026"
+    assert page.get_by_role("checkbox", name="flat").is_checked()
+    assert not page.get_by_role("checkbox", name="tall").is_checked()
+    page.get_by_role("button", name="Send my answers").click()
+
+    page.get_by_role("heading", name="Your answers arrived").wait_for()
+    assert page.evaluate("Object.keys(localStorage)") == []
+    assert crowd.boto().list_qualification_requests()["NumResults"] == 1
+
+
+def test_the_clock_runs_out_on_the_page(crowd, page):
+    """At the end nothing can be sent any more, and the page says what to do."""
+    own = crowd.boto().create_qualification_type(
+        **NEW, Test=form(question("a", free())), TestDurationInSeconds=1
+    )
+    page.goto(f"{crowd.url}/w/qualifications/{own['QualificationType']['QualificationTypeId']}")
+    page.get_by_role("button", name="Start the test").click()
+
+    page.get_by_text("The time of this test is over").wait_for()
+
+    assert page.get_by_role("button", name="Send my answers").is_disabled()
+
+
+def test_the_pages_have_no_accessibility_violation(crowd, page):
+    """The list, a qualification, its test, the test with problems, the result, the messages."""
+    client = crowd.boto()
+    test = form(
+        question("colour", choice("red", "green")),
+        question("shapes", choice("round", "flat", style="checkbox", other="<OtherSelection/>")),
+        question("device", choice("phone", "tablet", style="dropdown", other="<OtherSelection/>")),
+        question(
+            "why", free('<Length minLength="3"/>', "<NumberOfLinesSuggestion>3</NumberOfLinesSuggestion>")
+        ),
+        question("years", free("<IsNumeric/>"), required=False),
+        overview="<Title>How to</Title><Text>t</Text><List><ListItem>i</ListItem></List>",
+    )
+    own = client.create_qualification_type(**NEW, Test=test, TestDurationInSeconds=600)["QualificationType"]
+    client.create_qualification_type(**NEW | {"Name": "b"}, AutoGranted=True)
+
+    def scan(path=None):
+        if path is not None:
+            page.goto(crowd.url + path)
+        assert violations(page) == []
+
+    scan("/w/qualifications")
+    scan(f"/w/qualifications/{own['QualificationTypeId']}")
+    page.get_by_role("button", name="Start the test").click()
+    page.locator("#send").wait_for()
+    scan()
+    page.locator("[name=q4]").fill("a reason")
+    page.locator("form#test").evaluate("form => { form.noValidate = true; form.requestSubmit(); }")
+    page.get_by_text("Please look again at questions").wait_for()
+    scan()
+    page.get_by_role("radio", name="red").check()
+    page.locator("#q2_other").fill("a cone")
+    page.locator("[name=q3]").select_option("2")
+    page.get_by_role("button", name="Send my answers").click()
+    page.get_by_role("heading", name="Your answers arrived").wait_for()
+    scan()
+    [request] = client.list_qualification_requests()["QualificationRequests"]
+    assert "<OtherSelectionText>a cone</OtherSelectionText>" in request["Answer"]
+    client.reject_qualification_request(QualificationRequestId=request["QualificationRequestId"], Reason="no")
+    scan("/w/messages")
+    scan("/w/qualifications")

@@ -1,0 +1,212 @@
+"""A person at the desk in a real browser: by keyboard and by mouse, while others decide too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from desk_kit import REASON, OpenDesk
+from world_kit import SANDBOX
+
+from mitl.records import Decision
+from mitl.stages.review import Ruling, rule
+
+pytest_plugins = ("desk_fixtures",)
+pytestmark = pytest.mark.browser
+
+CHROMIUM = Path("/usr/bin/chromium")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Debian's Chromium; the tests are skipped where it or playwright is missing."""
+    api = pytest.importorskip("playwright.sync_api", reason="pip package playwright is missing")
+    if not CHROMIUM.exists():
+        pytest.skip(f"{CHROMIUM} is missing")
+    with api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def page(browser: Any, opened: OpenDesk) -> Iterator[Any]:
+    """A window on the desk, opened by its link; errors on its console fail the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = context.new_page()
+    faults: list[str] = []
+    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.goto(f"{opened.url}/?token={opened.desk.access.token}")
+    page.get_by_role("heading", name="Overview").wait_for()
+    page.wait_for_load_state()
+    yield page
+    context.close()
+    assert faults == []
+
+
+def test_a_queue_is_worked_off_by_keyboard_alone(opened, page):
+    """To the queue, to and fro, approve, pay and exclude, reject with a reason: each reaches the server."""
+    first, second, third, fourth, *_ = opened.rows(Decision.QUEUED)
+
+    page.keyboard.press("q")
+    heading(page, first.id)
+    page.keyboard.press("j")
+    heading(page, second.id)
+    page.keyboard.press("ArrowRight")
+    heading(page, third.id)
+    page.keyboard.press("k")
+    heading(page, second.id)
+    page.keyboard.press("ArrowLeft")
+    heading(page, first.id)
+    page.keyboard.press("a")
+    heading(page, second.id)
+    page.keyboard.press("e")
+    heading(page, third.id)
+    page.keyboard.press("r")
+    page.keyboard.type(f"{REASON} aej?")
+    page.keyboard.press("Control+Enter")
+    heading(page, fourth.id)
+    opened.settle()
+
+    rows = {row.id: row for row in opened.rows()}
+    assert [rows[one.id].decision for one in (first, second, third, fourth)] == [
+        Decision.APPROVE,
+        Decision.APPROVE_EXCLUDE,
+        Decision.REJECT,
+        Decision.QUEUED,
+    ]
+    assert [rows[one.id].status for one in (first, second, third)] == ["Approved", "Approved", "Rejected"]
+    assert rows[second.id].excluded
+    assert "aej?" in opened.get(f"/queue/{third.id}").text
+
+
+def heading(page: Any, number: int) -> None:
+    """Wait for a submission's page and its keys."""
+    page.get_by_role("heading", name=f"Submission {number}", exact=True).wait_for()
+    page.wait_for_load_state()
+
+
+def test_a_rejection_without_a_reason_stays_on_the_page(opened, page):
+    """The field asks for one; Escape leaves it, and the keys work again."""
+    first = opened.rows(Decision.QUEUED)[0]
+    page.goto(f"{opened.url}/queue/{first.id}")
+
+    page.keyboard.press("r")
+    page.keyboard.type("bad")
+    page.keyboard.press("Control+Enter")
+    page.keyboard.press("Escape")
+    page.keyboard.press("?")
+
+    assert page.get_by_role("dialog").is_visible()
+    page.keyboard.press("a")
+    page.keyboard.press("Escape")
+    assert not page.get_by_role("dialog").is_visible()
+    heading(page, first.id)
+    assert opened.row(first.id).decision is Decision.QUEUED
+
+
+def test_everything_goes_by_mouse_too(opened, page):
+    """Links and buttons for the queue, the decisions, the reason and the worker's page."""
+    first, second, *_ = opened.rows(Decision.QUEUED)
+
+    page.get_by_role("link", name="Review the queue").click()
+    page.get_by_role("button", name="Approve").click()
+    heading(page, second.id)
+    page.get_by_label("Reason, for the worker to read").fill(REASON)
+    page.get_by_role("button", name="Reject").click()
+    page.get_by_role("status").filter(has_text="rejected: not paid").wait_for()
+    opened.settle()
+    page.goto(f"{opened.url}/queue/{second.id}")
+    page.get_by_role("button", name="Pay after all, drop the answers").click()
+    page.get_by_text("Paid, not used.").wait_for()
+    page.locator("#go-worker").click()
+    page.get_by_role("link", name=f"Back to submission {second.id}").wait_for()
+    opened.settle()
+
+    assert opened.row(first.id).decision is Decision.APPROVE
+    assert (opened.row(second.id).decision, opened.row(second.id).status) == (Decision.DROP, "Approved")
+
+
+def test_counts_renew_themselves_and_what_is_being_written_stays(opened, page):
+    """Another decides about another submission: the number in the head falls, the reason being written is kept."""
+    first, second, *_ = opened.rows(Decision.QUEUED)
+    queued = len(opened.rows(Decision.QUEUED))
+    page.goto(f"{opened.url}/queue/{first.id}")
+    page.keyboard.press("r")
+    page.keyboard.type("half a reason")
+
+    rule(opened.settings, [Ruling(second.id, Decision.DROP)], SANDBOX)
+
+    page.locator("#queue-link .number", has_text=str(queued - 1)).wait_for()
+    page.locator("#position", has_text=f"1 of {queued - 1}").wait_for()
+    assert page.locator("#reason").input_value() == "half a reason"
+    assert page.evaluate("document.activeElement.id") == "reason"
+    assert not page.locator("#conflict").is_visible()
+
+
+def test_a_submission_that_somebody_else_decided_is_not_swapped_but_closed(opened, page):
+    """The page stays, says what was decided, and takes no decision any more."""
+    first = opened.rows(Decision.QUEUED)[0]
+    page.goto(f"{opened.url}/queue/{first.id}")
+
+    rule(opened.settings, [Ruling(first.id, Decision.DROP)], SANDBOX)
+
+    page.get_by_text("Somebody else decided about this submission meanwhile: paid, not used").wait_for()
+    heading(page, first.id)
+    page.keyboard.press("a")
+    assert page.get_by_role("button", name="Approve").is_disabled()
+    assert opened.row(first.id).decision is Decision.DROP
+
+
+def test_the_table_of_workers_is_sorted_and_walked_by_keyboard(opened, page):
+    """Digits sort and turn round, J and K walk, Enter opens."""
+    page.keyboard.press("w")
+    page.get_by_role("heading", name="Workers").wait_for()
+    page.wait_for_load_state()
+    page.keyboard.press("1")
+    page.locator("th[aria-sort=ascending]", has_text="Worker").wait_for()
+    page.wait_for_load_state()
+    rising = page.locator("tbody th a").all_inner_texts()
+    page.keyboard.press("1")
+    page.locator("th[aria-sort=descending]", has_text="Worker").wait_for()
+    page.wait_for_load_state()
+    falling = page.locator("tbody th a").all_inner_texts()
+    for key in "jjk":
+        page.keyboard.press(key)
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name=falling[0]).wait_for()
+
+    assert rising == sorted(rising) == falling[::-1]
+    assert len(rising) == len({row.worker_id for row in opened.rows()})
+
+
+def test_nothing_hangs_over_the_edge(opened, page):
+    """Wide tables scroll inside their own box, on a phone as on a desk."""
+    first = opened.rows(Decision.QUEUED)[0]
+    for path in ("/", "/workers", f"/workers/{first.worker_id}", f"/queue/{first.id}"):
+        page.goto(opened.url + path)
+        for width in (390, 1280):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, (path, width)
+
+
+def test_no_page_breaks_a_rule_of_accessibility(opened, page):
+    """axe-core finds nothing on any page by day, nor by night where other parts in other colours stand."""
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright", reason="axe-playwright-python is missing"
+    )
+    first = opened.rows(Decision.QUEUED)[0]
+    for path, schemes in (
+        ("/", ("light",)),
+        ("/workers", ("light", "dark")),
+        (f"/workers/{first.worker_id}", ("light",)),
+        (f"/queue/{first.id}", ("light", "dark")),
+    ):
+        page.goto(opened.url + path)
+        for scheme in schemes:
+            page.emulate_media(color_scheme=scheme)
+            found = axe.Axe().run(page)
+            assert found.violations_count == 0, found.generate_report()

@@ -1,0 +1,170 @@
+"""What speaks for and against a worker: intervals, runs, variety, agreement, and the order of the table."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mitl.desk.worker_pages import COLUMNS, in_order
+from mitl.judgements.conduct import (
+    Agreement,
+    Run,
+    agreements,
+    entropy_bits,
+    gold_interval,
+    longest_run,
+    median_seconds,
+)
+from mitl.judgements.gold_records import GoldRecord
+from mitl.records import Label, Pair
+from mitl.stages.desk_evidence import Evidence
+
+YES, WEAK_YES, WEAK_NO, NO = Label
+labels = st.sampled_from(list(Label))
+
+
+@pytest.fixture(scope="module")
+def beta():
+    """The beta distribution as others compute it; importing it takes longer than a test may."""
+    return pytest.importorskip("scipy.stats", reason="scipy is missing").beta
+
+
+@settings(deadline=None, max_examples=40)
+@given(golds=st.integers(0, 60), data=st.data())
+def test_the_interval_of_a_record_is_the_posteriors(beta, golds, data):
+    """The quantiles of Beta(passes + 1/2, failures + 1/2) at 5 and 95 %, as scipy has them."""
+    passes = data.draw(st.integers(0, golds))
+
+    low, high = gold_interval(GoldRecord(passes, golds))
+
+    posterior = beta(passes + 0.5, golds - passes + 0.5)
+    assert (low, high) == (
+        pytest.approx(posterior.ppf(0.05), abs=1e-6),
+        pytest.approx(posterior.ppf(0.95), abs=1e-6),
+    )
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 200), st.integers(0, 200))
+def test_an_interval_lies_within_bounds_around_the_mean(passes, failures):
+    """0 ≤ low ≤ mean ≤ high ≤ 1, and more controls make it narrower."""
+    record = GoldRecord(passes, passes + failures)
+    low, high = gold_interval(record)
+    wider = gold_interval(GoldRecord())
+
+    assert 0 <= low <= float(record.mean) <= high <= 1
+    assert high - low <= wider[1] - wider[0] + 1e-9
+
+
+def test_the_longest_run_stays_within_a_page():
+    """Two pages that end and begin alike make no run together."""
+    assert longest_run([[YES, NO, NO], [NO, NO, NO, YES]]) == Run(3, NO)
+    assert longest_run([[YES, YES], [NO, NO]]) == Run(2, YES)
+    assert longest_run([[], []]) is None
+
+
+@given(st.lists(st.lists(labels, max_size=20), max_size=6))
+def test_a_run_is_as_long_as_the_longest_row_of_one_answer(pages):
+    """Against a count by hand: the answer stands that often in a row on some page, and no answer stands longer."""
+    found = longest_run(pages)
+    texts = ["".join(str(label.code) for label in page) for page in pages]
+
+    if found is None:
+        assert not any(pages)
+    else:
+        assert any(str(found.label.code) * found.length in page for page in texts)
+        assert not any(str(label.code) * (found.length + 1) in page for page in texts for label in Label)
+
+
+def test_variety_is_the_entropy_of_the_answers():
+    """One answer only: 0 bits; all four alike: 2; three to one: 0.811."""
+    assert entropy_bits([NO] * 9) == 0
+    assert entropy_bits(list(Label) * 3) == pytest.approx(2)
+    assert entropy_bits([YES, NO, NO, NO]) == pytest.approx(0.25 * 2 + 0.75 * math.log2(4 / 3))
+    assert entropy_bits([]) is None
+
+
+def test_pairs_whose_time_was_not_measured_do_not_make_a_worker_fast():
+    """None and 0 are no times."""
+    assert median_seconds([None, 0, 3000, 1000, 8000]) == 3
+    assert median_seconds([None, 0]) is None
+
+
+def test_agreement_is_about_the_side_and_leaves_the_distrusted_out():
+    """`yes` and `weak yes` agree; nobody is held against a worker whose record is bad, who is held against all."""
+    pair, other = Pair(1, 1), Pair(2, 2)
+    given_answers = [
+        ("a", pair, YES),
+        ("b", pair, WEAK_YES),
+        ("bad", pair, NO),
+        ("a", other, NO),
+        ("a", Pair(3, 3), NO),
+    ]
+
+    found = agreements(given_answers, {"bad"})
+
+    assert found == {"a": Agreement(1, 1), "b": Agreement(1, 1), "bad": Agreement(0, 2)}
+    assert found["bad"].share == 0
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(1, 3), labels), max_size=30))
+def test_agreement_is_mutual(answers):
+    """Over all workers, what one shares with another is counted on both sides; a pair answered twice counts once."""
+    found = agreements([(worker, Pair(number, number), label) for worker, number, label in answers])
+
+    assert sum(one.comparisons for one in found.values()) % 2 == 0
+    assert sum(one.same for one in found.values()) % 2 == 0
+    assert all(0 <= one.same <= one.comparisons <= 9 for one in found.values())
+
+
+def evidence(number: int, passes: int, golds: int, median_s: float | None) -> Evidence:
+    """A worker of whom little is known."""
+    record = GoldRecord(passes, golds)
+    return Evidence(
+        id=number,
+        worker=f"A{number}",
+        standing="unproven",
+        submissions=1,
+        queued=0,
+        rejected=0,
+        answers=0,
+        record=record,
+        low=0.0,
+        high=1.0,
+        median_s=median_s,
+        speed=None,
+        run=None,
+        entropy=None,
+        shares=dict.fromkeys(Label, 0.0),
+        agreement=None,
+        earned_cents=0,
+    )
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.one_of(st.none(), st.floats(0.1, 90))), max_size=8), st.data()
+)
+def test_any_column_keeps_everyone_and_puts_the_unknown_last(known, data):
+    """Either way round nobody is lost, and those of whom nothing is known stand at the end."""
+    workers = tuple(evidence(number, passes, 5, time) for number, (passes, time) in enumerate(known))
+    column, turned = data.draw(st.sampled_from(COLUMNS)), data.draw(st.booleans())
+
+    rows = in_order(workers, column, turned=turned)
+
+    values = [column.value(row) for row in rows]
+    told = [value for value in values if value is not None]
+    assert sorted(rows, key=lambda row: row.id) == list(workers)
+    assert values[len(told) :] == [None] * (len(values) - len(told))
+    assert told == sorted(told, reverse=column.falling != turned)
+
+
+def test_the_poorest_record_stands_first_and_the_longer_one_before_its_equal():
+    """That is the table's own order: who fails most, on most evidence."""
+    rows = in_order(
+        (evidence(1, 4, 4, None), evidence(2, 0, 2, None), evidence(3, 1, 9, None)), COLUMNS[1], turned=False
+    )
+
+    assert [row.id for row in rows] == [3, 2, 1]
