@@ -5,7 +5,7 @@ look at the page and its 20 pictures, think, submit and go on; the times are tho
 sees them. Afterwards the database is held against what the workers saw. The same load then goes to a bare
 server on the same framework, which answers from memory.
 
-    python benchmarks/bench_crowd_load.py                              # both engines, people's real pace: 10 min
+    python benchmarks/bench_crowd_load.py                              # both engines, people's real pace: 13 min
     python benchmarks/bench_crowd_load.py --engine postgresql --think-scale 0.2
     python benchmarks/bench_crowd_load.py --kills 50                   # nothing but the kills
 """

@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from mitl.crowd_server.exposure import plan
+from mitl.crowd_server.door.exposure import plan
 from mitl.settings import load
 from mitl.stages.serve import serve
 

@@ -14,8 +14,8 @@ from sqlalchemy import Engine
 
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.clock import ManualClock
-from mitl.crowd_server.exposure import Tls
-from mitl.crowd_server.limits import Policy, wrap
+from mitl.crowd_server.door.exposure import Tls
+from mitl.crowd_server.door.limits import Policy, wrap
 from mitl.crowd_server.serving import RunningServer
 
 TRUST = ssl.create_default_context()

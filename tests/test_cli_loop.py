@@ -74,6 +74,7 @@ def walk(tmp_path_factory) -> Walk:
             *(2 * (("crowd", "invite", "--sandbox"),)),
             ("crowd", "invitations"),
             *(2 * (("crowd", "revoke", "1"),)),
+            ("crowd", "invite", "--revoke", "2"),
             ("crowd", "keys"),
             *(2 * (("crowd", "budget", "--set", "12.50"),)),
             ("crowd", "budget"),

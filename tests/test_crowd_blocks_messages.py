@@ -8,9 +8,9 @@ import pytest
 from botocore.exceptions import ClientError
 from crowd_kit import TYPE, post_hit
 
-from mitl.crowd_server import letters
 from mitl.crowd_server.store import blocks, messages, qualifications
 from mitl.crowd_server.store.database import Database
+from mitl.crowd_server.work import letters
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures",)

@@ -14,8 +14,8 @@ from sqlalchemy import update
 
 from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
-from mitl.crowd_server.exposure import Tls, check_secrets, is_loopback, plan
-from mitl.crowd_server.limits import wrap
+from mitl.crowd_server.door.exposure import Tls, check_secrets, is_loopback, plan
+from mitl.crowd_server.door.limits import wrap
 from mitl.crowd_server.models import Account, Setting
 from mitl.crowd_server.serving import RunningServer
 from mitl.errors import MitlError, SettingsError, UsageError

@@ -12,7 +12,7 @@ from crowd_kit import Crowd, post_hit
 from guarded_kit import guarded_crowd
 
 from mitl.crowd_server import admin
-from mitl.crowd_server.exposure import Tls, plan
+from mitl.crowd_server.door.exposure import Tls, plan
 from mitl.hits.rendering import PagePair, question_xml, render_page
 from mitl.hits.templates import load_template
 from mitl.records import Environment
@@ -88,8 +88,8 @@ def test_people_notice_nothing_of_the_defences(crowd, window):
         frame.locator(f"[name=p0{place}_label][value=yes]").check()
     pictures = frame.locator("img[src='/i/teal.png']")
     assert {pictures.nth(number).evaluate("image => image.naturalWidth") for number in range(2)} == {64}
-    frame.get_by_role("button", name="Submit").first.click()
-    page.get_by_role("heading", name="Thank you").first.wait_for()
+    frame.locator("#send").click()
+    page.get_by_role("button", name="Accept the next one").wait_for()
     cookies = page.context.cookies()
     page.goto(f"{crowd.url}/operator?token={admin.operator_token(crowd.engine)}")
     page.get_by_role("heading").first.wait_for()

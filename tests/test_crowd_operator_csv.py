@@ -10,8 +10,8 @@ from decimal import Decimal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mitl.crowd_server import payout_files
-from mitl.crowd_server.payout_files import CONNECT, GENERIC, PROLIFIC, cell, pay_file, table, to_pay
+from mitl.crowd_server.operator import payout_files
+from mitl.crowd_server.operator.payout_files import CONNECT, GENERIC, PROLIFIC, cell, pay_file, table, to_pay
 from mitl.crowd_server.store.payouts import Payee
 
 FORMULA = "=+-@＝＋－＠"

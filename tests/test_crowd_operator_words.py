@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from mitl.crowd_server import operator_words as words
+from mitl.crowd_server.operator import words
 from mitl.crowd_server.store.progress import GroupRow, Recent, Span
 from mitl.records import Environment
 

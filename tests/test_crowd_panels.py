@@ -17,11 +17,12 @@ from test_crowd_concurrency import at_once
 from test_docs import mitl_lines
 
 from mitl.cli import serve
-from mitl.crowd_server import admin, panel_admin
+from mitl.crowd_server import admin
 from mitl.crowd_server.models import VisitState
-from mitl.crowd_server.panel_admin import PanelPlan
-from mitl.crowd_server.panel_ends import End, check_end, read_ends, write_ends
-from mitl.crowd_server.panel_profiles import (
+from mitl.crowd_server.panels import admin as panel_admin
+from mitl.crowd_server.panels.admin import PanelPlan
+from mitl.crowd_server.panels.ends import End, check_end, read_ends, write_ends
+from mitl.crowd_server.panels.profiles import (
     PROFILES,
     Arrival,
     ArrivalError,

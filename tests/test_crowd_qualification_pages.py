@@ -12,7 +12,7 @@ from crowd_kit import TYPE, post_hit
 from qualification_kit import TWO, TWO_KEY, choice, form, free, question
 
 from mitl.crowd_server.models import RequestState
-from mitl.crowd_server.qualification_standing import is_shown, standing
+from mitl.crowd_server.qualifications.standing import is_shown, standing
 from mitl.crowd_server.store import studies
 from mitl.crowd_server.store.database import Database
 from mitl.crowd_server.store.qualifications import QualificationRow, QualificationTypeRow, Terms

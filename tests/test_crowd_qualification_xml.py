@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from qualification_kit import SCHEMAS, TWO, TWO_KEY, choice, form, free, key, question
 
 from mitl.crowd.answer_xml import answer_fields
-from mitl.crowd_server import answer_key, form_answers, form_content, question_form, xhtml
 from mitl.crowd_server.errors import TurkError
+from mitl.crowd_server.forms import answer_key, question_form, xhtml
+from mitl.crowd_server.forms import answers as form_answers
+from mitl.crowd_server.forms import content as form_content
 
 BOUNDED = settings(max_examples=80, deadline=None, derandomize=True, database=None)
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=12)

@@ -9,8 +9,9 @@ from cli_kit import ok
 from crowd_kit import TYPE, post_hit
 from sqlalchemy import text
 
-from mitl.crowd_server import admin, panel_admin
-from mitl.crowd_server.shell import contact_href
+from mitl.crowd_server import admin
+from mitl.crowd_server.panels import admin as panel_admin
+from mitl.crowd_server.work.shell import contact_href
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures",)

@@ -96,9 +96,9 @@ def add(
     if profile is None:
         raise UsageError(f"say which panel: --profile with one of {', '.join(PROFILE_NAMES)}")
     from mitl.crowd_server.models import VisitState
-    from mitl.crowd_server.panel_admin import OPTIONS, PanelPlan
-    from mitl.crowd_server.panel_ends import End
-    from mitl.crowd_server.panel_profiles import Parameters
+    from mitl.crowd_server.panels.admin import OPTIONS, PanelPlan
+    from mitl.crowd_server.panels.ends import End
+    from mitl.crowd_server.panels.profiles import Parameters
     from mitl.stages.recruiting import add_panel
 
     given: dict[VisitState, End] = {}

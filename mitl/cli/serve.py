@@ -64,7 +64,7 @@ def command(
     Needs only the crowd database, no pipeline database. Invite people with `mitl crowd invite`. Without further
     options only this machine reaches it; docs/security.md says how to open it to a network.
     """
-    from mitl.crowd_server.exposure import plan
+    from mitl.crowd_server.door.exposure import plan
     from mitl.stages.serve import serve
 
     exposure = plan(

@@ -14,24 +14,20 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from mitl.crowd_server import (
-    admin,
-    frames,
-    images,
-    message_pages,
-    operator_actions,
-    operator_page,
-    panel_pages,
-    qualification_pages,
-    sessions,
-    study_pages,
-    worker_pages,
-)
+from mitl.crowd_server import admin, images
 from mitl.crowd_server.api.dispatch import RequesterApi
 from mitl.crowd_server.clock import Clock, utc_now
+from mitl.crowd_server.operator import actions as operator_actions
+from mitl.crowd_server.operator import page as operator_page
+from mitl.crowd_server.panels import pages as panel_pages
+from mitl.crowd_server.qualifications import pages as qualification_pages
 from mitl.crowd_server.site import PAGES, Site
 from mitl.crowd_server.store import accounts
 from mitl.crowd_server.store.database import Database
+from mitl.crowd_server.work import frames, sessions
+from mitl.crowd_server.work import listing as worker_pages
+from mitl.crowd_server.work import messages as message_pages
+from mitl.crowd_server.work import study as study_pages
 
 Handler = Callable[..., Any]
 STATIC = ("style.css", "worker.js", "operator.css", "operator.js")

@@ -13,8 +13,8 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 
-from mitl.crowd_server.connections import PatientProtocol
-from mitl.crowd_server.exposure import Tls
+from mitl.crowd_server.door.connections import PatientProtocol
+from mitl.crowd_server.door.exposure import Tls
 from mitl.errors import EndpointError
 
 DEFAULT_HOST = "127.0.0.1"

@@ -13,8 +13,8 @@ from mitl.crowd.client import Keys
 from mitl.crowd.endpoint import mirror_credentials
 from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
-from mitl.crowd_server.exposure import Exposure, check_secrets
-from mitl.crowd_server.limits import wrap
+from mitl.crowd_server.door.exposure import Exposure, check_secrets
+from mitl.crowd_server.door.limits import wrap
 from mitl.crowd_server.serving import serve as run_server
 from mitl.crowd_server.store.workers import InvitationRow
 from mitl.db.engine import make_engine

@@ -5,16 +5,17 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from mitl.crowd_server import form_page, letters
 from mitl.crowd_server.api import questions, shapes
 from mitl.crowd_server.api.hits import already, key
 from mitl.crowd_server.api.registry import Call, operation, paged
 from mitl.crowd_server.errors import TurkError, absent, invalid, missing, out_of_range, turk
+from mitl.crowd_server.forms import page as form_page
+from mitl.crowd_server.forms.question_form import QuestionForm
 from mitl.crowd_server.models import DONE_STATES, AssignmentState
-from mitl.crowd_server.question_form import QuestionForm
 from mitl.crowd_server.store import accounts, assignments, hits, messages, tokens
 from mitl.crowd_server.store.assignments import AssignmentRow
 from mitl.crowd_server.store.hits import HitRow
+from mitl.crowd_server.work import letters
 from mitl.records import Environment
 
 OVERRIDABLE_FOR = dt.timedelta(days=30)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from mitl.crowd_server import qualifying
 from mitl.crowd_server.api import hit_types, requirements, shapes
 from mitl.crowd_server.api.registry import Call, operation, paged
 from mitl.crowd_server.errors import absent
+from mitl.crowd_server.qualifications import qualifying
 from mitl.crowd_server.store import hit_lists, qualifications
 from mitl.crowd_server.store.hits import HitRow
 

@@ -8,8 +8,8 @@ from mitl.crowd_server.api.params import Params
 from mitl.crowd_server.api.qualifications import tell
 from mitl.crowd_server.api.registry import Call, operation
 from mitl.crowd_server.errors import invalid, missing, out_of_range
-from mitl.crowd_server.letters import Letter
 from mitl.crowd_server.store import messages
+from mitl.crowd_server.work.letters import Letter
 
 MAX_WORKERS = 100
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from mitl.crowd_server import letters
 from mitl.crowd_server.api.qualification_shapes import qualification_request
 from mitl.crowd_server.api.qualification_terms import INT32
 from mitl.crowd_server.api.qualification_types import find_type
@@ -14,6 +13,7 @@ from mitl.crowd_server.errors import absent, turk
 from mitl.crowd_server.models import RequestState
 from mitl.crowd_server.store import qualifications, requests
 from mitl.crowd_server.store.requests import RequestRow
+from mitl.crowd_server.work import letters
 
 _NAMES = {
     RequestState.TESTING: "Testing",

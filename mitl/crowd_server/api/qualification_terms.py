@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mitl.crowd_server import answer_key, question_form
 from mitl.crowd_server.api.params import Params
 from mitl.crowd_server.errors import invalid, missing
+from mitl.crowd_server.forms import answer_key, question_form
 from mitl.crowd_server.store.qualifications import Terms
 
 INT32 = 2**31 - 1

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from mitl.crowd_server import letters
 from mitl.crowd_server.api import qualification_terms
 from mitl.crowd_server.api.qualification_shapes import qualification_type
 from mitl.crowd_server.api.registry import Call, operation, paged
 from mitl.crowd_server.errors import absent, missing, turk
 from mitl.crowd_server.store import messages, qualifications, requests
 from mitl.crowd_server.store.qualifications import QualificationTypeRow
+from mitl.crowd_server.work import letters
 
 _STATUSES = ("Active", "Inactive")
 _DELETED = "The qualification does not exist any more."

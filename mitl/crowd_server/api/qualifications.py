@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from mitl.crowd_server import letters
 from mitl.crowd_server.api.qualification_shapes import qualification
 from mitl.crowd_server.api.qualification_terms import INT32
 from mitl.crowd_server.api.qualification_types import find_type
 from mitl.crowd_server.api.registry import Call, operation, paged
 from mitl.crowd_server.errors import invalid, turk
-from mitl.crowd_server.letters import Letter
 from mitl.crowd_server.store import messages, qualifications
 from mitl.crowd_server.store.qualifications import QualificationRow
 from mitl.crowd_server.store.workers import WorkerRow
+from mitl.crowd_server.work import letters
+from mitl.crowd_server.work.letters import Letter
 
 
 @operation("AssociateQualificationWithWorker", writes=True)

@@ -10,9 +10,10 @@ from xml.etree.ElementTree import Element
 from defusedxml import ElementTree
 from defusedxml.common import DefusedXmlException
 
-from mitl.crowd_server import form_page, question_form
 from mitl.crowd_server.errors import invalid, out_of_range, turk
-from mitl.crowd_server.question_form import QuestionForm
+from mitl.crowd_server.forms import page as form_page
+from mitl.crowd_server.forms import question_form
+from mitl.crowd_server.forms.question_form import QuestionForm
 
 MAX_BYTES = 65_535
 _BASE = "http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/"

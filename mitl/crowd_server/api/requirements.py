@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from mitl.crowd_server import qualifying
 from mitl.crowd_server.api.params import Params
 from mitl.crowd_server.api.registry import Call
 from mitl.crowd_server.errors import absent, invalid, missing
+from mitl.crowd_server.qualifications import qualifying
 from mitl.crowd_server.store import qualifications
 
 LOCALE = "00000000000000000071"

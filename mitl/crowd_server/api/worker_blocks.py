@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from mitl.crowd_server import letters
 from mitl.crowd_server.api.qualification_shapes import worker_block
 from mitl.crowd_server.api.qualifications import find_worker, tell
 from mitl.crowd_server.api.registry import Call, operation, paged
 from mitl.crowd_server.store import blocks
+from mitl.crowd_server.work import letters
 
 
 @operation("CreateWorkerBlock", writes=True)

@@ -15,19 +15,34 @@ from mitl.records import Environment
 
 
 class _View:
-    """The one reading transaction of a request, begun at its first read."""
+    """The one reading transaction of a request, begun at its first read and over at its first write."""
 
     def __init__(self, reader: Engine) -> None:
         self.reader = reader
         self._connection: Connection | None = None
+        self._users = 0
+        self._is_old = False
 
-    def open(self) -> Connection:
+    @contextmanager
+    def use(self) -> Iterator[Connection]:
+        """The transaction; an error ends it, since PostgreSQL answers nothing more in it."""
         if self._connection is None:
-            self._connection = self.reader.connect()
-        return self._connection
+            self._connection, self._is_old = self.reader.connect(), False
+        self._users += 1
+        try:
+            yield self._connection
+        except BaseException:
+            self._is_old = True
+            raise
+        finally:
+            self._users -= 1
+            if self._is_old:
+                self.end()
 
-    def close(self) -> None:
-        if self._connection is not None:
+    def end(self) -> None:
+        """Close it, or have the last read that still uses it do so."""
+        self._is_old = True
+        if self._connection is not None and self._users == 0:
             self._connection.close()
             self._connection = None
 
@@ -64,7 +79,7 @@ class Database:
             yield
         finally:
             _VIEW.reset(token)
-            view.close()
+            view.end()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -74,18 +89,15 @@ class Database:
             with self._reader.connect() as connection:
                 yield connection
             return
-        try:
-            yield view.open()
-        except BaseException:
-            view.close()  # after an error PostgreSQL answers nothing more in that transaction
-            raise
+        with view.use() as connection:
+            yield connection
 
     @contextmanager
     def write(self, environment: Environment) -> Iterator[Connection]:
         """A transaction that commits at the end of the block and rolls back on any error."""
         view = _VIEW.get()
         if view is not None:
-            view.close()  # what is read afterwards must see what was written
+            view.end()  # what is read afterwards must see what was written
         with self._turns[environment], self.engine.begin() as connection:
             if connection.dialect.name != "sqlite":
                 lock = select(Account.environment).where(Account.environment == environment)

@@ -1,0 +1,1 @@
+"""QuestionForm and AnswerKey: reading, showing and grading them."""

@@ -1,0 +1,1 @@
+"""Qualifications from the workers' side, and who may see and take what."""

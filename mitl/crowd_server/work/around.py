@@ -1,0 +1,150 @@
+"""The page around a HIT at work, giving it back, and the preview before one takes it."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode, urlsplit
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from mitl.crowd_server.api import questions
+from mitl.crowd_server.qualifications import qualifying
+from mitl.crowd_server.site import Site, is_foreign, origin
+from mitl.crowd_server.store import hits, leases, qualifications, work_history
+from mitl.crowd_server.store.leases import LeaseRow
+from mitl.crowd_server.store.workers import WorkerRow
+from mitl.crowd_server.work import estimates, frames
+from mitl.crowd_server.work.entry import gate
+from mitl.crowd_server.work.fields import foreign
+from mitl.crowd_server.work.sessions import unknown, worker_of
+from mitl.crowd_server.work.shell import shell
+
+_ONE_AT_A_TIME = "You already have a HIT open; finish or return it before you take another."
+
+
+def around(site: Site, request: Request) -> Response:
+    """``/w/a/<token>``: the page around a HIT: title, reward, time left, the frame, the way back."""
+    worker = worker_of(site, request)
+    if worker is None:
+        return unknown(site)
+    token = request.path_params["token"]
+    lease = frames.lease_of(site, token)
+    if lease is None or lease.worker != worker.mturk_id:
+        return _gone(site)
+    now = site.clock()
+    if lease.submitted_at is not None:
+        own = shell(site, request, worker)
+        return site.page("submitted.html.j2", shell=own, lease=lease, token=token)
+    if not lease.is_live(now):
+        return _over(site, request, worker, lease)
+    barrier = gate(site, request, worker)
+    if barrier is not None:
+        return barrier
+    with site.database.read() as connection:
+        xml = hits.question(connection, lease.hit_id)
+        time = estimates.of_hit(connection, lease.hit_type_id, xml)
+    question = questions.read(xml)
+    values = {
+        "assignmentId": lease.mturk_id,
+        "hitId": lease.hit,
+        "workerId": lease.worker,
+        "turkSubmitTo": f"{origin(request)}/s/{token}",
+    }
+    return site.page(
+        "around.html.j2",
+        shell=shell(site, request, worker),
+        lease=lease,
+        token=token,
+        frame=_frame_address(question, f"/w/a/{token}/frame", values),
+        height=question.frame_height,
+        estimate=time,
+        seconds_left=int((lease.deadline_at - now).total_seconds()),
+        notice=_ONE_AT_A_TIME if request.query_params.get("notice") == "first" else "",
+    )
+
+
+def _over(site: Site, request: Request, worker: WorkerRow, lease: LeaseRow) -> Response:
+    with site.database.read() as connection:
+        kept = work_history.late_count(connection, lease.id) > 0
+    own = shell(site, request, worker)
+    return site.page("time_over.html.j2", status=410, shell=own, lease=lease, kept=kept)
+
+
+async def give_back(site: Site, request: Request) -> Response:
+    """``POST /w/a/<token>/return``: give a HIT back unanswered."""
+    if is_foreign(request):
+        return foreign(site)
+    return await run_in_threadpool(_give_back, site, request)
+
+
+def _give_back(site: Site, request: Request) -> Response:
+    worker = worker_of(site, request)
+    if worker is None:
+        return unknown(site)
+    with site.database.write(worker.environment) as connection:
+        lease = frames.lease_of(site, request.path_params["token"], connection)
+        if lease is None or lease.worker != worker.mturk_id:
+            return _gone(site)
+        if lease.submitted_at is not None:
+            return RedirectResponse(f"/w/a/{request.path_params['token']}", 303)
+        if lease.is_live(site.clock()):
+            leases.give_back(connection, lease.id)
+    return RedirectResponse("/w?notice=returned", 303)
+
+
+def preview(site: Site, request: Request) -> Response:
+    """``/w/preview/<hit>``: a HIT to look at before taking one, with its inputs off."""
+    worker = worker_of(site, request)
+    if worker is None:
+        return unknown(site)
+    barrier = gate(site, request, worker)
+    if barrier is not None:
+        return barrier
+    now, wanted = site.clock(), request.path_params["hit_id"].replace("\0", "")
+    with site.database.read() as connection:
+        hit = hits.find_hit(connection, worker.environment, wanted, now)
+        if hit is None or hit.status(now) == "Disposed":
+            return _gone(site)
+        requirements = hit.type.values.requirements
+        held = qualifications.held_by(connection, worker)
+        if not qualifying.may("preview", requirements, held):
+            return RedirectResponse("/w?notice=barred", 303)
+        xml = hits.question(connection, hit.id)
+        open_types = {group.mturk_id for group in leases.groups(connection, worker, now)}
+        time = estimates.of_hit(connection, hit.type.id, xml)
+    question = questions.read(xml)
+    values = {
+        "assignmentId": frames.PREVIEW_ASSIGNMENT,
+        "hitId": hit.mturk_id,
+        "turkSubmitTo": origin(request),
+    }
+    return site.page(
+        "preview.html.j2",
+        shell=shell(site, request, worker),
+        hit=hit,
+        estimate=time,
+        can_accept=hit.type.mturk_id in open_types and qualifying.may("accept", requirements, held),
+        frame=_frame_address(question, f"/w/preview/{frames.seal_preview(site, hit.id)}/frame", values),
+        height=question.frame_height,
+    )
+
+
+def _frame_address(question: questions.Question, own: str, values: dict[str, str]) -> str:
+    if question.url is None:
+        return f"{own}?{urlencode(values)}"
+    joint = "&" if urlsplit(question.url).query else "?"
+    return f"{question.url}{joint}{urlencode(values)}"
+
+
+def _gone(site: Site) -> Response:
+    return site.notice(
+        404, "Nothing here", "This page does not exist, or is not yours.", ("/w", "Back to the list")
+    )
+
+
+ROUTES = (
+    ("/w/preview/{hit_id}", preview),
+    ("/w/a/{token}", around),
+    ("/w/a/{token}/return", give_back, "POST"),
+)
