@@ -24,6 +24,8 @@ from crowd_servers import (
     question,
 )
 
+from mitl.crowd.transport import was_cut
+
 WORKERS = 24
 FIRST = 8
 PATIENCE_S = 60.0
@@ -88,7 +90,9 @@ class Requester:
     def _ask(self, operation: str, **values: Any) -> Any:
         while not self.stop.is_set():
             try:
-                return getattr(self.client, operation)(**values)
+                reply = getattr(self.client, operation)(**values)
+                if not was_cut(reply):
+                    return reply
             except ClientError as error:
                 code = error.response["Error"].get("Code", "")
                 told = error.response.get("TurkErrorCode", code)

@@ -200,6 +200,33 @@ def test_where_nothing_listens_the_message_names_mitl_serve():
         client.balance()
 
 
+@pytest.mark.parametrize("cut_at", [0, 5])
+def test_a_reply_that_breaks_off_is_asked_for_again(cut_at):
+    """boto3 takes headers without their body for an empty success; a server may be killed between the two."""
+    body = b'{"AvailableBalance": "12.50"}'
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.1\r\nContent-Length: %d\r\n\r\n" % len(
+        body
+    )
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(20)
+
+        def answer() -> None:
+            for reply in (head + body[:cut_at], head + body):
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(1 << 16)
+                    connection.sendall(reply)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        with MTurkClient(url, keys=Keys("A", "B"), sleep=lambda seconds: None) as client:
+            balance = client.balance()
+        thread.join()
+
+    assert balance == 1250
+
+
 def test_amazons_hosts_are_reported_closed(monkeypatch):
     """Pointed at Amazon, a failure to connect says when Mechanical Turk closed."""
 

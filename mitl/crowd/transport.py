@@ -20,6 +20,7 @@ from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    ConnectionClosedError,
     HTTPClientError,
     NoCredentialsError,
     ParamValidationError,
@@ -86,6 +87,8 @@ class Transport:
             self._limiter.wait()
             try:
                 reply: Mapping[str, Any] = call(**parameters)
+                if was_cut(reply):
+                    raise ConnectionClosedError(endpoint_url=self.url)
                 return reply
             except ClientError as error:
                 if _is_throttle(error):
@@ -139,6 +142,13 @@ class Transport:
                 "AWS_SECRET_ACCESS_KEY, or leave out --endpoint-url to use mitl's own crowd server"
             )
         return CrowdError(f"{operation} failed at {self.url}: {' '.join(str(error).split())}")
+
+
+def was_cut(reply: Mapping[str, Any]) -> bool:
+    """Whether a connection broke between a reply's headers and its body, which boto3 takes for an empty success."""
+    headers = reply.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    length = str(headers.get("content-length", "0"))
+    return set(reply) <= {"ResponseMetadata"} and length.isdigit() and int(length) > len("{}")
 
 
 def is_amazon(url: str) -> bool:
