@@ -94,7 +94,7 @@ class Bfloat16Product:
     cell_bytes = 4
     number_bytes = 2
     threads = MANY_THREADS
-    tile = (1024, 2048)
+    tile = (1024, 2560)
     chunk = 128
 
     def __init__(self) -> None:
