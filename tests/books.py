@@ -12,7 +12,7 @@ from sqlalchemy import text
 from mitl.db.engine import make_engine
 from mitl.db.models import Journal
 from mitl.db.session import open_database
-from mitl.db.store import answers, hits, items, journal, open_work, proposals
+from mitl.db.store import answers, hits, items, journal, judgements, open_work, proposals
 from mitl.records import Direction, Environment, HitState
 from mitl.settings import Settings
 from mitl.stages.planning import annotation
@@ -55,7 +55,7 @@ def pipeline_state(settings: Settings) -> dict[str, Any]:
                     str(row.record.label),
                     row.record.usable,
                 )
-                for row in answers.judgements(session, SANDBOX)
+                for row in judgements.judgements(session, SANDBOX)
             ),
             "findings": sorted(
                 (names[id_], sorted((finding.code, finding.detail) for finding in found))
@@ -97,7 +97,7 @@ def assert_answers_are_kept_once(settings: Settings) -> None:
     with open_database(settings.db_url, read_only=True) as session:
         rows = answers.assignments(session, SANDBOX)
         here = {row.key: (_sha(answers.raw_xml(session, row.id)), row.status.lower()) for row in rows}
-        places = Counter(row.assignment_id for row in answers.judgements(session, SANDBOX))
+        places = Counter(row.assignment_id for row in judgements.judgements(session, SANDBOX))
         booked = session.execute(text("SELECT key, cents FROM ledger WHERE kind = 'reward'")).all()
         open_calls = session.execute(text("SELECT count(*) FROM journal WHERE state <> 'done'")).scalar_one()
 

@@ -14,7 +14,7 @@ from world_kit import SANDBOX
 
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database
-from mitl.db.store import answers, journal
+from mitl.db.store import journal, judgements
 from mitl.desk.words import DECISIONS
 from mitl.records import Decision, JournalState
 from mitl.settings import Settings
@@ -56,7 +56,7 @@ def test_decisions_pay_and_lead_to_the_next_in_the_queue(opened):
     excluded = [row.worker for row in queued if wanted.get(row) is Decision.APPROVE_EXCLUDE]
     with open_database(opened.settings.db_url, read_only=True) as session:
         calls = [journal.find(session, "approve", row.key) for row in wanted]
-        used = {one.assignment_id for one in answers.judgements(session, SANDBOX) if one.record.usable}
+        used = {one.assignment_id for one in judgements.judgements(session, SANDBOX) if one.record.usable}
     assert [call and call.state for call in calls] == [JournalState.DONE] * 3
     assert [opened.row(row.id).decision for row in wanted] == list(wanted.values())
     for row, decision in wanted.items():
@@ -236,7 +236,7 @@ def test_hostile_captions_reasons_and_worker_ids_stay_text(opened):
 
 def _judgements(desk: OpenDesk):
     with open_database(desk.settings.db_url, read_only=True) as session:
-        return answers.judgements(session, SANDBOX)
+        return judgements.judgements(session, SANDBOX)
 
 
 def test_pictures_come_by_their_number_alone(opened):

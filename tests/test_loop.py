@@ -11,7 +11,7 @@ from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish, 
 
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database
-from mitl.db.store import answers, hits, journal, open_work
+from mitl.db.store import answers, hits, journal, judgements, open_work
 from mitl.errors import DatasetError, FundsError, RetrievalError, UsageError
 from mitl.positives.loading import read_release
 from mitl.records import Decision, Direction, Environment, HitState, PairRole
@@ -174,7 +174,7 @@ def test_settling_pays_everyone_and_asks_the_pairs_again(asked):
     with open_database(asked.db_url, read_only=True) as session:
         rows = answers.assignments(session, SANDBOX)
         attempts = {hit.attempt for hit in hits.hits(session, SANDBOX)}
-        usable = [row for row in answers.judgements(session, SANDBOX) if row.record.usable]
+        usable = [row for row in judgements.judgements(session, SANDBOX) if row.record.usable]
         spent = journal.spent(session, SANDBOX)
         reward = hits.batches(session, SANDBOX)[0].reward_cents
     kept = {row.id for row in rows if row.decision.keeps_answers}
@@ -200,7 +200,7 @@ def test_an_excluded_worker_gets_no_further_hit(asked):
     with open_database(asked.db_url, read_only=True) as session:
         assert granted == len({row.worker for row in waiting})
         assert all(row.excluded for row in answers.assignments(session, SANDBOX, (Decision.APPROVE_EXCLUDE,)))
-        assert not any(row.record.usable for row in answers.judgements(session, SANDBOX))
+        assert not any(row.record.usable for row in judgements.judgements(session, SANDBOX))
 
 
 def test_a_rejection_needs_a_reason_that_its_worker_can_understand(asked):
@@ -252,12 +252,12 @@ def test_reparsing_the_raw_answers_changes_nothing(asked):
     simulate(asked, SANDBOX)
     harvest(asked, SANDBOX)
     with open_database(asked.db_url, read_only=True) as session:
-        before = [row.record for row in answers.judgements(session, SANDBOX)]
+        before = [row.record for row in judgements.judgements(session, SANDBOX)]
 
     harvest(asked, SANDBOX, reparse=True)
 
     with open_database(asked.db_url, read_only=True) as session:
-        assert [row.record for row in answers.judgements(session, SANDBOX)] == before
+        assert [row.record for row in judgements.judgements(session, SANDBOX)] == before
     assert any(record.usable for record in before)
 
 
@@ -403,7 +403,7 @@ def test_an_overlap_asks_its_share_of_a_second_worker(tmp_path):
     work_until_done(settings)
 
     with open_database(settings.db_url, read_only=True) as session:
-        rows = [row.record for row in answers.judgements(session, SANDBOX)]
+        rows = [row.record for row in judgements.judgements(session, SANDBOX)]
     second = [row for row in rows if row.role is PairRole.OVERLAP and row.usable]
     assert posted.counts["overlap"] == math.ceil(0.25 * posted.counts["pairs"])
     assert len({row.pair for row in second}) == posted.counts["overlap"]

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store
+from mitl.db.store import judgements as judgement_store
 from mitl.db.store.answers import AssignmentRow
 from mitl.db.store.desk import AnswerRow
 from mitl.judgements.gold_records import gold_passed
@@ -137,7 +138,7 @@ def _pairs(
     images = desk_store.image_addresses(session, [answer.pair.image_id for answer in answers])
     captions = desk_store.caption_texts(session, [answer.pair.caption_id for answer in answers])
     reasons = desk_store.reasons(session, row.id)
-    texts = answer_store.free_text(session, row.id)
+    texts = judgement_store.free_text(session, row.id)
     others: dict[Pair, Counter[Label]] = defaultdict(Counter)
     for beside in desk_store.answers_beside(session, environment, row.id):
         if beside.label is not None and beside.worker_id != row.worker_id:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mitl.db.store.answers import StoredJudgement
+from mitl.db.store.judgements import StoredJudgement
 from mitl.judgements.gold_records import GoldAnswer, GoldRecord, gold_records, withdrawn_golds
 from mitl.records import GoldControl
 

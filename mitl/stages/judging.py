@@ -9,7 +9,9 @@ from sqlalchemy.orm import Session
 
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
-from mitl.db.store.answers import AssignmentRow, StoredJudgement
+from mitl.db.store import judgements as judgement_store
+from mitl.db.store.answers import AssignmentRow
+from mitl.db.store.judgements import StoredJudgement
 from mitl.judgements.goldcheck import BAD_RECORD, check_assignment, decide
 from mitl.judgements.usability import is_usable
 from mitl.records import Decision, Environment, Finding, HitState
@@ -26,7 +28,7 @@ def judge(session: Session, environment: Environment) -> GoldState:
 
     Safe to repeat: the outcome depends on the stored answers and people's decisions alone.
     """
-    rows = answer_store.judgements(session, environment)
+    rows = judgement_store.judgements(session, environment)
     submissions = answer_store.assignments(session, environment)
     state = gold_state(rows)
     by_assignment: dict[int, list[StoredJudgement]] = defaultdict(list)
@@ -83,7 +85,7 @@ def _mark_usable(
         if usable != row.record.usable:
             changes[usable].append(row.id)
     for usable, ids in changes.items():
-        answer_store.set_usable(session, ids, usable)
+        judgement_store.set_usable(session, ids, usable)
     for row in rows:
         if row.id in repeated:
             detail = f"place {row.place} was asked of this worker before"

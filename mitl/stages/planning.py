@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
-from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
+from mitl.db.store import judgements as judgement_store
 from mitl.db.store import open_work
 from mitl.db.store import proposals as proposal_store
 from mitl.db.store.hits import HitRow
@@ -233,7 +233,7 @@ def _draw_golds(
     captions = item_store.captions(session, dataset.id)
     exclusions = item_store.exclusions(session)
     ratings = item_store.ratings(session)
-    withdrawn = {gold.pair for gold in gold_state(answer_store.judgements(session, environment)).withdrawn}
+    withdrawn = {gold.pair for gold in gold_state(judgement_store.judgements(session, environment)).withdrawn}
     used = {pair for (pair, _), _count in hit_store.gold_use(session, environment).items()}
     originals = [Pair(caption.image_id, caption.id) for caption in captions]
     refused = {pair for pair in originals if any(entry.covers(pair) for entry in exclusions)} | withdrawn
@@ -271,7 +271,7 @@ def _draw_golds(
 def _judged_positive(session: Session, environment: Environment) -> set[Pair]:
     return {
         row.record.pair
-        for row in answer_store.judgements(session, environment)
+        for row in judgement_store.judgements(session, environment)
         if row.record.label is not None and row.record.label.is_positive and not row.record.role.is_gold
     }
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from mitl.analysis.inputs import TruthStats
 from mitl.analysis.truth import DirectionScores, score_directions
-from mitl.db.store.answers import StoredJudgement
+from mitl.db.store.judgements import StoredJudgement
 from mitl.judgements.aggregation import answers_by_pair
 from mitl.judgements.goldcheck import check_assignment, decide
 from mitl.judgements.usability import is_usable

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
 from mitl.db.store import items as item_store
+from mitl.db.store import judgements as judgement_store
 from mitl.db.store import open_work
 from mitl.db.store.answers import AssignmentRow
 from mitl.progress import Progress, no_progress
@@ -36,7 +37,7 @@ def queue(settings: Settings, environment: Environment | None = None) -> StageRe
         chosen = choose_environment(session, environment)
         waiting = answer_store.assignments(session, chosen, (Decision.QUEUED,))
         findings = answer_store.findings(session, chosen)
-        state = gold_state(answer_store.judgements(session, chosen))
+        state = gold_state(judgement_store.judgements(session, chosen))
     rows = []
     for row in waiting:
         why = ", ".join(sorted({finding.code for finding in findings.get(row.id, ())}))
@@ -62,10 +63,10 @@ def show(settings: Settings, number: int, environment: Environment | None = None
     with open_database(settings.db_url, read_only=True) as session:
         chosen = choose_environment(session, environment)
         row = find_submission(session, chosen, number)
-        stored = answer_store.judgements(session, chosen)
+        stored = judgement_store.judgements(session, chosen)
         state = gold_state(stored)
         findings = answer_store.findings(session, chosen).get(row.id, [])
-        texts = answer_store.free_text(session, row.id)
+        texts = judgement_store.free_text(session, row.id)
         dataset = item_store.dataset(session)
         captions = {c.id: c for c in item_store.captions(session, dataset.id)}
         images = {i.id: i for i in item_store.images(session, dataset.id, settings.project)}
@@ -111,7 +112,7 @@ def settle(
     with open_database(settings.db_url, read_only=True) as session:
         chosen = choose_environment(session, environment)
         waiting = answer_store.assignments(session, chosen, (Decision.QUEUED,))
-        state = gold_state(answer_store.judgements(session, chosen))
+        state = gold_state(judgement_store.judgements(session, chosen))
     rulings = [Ruling(row.id, _cautious(row, state), "gold record") for row in waiting]
     return rule(settings, rulings, chosen, progress=progress)
 

@@ -12,10 +12,12 @@ from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import journal, open_work, releases
+from mitl.db.store import judgements as judgement_store
 from mitl.db.store import proposals as proposal_store
-from mitl.db.store.answers import AssignmentRow, StoredJudgement
+from mitl.db.store.answers import AssignmentRow
 from mitl.db.store.hits import BatchRow, HitRow
 from mitl.db.store.items import DatasetRow, ExclusionRow
+from mitl.db.store.judgements import StoredJudgement
 from mitl.db.store.open_work import OpenWork
 from mitl.db.store.proposals import AnnotatorRow, RunRow
 from mitl.db.store.releases import ReleaseRow
@@ -123,7 +125,7 @@ def snapshot(session: Session, settings: Settings, environment: Environment) -> 
         hits=tuple(hits),
         hit_items=hit_store.hit_items(session, [hit.id for hit in hits]),
         submissions=tuple(answer_store.assignments(session, environment)),
-        judgements=tuple(answer_store.judgements(session, environment)),
+        judgements=tuple(judgement_store.judgements(session, environment)),
         findings=answer_store.findings(session, environment),
         spent=journal.spent(session, environment),
         releases=tuple(releases.built(session)),

@@ -7,6 +7,7 @@ from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import journal, open_work
+from mitl.db.store import judgements as judgement_store
 from mitl.db.store import proposals as proposal_store
 from mitl.hits.pricing import format_dollars
 from mitl.records import Decision, Direction, Environment, HitState, StageResult, Table
@@ -22,7 +23,7 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
         chosen = choose_environment(session, environment)
         candidates = proposal_store.candidate_pairs(session, tuple(Direction))
         asked = open_work.asked_pairs(session, chosen)
-        judgements = answer_store.judgements(session, chosen)
+        judgements = judgement_store.judgements(session, chosen)
         states = hit_store.state_counts(session, chosen)
         work = open_work.open_work(session, chosen)
         decisions = answer_store.decision_counts(session, chosen)
