@@ -1,0 +1,39 @@
+"""The pipeline's tables, one class per noun; what a column means stands below it.
+
+Surrogate ids of images and captions are given in tie order at load, and every sort uses them. The uniqueness
+that the pipeline relies on is held by the database.
+"""
+
+from mitl.db.models.answers import Assignment, Finding, Judgement, Rationale, Worker
+from mitl.db.models.base import Base
+from mitl.db.models.datasets import Caption, Dataset, Exclusion, Image, Rating
+from mitl.db.models.hits import Batch, Hit, HitItem, Round
+from mitl.db.models.money import Journal, Ledger
+from mitl.db.models.proposals import Annotator, Pair, Proposal, Query, Run
+from mitl.db.models.releases import Release
+
+__all__ = [
+    "Annotator",
+    "Assignment",
+    "Base",
+    "Batch",
+    "Caption",
+    "Dataset",
+    "Exclusion",
+    "Finding",
+    "Hit",
+    "HitItem",
+    "Image",
+    "Journal",
+    "Judgement",
+    "Ledger",
+    "Pair",
+    "Proposal",
+    "Query",
+    "Rating",
+    "Rationale",
+    "Release",
+    "Round",
+    "Run",
+    "Worker",
+]

@@ -1,0 +1,46 @@
+"""The pipeline's declarative base."""
+
+from __future__ import annotations
+
+from sqlalchemy import MetaData
+from sqlalchemy.orm import DeclarativeBase
+
+from mitl.db.base import NAMING, TYPES, enum_type
+from mitl.records import (
+    AnnotatorKind,
+    Decision,
+    Direction,
+    Environment,
+    ExclusionKind,
+    HitState,
+    IdKind,
+    JournalState,
+    JudgementSource,
+    Label,
+    Outcome,
+    PairRole,
+    RationaleKind,
+)
+
+_ENUMS = (
+    AnnotatorKind,
+    Decision,
+    Direction,
+    Environment,
+    ExclusionKind,
+    HitState,
+    IdKind,
+    JournalState,
+    JudgementSource,
+    Label,
+    Outcome,
+    PairRole,
+    RationaleKind,
+)
+
+
+class Base(DeclarativeBase):
+    """The pipeline's metadata."""
+
+    metadata = MetaData(naming_convention=NAMING)
+    type_annotation_map = {**TYPES, **{enum: enum_type(enum) for enum in _ENUMS}}  # noqa: RUF012

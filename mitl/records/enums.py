@@ -1,0 +1,197 @@
+"""The words that are stored and shown: enums, each kept by its value."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Direction(StrEnum):
+    """Which side searches: image queries in captions (``i2t``) or caption queries in images (``t2i``)."""
+
+    I2T = "i2t"
+    T2I = "t2i"
+
+
+class IdKind(StrEnum):
+    """How a data set's own ids are to be read and ordered."""
+
+    INTEGER = "integer"
+    STRING = "string"
+
+
+class AnnotatorKind(StrEnum):
+    """What a machine annotator's similarity is made of; decides how it is searched."""
+
+    INNER_PRODUCT = "inner_product"
+    MULTI_VECTOR = "multi_vector"
+    PROBABILITY = "probability"
+    PAIRWISE = "pairwise"
+    RANKING = "ranking"
+    """Rankings read from files: nothing is computed."""
+
+
+class Label(StrEnum):
+    """The four answers, from a full match to none; on the official CSV 1, 2, 3, 4 in this order."""
+
+    YES = "yes"
+    WEAK_YES = "weak_yes"
+    WEAK_NO = "weak_no"
+    NO = "no"
+
+    @property
+    def is_positive(self) -> bool:
+        """``yes`` and ``weak_yes`` count as a match."""
+        return self in (Label.YES, Label.WEAK_YES)
+
+    @property
+    def code(self) -> int:
+        """The official CSV's number, 1 to 4."""
+        return list(Label).index(self) + 1
+
+    @classmethod
+    def from_code(cls, code: int) -> Label:
+        """The label of the official CSV's number; ValueError outside 1..4."""
+        if not 1 <= code <= 4:
+            raise ValueError(f"label code is {code}, but the official codes are 1 to 4")
+        return list(cls)[code - 1]
+
+
+class Outcome(StrEnum):
+    """What became of one pair on a submitted page."""
+
+    ANSWERED = "answered"
+    SKIPPED = "skipped"
+    IMAGE_FAILED = "image_failed"
+
+
+class Shortcoming(StrEnum):
+    """Why a description falls short; codes 1..n in this order on the official CSV."""
+
+    NOT_IN_IMAGE = "not_in_image"
+    NOT_DESCRIBED = "not_described"
+    DESCRIBED_WRONGLY = "described_wrongly"
+    GRAMMAR = "grammar"
+
+    @property
+    def code(self) -> int:
+        """The official CSV's number, from 1."""
+        return list(Shortcoming).index(self) + 1
+
+
+class Concept(StrEnum):
+    """What kind of thing is described wrongly; codes 1..n in this order on the official CSV."""
+
+    QUANTITY = "quantity"
+    COLOR = "color"
+    SPECIES = "species"
+    GENDER = "gender"
+    AGE = "age"
+    ACTION = "action"
+    EMOTION = "emotion"
+    LOCATION = "location"
+    ORIENTATION = "orientation"
+    OTHER = "other"
+
+    @property
+    def code(self) -> int:
+        """The official CSV's number, from 1."""
+        return list(Concept).index(self) + 1
+
+
+class RationaleKind(StrEnum):
+    """Which follow-up question a rationale row answers."""
+
+    SHORTCOMING = "shortcoming"
+    CONCEPT = "concept"
+    TEXT = "text"
+
+
+class Environment(StrEnum):
+    """Practice money or real money; never mixed."""
+
+    SANDBOX = "sandbox"
+    LIVE = "live"
+
+
+class PairRole(StrEnum):
+    """Why a pair is on a page; the worker cannot tell."""
+
+    CANDIDATE = "candidate"
+    GOLD_POSITIVE = "gold_positive"
+    GOLD_NEGATIVE = "gold_negative"
+    REPEAT = "repeat"
+    """A pair of another HIT that fills the last page; measures agreement."""
+    OVERLAP = "overlap"
+    """A pair asked on purpose of a second worker."""
+
+    @property
+    def is_gold(self) -> bool:
+        """Whether the answer is known beforehand and checks the worker."""
+        return self in (PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE)
+
+
+class HitState(StrEnum):
+    """Where a HIT is on its way to the crowd and back."""
+
+    PLANNED = "planned"
+    SENDING = "sending"
+    POSTED = "posted"
+    CLOSED = "closed"
+
+
+class JournalState(StrEnum):
+    """Where a call that costs or binds is."""
+
+    PLANNED = "planned"
+    SENDING = "sending"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class Decision(StrEnum):
+    """What was decided about a submitted assignment.
+
+    ``pass``: both golds right, approved by rule. ``approve``: a person found the work good; paid and used.
+    ``approve_exclude``: paid, its answers left out, the worker gets no further HITs. ``drop``: paid, its
+    answers left out. ``reject``: not paid, its answers left out; only ever a person's choice.
+    """
+
+    NONE = "none"
+    PASS = "pass"  # noqa: S105 - a decision, not a password
+    QUEUED = "queued"
+    APPROVE = "approve"
+    APPROVE_EXCLUDE = "approve_exclude"
+    REJECT = "reject"
+    DROP = "drop"
+
+    @property
+    def keeps_answers(self) -> bool:
+        """Whether the answers of such an assignment may be used."""
+        return self in (Decision.PASS, Decision.APPROVE)
+
+
+class JudgementSource(StrEnum):
+    """Where a judgement came from."""
+
+    CROWD = "crowd"
+    IMPORT = "import"
+    MACHINE = "machine"
+
+
+class PositiveSource(StrEnum):
+    """What speaks for a positive, in order of trust."""
+
+    JUDGEMENT = "judgement"
+    CXC = "cxc"
+    ORIGINAL = "original"
+
+
+class ExclusionKind(StrEnum):
+    """What an exclusion list names."""
+
+    CAPTION = "caption"
+    """A meaningless caption: every pair with it goes."""
+    PAIR = "pair"
+    """A caption that is wrong for its own image: only that pair goes."""
+    IMAGE = "image"
+    """A duplicate image: every pair with it goes."""

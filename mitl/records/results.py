@@ -1,0 +1,31 @@
+"""What a stage did, for people and for machines."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows for people to read; numbers stay numbers until they are printed."""
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[object, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StageResult:
+    """What one run of a stage did, for people and for ``--json``."""
+
+    status: str = "done"
+    """done, nothing_to_do or error."""
+    counts: dict[str, object] = field(default_factory=dict)
+    paths: dict[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    tables: tuple[Table, ...] = ()
+    """For people; never part of ``--json``."""
+    lines: tuple[str, ...] = ()
+    """For people, printed after the tables."""
+    next: str = ""
+    """What a person would do next."""
