@@ -5,19 +5,16 @@ Precedence: option, environment (``MITL_*``), ``mitl.toml``, default.
 
 from __future__ import annotations
 
-import errno
 import os
 import secrets
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mitl.config_file import read_config, write_new
 from mitl.errors import SettingsError
-from mitl.records import Environment
-
-CONFIG_FILE = "mitl.toml"
+from mitl.records import Environment, Label
 
 # Defaults of the project as a whole; docs/cli.md names them too.
 SEED = 0
@@ -35,41 +32,6 @@ BACKENDS = ("auto", "numpy", "torch", "bf16", "int8", "cuda", "faiss")
 """What multiplies embeddings in exact search."""
 ENGINES = ("local", "ray")
 """Where annotators work."""
-
-_NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP}
-"""How file systems without hard links refuse one."""
-
-_KNOWN: dict[str, set[str] | None] = {
-    "project": {"name", "id", "seed"},
-    "database": {"url", "crowd_url"},
-    "dataset": None,
-    "propose": {
-        "annotators",
-        "image_queries",
-        "caption_queries",
-        "top_k",
-        "depth",
-        "backend",
-        "engine",
-        "ray_address",
-    },
-    "annotators": None,
-    "crowd": {"endpoint", "environment", "contact", "image_base_url", "wage_floor_cents", "server_id"},
-}
-_TEXTS = {
-    "name",
-    "id",
-    "url",
-    "crowd_url",
-    "endpoint",
-    "environment",
-    "contact",
-    "image_base_url",
-    "server_id",
-    "backend",
-    "engine",
-    "ray_address",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +65,13 @@ class Settings:
     contact: str | None = None
     image_base_url: str | None = None
     wage_floor_cents: int | None = None
+    ceiling_cents: int | None = None
+    """The most that may be spent and promised in one environment, all batches, fees and bonuses together."""
+    max_hits_per_worker: int | None = None
+    """In one environment; None sets no limit."""
+    gold_positive_passes: tuple[Label, ...] = (Label.YES, Label.WEAK_YES)
+    """The answers with which a gold positive passes."""
+    gold_negative_passes: tuple[Label, ...] = (Label.WEAK_NO, Label.NO)
 
     @property
     def runs(self) -> Path:
@@ -135,7 +104,7 @@ class Settings:
             raise SettingsError(f"{path} is not a hexadecimal key; restore it from a backup") from error
         key = secrets.token_bytes(32)
         try:
-            _write_new(path, key.hex() + "\n", mode=0o600)
+            write_new(path, key.hex() + "\n", mode=0o600)
         except FileExistsError:
             return self.secret()
         return key
@@ -160,7 +129,7 @@ def load(
     folder = Path(project if project is not None else env.get("MITL_PROJECT", ".")).absolute()
     config = read_config(folder)
     about, database = config.get("project", {}), config.get("database", {})
-    propose, crowd = config.get("propose", {}), config.get("crowd", {})
+    propose, crowd, review = (config.get(name, {}) for name in ("propose", "crowd", "review"))
     endpoint = (
         endpoint_url
         or env.get("MITL_ENDPOINT_URL")
@@ -191,89 +160,13 @@ def load(
         contact=env.get("MITL_CONTACT") or crowd.get("contact"),
         image_base_url=env.get("MITL_IMAGE_BASE_URL") or crowd.get("image_base_url"),
         wage_floor_cents=_optional_integer(crowd.get("wage_floor_cents"), "crowd.wage_floor_cents"),
+        ceiling_cents=_optional_integer(crowd.get("ceiling_cents"), "crowd.ceiling_cents"),
+        max_hits_per_worker=_optional_integer(
+            crowd.get("max_hits_per_worker"), "crowd.max_hits_per_worker", least=1
+        ),
+        gold_positive_passes=_labels(review, "gold_positive_passes", (Label.YES, Label.WEAK_YES)),
+        gold_negative_passes=_labels(review, "gold_negative_passes", (Label.WEAK_NO, Label.NO)),
     )
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """The tables of ``mitl.toml``; empty where there is no such file."""
-    path = folder / CONFIG_FILE
-    try:
-        config = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except NotADirectoryError as error:
-        raise SettingsError(f"{folder} is no folder; name the project's folder with --project") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} is not TOML: {error}") from error
-    for table, content in config.items():
-        _check_table(path, table, content)
-    return config
-
-
-def _check_table(path: Path, table: str, content: object) -> None:
-    if table not in _KNOWN:
-        raise SettingsError(f"{path} sets {table!r}; known tables: {', '.join(sorted(_KNOWN))}")
-    if not isinstance(content, dict):
-        raise SettingsError(f"{path} sets {table!r} to {content!r}, but it is a table; write [{table}]")
-    known = _KNOWN[table]
-    for key in content if known is not None else ():
-        if known is not None and key not in known:
-            raise SettingsError(f"{path} sets {table}.{key}; known in [{table}]: {', '.join(sorted(known))}")
-    for key in _TEXTS & content.keys():
-        if known is not None and not isinstance(content[key], str):
-            raise SettingsError(
-                f"{path} sets {table}.{key} to {content[key]!r}, but text in quotes is wanted"
-            )
-    if table == "annotators":
-        for name, config in content.items():
-            if not isinstance(config, dict):
-                raise SettingsError(
-                    f"{path} sets annotators.{name} to {config!r}, but an annotator's settings are a table; "
-                    f"write [annotators.{name}]"
-                )
-
-
-def write_config(folder: Path, tables: Mapping[str, Mapping[str, Any]]) -> Path:
-    """Write ``mitl.toml`` as a new file; SettingsError where one exists."""
-    import tomlkit
-
-    document = tomlkit.document()
-    for name, content in tables.items():
-        table = tomlkit.table()
-        for key, value in content.items():
-            if value is not None:
-                table[key] = value
-        document[name] = table
-    path = folder / CONFIG_FILE
-    try:
-        _write_new(path, tomlkit.dumps(document))
-    except FileExistsError as error:
-        raise SettingsError(f"{path} exists already; edit it, or choose another folder") from error
-    return path
-
-
-def _write_new(path: Path, text: str, *, mode: int = 0o666) -> None:
-    """Make a file, whole or not at all; FileExistsError where there is one."""
-    # Opening it exclusively and then writing would leave an empty file behind where the process dies between.
-    part = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        _write_exclusively(part, text, mode)
-        try:
-            path.hardlink_to(part)
-        except OSError as error:
-            if error.errno not in _NO_HARD_LINKS:
-                raise
-            _write_exclusively(path, text, mode)
-    finally:
-        part.unlink(missing_ok=True)
-
-
-def _write_exclusively(path: Path, text: str, mode: int) -> None:
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(handle, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _integer(value: object, name: str, *, least: int | None = None) -> int:
@@ -286,8 +179,16 @@ def _integer(value: object, name: str, *, least: int | None = None) -> int:
     return number
 
 
-def _optional_integer(value: object, name: str) -> int | None:
-    return None if value is None else _integer(value, name, least=0)
+def _optional_integer(value: object, name: str, *, least: int = 0) -> int | None:
+    return None if value is None else _integer(value, name, least=least)
+
+
+def _labels(table: Mapping[str, Any], key: str, default: tuple[Label, ...]) -> tuple[Label, ...]:
+    names = _names(table.get(key, [label.value for label in default]), f"review.{key}")
+    wrong = next((name for name in names if name not in set(Label)), None)
+    if wrong is not None or not names:
+        raise SettingsError(f"review.{key} names {wrong or 'nothing'}; known answers: {', '.join(Label)}")
+    return tuple(label for label in Label if label.value in names)
 
 
 def _one_of(value: str, name: str, known: tuple[str, ...]) -> str:

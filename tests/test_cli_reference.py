@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cli_kit import fails
 
-from mitl import settings
+from mitl import config_file, settings
 from mitl.cli import reference
 from mitl.cli.reference_outputs import COUNTS, PATHS
 from mitl.cli.reference_settings import TABLES, VARIABLES
@@ -36,7 +36,7 @@ def test_the_demo_prints_what_the_report_prints():
 
 def test_every_setting_that_is_read_is_documented():
     """The tables and keys are those that mitl.toml may hold."""
-    known = {table: keys for table, keys in settings._KNOWN.items() if keys is not None}
+    known = {table: keys for table, keys in config_file._KNOWN.items() if keys is not None}
 
     assert {table: set(keys) for table, keys in TABLES.items() if table != "dataset"} == known
 

@@ -10,9 +10,10 @@ import tomllib
 import pytest
 from cli_kit import clear_environment, ok, use_file_annotators
 
+from mitl.config_file import write_config
 from mitl.errors import SettingsError
 from mitl.records import Environment
-from mitl.settings import load, write_config
+from mitl.settings import load
 
 CONFIG = """
 [project]

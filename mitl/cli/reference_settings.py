@@ -31,6 +31,12 @@ TABLES: dict[str, dict[str, str]] = {
         "contact": "e-mail address that HIT pages and the release's datasheet show",
         "image_base_url": "https address at which `public/` is served, for another endpoint",
         "wage_floor_cents": "least pay an hour at the template's estimate (1200 on live, 0 on sandbox)",
+        "ceiling_cents": "most that may be spent and promised in one environment, fees and bonuses included (no limit)",
+        "max_hits_per_worker": "HITs that one worker may do in one environment (no limit)",
+    },
+    "review": {
+        "gold_positive_passes": 'answers with which a gold positive passes (`["yes", "weak_yes"]`)',
+        "gold_negative_passes": 'answers with which a gold negative passes (`["weak_no", "no"]`)',
     },
 }
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from mitl import settings as configuration
+from mitl import config_file
 from mitl.datasets.content import content_hash, require_same
 from mitl.db.engine import parse_url
 from mitl.db.session import open_database
@@ -29,10 +29,10 @@ def make_project_id(name: str) -> str:
 def ensure_config(folder: Path, name: str, seed: int, tables: Mapping[str, Mapping[str, Any]]) -> bool:
     """Write ``mitl.toml`` where there is none; returns whether it was written."""
     folder.mkdir(parents=True, exist_ok=True)
-    if (folder / configuration.CONFIG_FILE).exists():
+    if (folder / config_file.CONFIG_FILE).exists():
         return False
     about = {"name": name, "id": make_project_id(name), "seed": seed}
-    configuration.write_config(folder, {"project": about, **tables})
+    config_file.write_config(folder, {"project": about, **tables})
     return True
 
 

@@ -4,7 +4,7 @@ Surrogate ids of images and captions are given in tie order at load, and every s
 that the pipeline relies on is held by the database.
 """
 
-from mitl.db.models.answers import Assignment, Finding, Judgement, Rationale, Worker
+from mitl.db.models.answers import Assignment, Finding, ImportFile, Judgement, Rationale, Worker
 from mitl.db.models.base import Base
 from mitl.db.models.datasets import Caption, Dataset, Exclusion, Image, Rating
 from mitl.db.models.hits import Batch, Hit, HitItem, Round
@@ -24,6 +24,7 @@ __all__ = [
     "Hit",
     "HitItem",
     "Image",
+    "ImportFile",
     "Journal",
     "Judgement",
     "Ledger",

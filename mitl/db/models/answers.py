@@ -21,6 +21,8 @@ class Worker(Base):
     environment: Mapped[Environment]
     mturk_worker_id: Mapped[str]
     excluded_at: Mapped[dt.datetime | None]
+    capped_at: Mapped[dt.datetime | None]
+    """When the worker had done as many HITs as one may; the answers count all the same."""
     note: Mapped[str | None]
 
 
@@ -40,6 +42,23 @@ class Assignment(Base):
     decision: Mapped[Decision] = mapped_column(index=True)
     raw_xml: Mapped[str]
     """The answer document, byte for byte."""
+
+
+class ImportFile(Base):
+    """A file of past work that was brought in, once."""
+
+    __tablename__ = "import_file"
+    id: Mapped[int_pk]
+    sha256: Mapped[str] = mapped_column(unique=True)
+    """Of its bytes, unpacked: the same file is not brought in twice."""
+    name: Mapped[str]
+    kind: Mapped[str]
+    """``batch_csv`` or ``mturk_parsed``."""
+    columns: Mapped[str | None]
+    """JSON: which column means what, where a mapping was given."""
+    batch_id: Mapped[int] = mapped_column(ForeignKey("batch.id"), index=True)
+    rows: Mapped[int]
+    imported_at: Mapped[dt.datetime]
 
 
 class Judgement(Base):

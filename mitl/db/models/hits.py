@@ -9,7 +9,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from mitl.db.base import int_pk
 from mitl.db.models.base import Base
-from mitl.records import Environment, HitState, PairRole
+from mitl.records import Environment, HitState, JudgementSource, PairRole
 
 
 class Round(Base):
@@ -40,6 +40,11 @@ class Batch(Base):
     assignments: Mapped[int]
     seed: Mapped[int]
     pilot: Mapped[bool]
+    """Whether it was posted to find out how long the work takes."""
+    source: Mapped[JudgementSource]
+    """``crowd`` for what was posted from here, ``import`` for past work that was read from a file."""
+    estimate_s: Mapped[int | None]
+    """Seconds that a HIT was expected to take when it was priced; None takes the template's own estimate."""
     server_id: Mapped[str | None]
     """Which server it was posted to, as its ``/healthz`` says; None for one that says nothing."""
     planned_at: Mapped[dt.datetime]

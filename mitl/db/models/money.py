@@ -29,6 +29,8 @@ class Journal(Base):
     error: Mapped[str | None]
     at: Mapped[dt.datetime]
     """When the state was entered."""
+    first_sent_at: Mapped[dt.datetime | None]
+    """When the call was first made; a server remembers its token for 24 hours from then."""
 
 
 class Ledger(Base):

@@ -73,7 +73,9 @@ def worker_id(session: Session, environment: Environment, mturk_worker_id: str) 
     )
     if found is not None:
         return found
-    row = Worker(environment=environment, mturk_worker_id=mturk_worker_id, excluded_at=None, note=None)
+    row = Worker(
+        environment=environment, mturk_worker_id=mturk_worker_id, excluded_at=None, capped_at=None, note=None
+    )
     session.add(row)
     session.flush()
     return row.id

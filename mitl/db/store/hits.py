@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from mitl.db.models import Batch, Hit, HitItem, Pair, Round
 from mitl.db.store.bulk import add_rows
 from mitl.db.store.proposals import ensure_pairs
-from mitl.records import Environment, HitState, PackedHit, PairRole
+from mitl.records import Environment, HitState, JudgementSource, PackedHit, PairRole
 from mitl.records import HitItem as HitItemRecord
 from mitl.records import Pair as PairRecord
 
@@ -35,6 +35,10 @@ class BatchRow:
     seed: int
     pilot: bool
     server_id: str | None
+    source: JudgementSource
+    """``import`` for past work from a file: nothing of it was posted from here."""
+    estimate_s: int | None
+    """Seconds expected of a HIT when it was priced; None takes the template's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,8 @@ _BATCH = (
     Batch.seed,
     Batch.pilot,
     Batch.server_id,
+    Batch.source,
+    Batch.estimate_s,
 )
 
 
@@ -126,6 +132,9 @@ def add_batch(
     seed: int,
     server_id: str | None,
     now: dt.datetime,
+    pilot: bool = False,
+    estimate_s: int | None = None,
+    source: JudgementSource = JudgementSource.CROWD,
 ) -> BatchRow:
     """Insert a batch, named b1, b2, … in order."""
     number = (session.scalar(select(func.count()).select_from(Batch)) or 0) + 1
@@ -138,7 +147,9 @@ def add_batch(
         reward_cents=reward_cents,
         assignments=assignments,
         seed=seed,
-        pilot=False,
+        pilot=pilot,
+        source=source,
+        estimate_s=estimate_s,
         server_id=server_id,
         planned_at=now,
     )

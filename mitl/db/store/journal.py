@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, literal, select, update
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, Hit, Journal, Ledger
@@ -25,6 +25,9 @@ class JournalRow:
     request: str
     reply: str | None
     error: str | None
+    at: dt.datetime
+    first_sent_at: dt.datetime | None
+    """The server remembers the token for 24 hours from then."""
 
 
 _ROW = (
@@ -35,6 +38,8 @@ _ROW = (
     Journal.request,
     Journal.reply,
     Journal.error,
+    Journal.at,
+    Journal.first_sent_at,
 )
 
 
@@ -60,6 +65,7 @@ def plan(session: Session, kind: str, calls: Sequence[tuple[str, str | None, str
                 "reply": None,
                 "error": None,
                 "at": now,
+                "first_sent_at": None,
             }
             for key, token, request in calls
             if key not in known
@@ -81,6 +87,9 @@ def mark(
 
     What is done stays done: another run may have made the call between our look and our own.
     """
+    sent = {}
+    if state is JournalState.SENDING:
+        sent["first_sent_at"] = func.coalesce(Journal.first_sent_at, literal(now, Journal.first_sent_at.type))
     for start in range(0, len(keys), 1000):
         session.execute(
             update(Journal)
@@ -89,7 +98,7 @@ def mark(
                 Journal.key.in_(list(keys[start : start + 1000])),
                 Journal.state != JournalState.DONE,
             )
-            .values(state=state, reply=reply, error=error, at=now)
+            .values(state=state, reply=reply, error=error, at=now, **sent)
         )
 
 
