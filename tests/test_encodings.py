@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from annotators.base import Encoded
 from mitl.errors import AnnotatorError, RetrievalError
-from mitl.retrieval import encodings, parts, whole_files
+from mitl.retrieval import encoding_shelf, encodings, parts, whole_files
 from mitl.retrieval.encodings import EncodingStore
 from mitl.retrieval.item_keys import PictureHashes, caption_keys
 
@@ -434,7 +434,7 @@ def test_many_chunks_need_few_open_files(store):
 def test_rows_that_another_run_moves_meanwhile_are_found_again(store, monkeypatch):
     """It consolidates and removes the chunks after this run has looked them up."""
     texts = captions(10)
-    real = encodings.write_part
+    real = encoding_shelf.write_part
     moved = []
 
     def moving(folder, keys, blocks):
@@ -443,7 +443,7 @@ def test_rows_that_another_run_moves_meanwhile_are_found_again(store, monkeypatc
             again(store).encoded(Hashing(), "caption", texts)
         real(folder, keys, blocks)
 
-    monkeypatch.setattr(encodings, "write_part", moving)
+    monkeypatch.setattr(encoding_shelf, "write_part", moving)
     network = Hashing()
 
     assert_right(store.encoded(network, "caption", texts), texts)

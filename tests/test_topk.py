@@ -19,7 +19,8 @@ from mitl.records import AnnotatorKind
 from mitl.retrieval import topk
 from mitl.retrieval.blocks import Cost, plan
 from mitl.retrieval.choosing import Choice
-from mitl.retrieval.products import NumpyProduct, Operand
+from mitl.retrieval.float_product import NumpyProduct
+from mitl.retrieval.products import Operand
 from mitl.retrieval.topk import top_k
 from mitl.retrieval.torch_products import TorchProduct
 

@@ -14,7 +14,8 @@ import numpy as np
 from annotators.base import Encoded
 from mitl.errors import RetrievalError
 from mitl.retrieval.bounds import product_errors
-from mitl.retrieval.products import Backend, Buffers, FloatProduct, NumpyProduct, Product, Side, tile_errors
+from mitl.retrieval.float_product import FloatProduct, NumpyProduct
+from mitl.retrieval.products import Backend, Buffers, Product, Side, tile_errors
 from mitl.retrieval.search import RESCORING
 from mitl.retrieval.threads import loaded_torch, one_thread_of_blas
 from mitl.retrieval.vectors import Floats, Vectors

@@ -8,7 +8,8 @@ import numpy as np
 
 from mitl.errors import RetrievalError
 from mitl.retrieval.bounds import Doubles
-from mitl.retrieval.products import Buffers, Operand, Reached, Side, near_kth, tile_errors
+from mitl.retrieval.products import Buffers, Operand, Reached, Side, tile_errors
+from mitl.retrieval.seeding import near_kth
 from mitl.retrieval.torch_products import Bfloat16Product, import_torch
 from mitl.retrieval.vectors import Floats, Vectors, bounded, writeable
 

@@ -18,10 +18,10 @@ from mitl.retrieval.products import (
     Reached,
     Side,
     compared,
-    near_kth,
     places,
     tile_errors,
 )
+from mitl.retrieval.seeding import near_kth
 from mitl.retrieval.torch_products import (
     PIECE,
     cells_of,

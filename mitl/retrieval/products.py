@@ -13,18 +13,15 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.retrieval.bounds import UNIT, Doubles, product_errors
-from mitl.retrieval.threads import can_limit_blas
+from mitl.retrieval.bounds import Doubles, product_errors
 from mitl.retrieval.vectors import Floats, Vectors
 
 Backend = Literal["auto", "numpy", "torch", "bf16", "int8", "cuda", "faiss"]
-BACKENDS: tuple[Backend, ...] = ("auto", "numpy", "torch", "bf16", "int8", "cuda", "faiss")
+"""``mitl.settings.BACKENDS`` lists them."""
 
 Side = Literal["left", "right"]
 
 MANY_THREADS = 1 << 16
-_SEEDS = 2048
-"""Items from which a first floor is estimated."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -204,108 +201,3 @@ def places(reach: NDArray[np.bool_], most: int) -> NDArray[np.int64] | None:
         return None
     found = np.flatnonzero(eights[some].view(np.bool_))
     return (some[found >> 3] << 3) | (found & 7) if len(found) <= most else None
-
-
-def seeds(product: Product, tile: Any, left: Operand, right: Operand, k: int, side: Side) -> Doubles | None:
-    """For each row (or column) of a tile a number that the canonical similarities of at least k of its items reach.
-
-    From the k-th best of the best of 4 k disjoint chunks; None where there are fewer than 2 k items.
-    """
-    seen, whole = slice(0, max(_SEEDS, 4 * k)), slice(None)
-    one, other, part = (left, right, (whole, seen)) if side == "left" else (right, left, (seen, whole))
-    kth = product.kth(tile, left, right, part[0], part[1], k, side)
-    if kth is None:
-        return None
-    errors = tile_errors(product, one, other, seen)
-    lowest = np.asarray(kth, np.float64)
-    lowest = lowest - errors - product.rounding * np.abs(lowest)
-    return one.by_item(lowest)
-
-
-def near_kth(
-    product: Product,
-    tile: Any,
-    left: Operand,
-    right: Operand,
-    rows: slice,
-    columns: slice,
-    k: int,
-    side: Side,
-) -> Floats | None:
-    """``Product.kth`` of the near similarities."""
-    near = product.near(tile, left, right, rows, columns)
-    return kth_of_chunks(near if side == "left" else near.T, k)
-
-
-def kth_of_chunks(cells: NDArray[Any], k: int) -> NDArray[Any] | None:
-    """A value that at least k entries of each row reach, (n,); None where a row has fewer than 2 k entries."""
-    chunks = min(cells.shape[1], 4 * k)
-    if chunks < 2 * k:
-        return None
-    best = cells[:, :chunks].copy()
-    for start in range(chunks, cells.shape[1] - chunks + 1, chunks):
-        np.maximum(best, cells[:, start : start + chunks], out=best)
-    best.partition(chunks - k, axis=1)
-    return np.asarray(best[:, chunks - k])
-
-
-class FloatProduct:
-    """Tiles (rows, columns) of float32."""
-
-    name = ""
-    roundoff = UNIT
-    rounding = 0.0
-    cell_bytes = 5
-    number_bytes = 4
-    threads = MANY_THREADS
-    tile = (1024, 2048)
-
-    def multiply(self, left: Operand, right: Operand, buffers: Buffers) -> Floats:
-        """(rows, columns) float32."""
-        best: Floats | None = None
-        for query in left.data:
-            for item in right.data:
-                name = "best" if best is None else "other"
-                out = buffers.get(name, (len(left), len(right)), np.float32)
-                self._multiply(query, item, out)
-                best = out if best is None else np.maximum(best, out, out=best)
-        assert best is not None
-        return best
-
-    def load(self, vectors: Vectors, rows: slice, side: Side) -> Operand:
-        """See ``Product``."""
-        raise NotImplementedError
-
-    def _multiply(self, query: Any, item: Any, out: Floats) -> None:
-        raise NotImplementedError
-
-    def near(self, tile: Floats, left: Operand, right: Operand, rows: slice, columns: slice) -> Floats:
-        """The tile itself."""
-        return tile[rows, columns]
-
-    kth = near_kth
-
-    def reached(
-        self, tile: Floats, left: Operand, right: Operand, floors: Doubles, side: Side, part: slice, most: int
-    ) -> Reached | None:
-        """By one comparison of everything."""
-        return float_reached(self, tile, left, right, floors, side, part, most)
-
-
-class NumpyProduct(FloatProduct):
-    """The float32 product of numpy's BLAS."""
-
-    name = "numpy"
-
-    def __init__(self) -> None:
-        # Where BLAS cannot be held to one thread, it brings its own instead of ours.
-        self.threads = MANY_THREADS if can_limit_blas() else 1
-
-    def load(self, vectors: Vectors, rows: slice, side: Side) -> Operand:
-        """The items as float32, not copied where they are float32 already."""
-        block = vectors.block(rows)
-        lengths = vectors.lengths(block, rows.start)
-        return Operand(block.transpose(1, 0, 2), lengths, np.zeros(len(lengths)))
-
-    def _multiply(self, query: Any, item: Any, out: Floats) -> None:
-        np.matmul(query, item.T, out=out)

@@ -7,13 +7,9 @@ under the same paths on every machine; searching needs none.
 
 from __future__ import annotations
 
-import os
 import shutil
-import socket
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.metadata import version
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -29,20 +25,15 @@ from mitl.retrieval.encodings import Chunk, is_reusable
 from mitl.retrieval.engines import LocalEngine, PairScorer, Recipe
 from mitl.retrieval.pair_scores import Scored, Unit
 from mitl.retrieval.products import Backend
+from mitl.retrieval.ray_connection import check_reachable, import_ray, short_folder, unreachable
 from mitl.retrieval.ray_work import Order, Space
 from mitl.retrieval.tiles import VECTOR_KINDS, Merger, Tile, tile_shape, tiles
-from mitl.retrieval.whole_files import is_alive
 
 RETRIES = 4
 """How often a unit of work is given out again after its worker was lost."""
 _NOT_IMPORTED = ("failed to import on the worker", "No module named")
 """In the words of ray and Python, where a worker lacks the code that it should run."""
-_CONNECT_S = 5.0
 _GREETING_S = 120.0
-_FOLDER = "mitl-ray-"
-_LONGEST_FOLDER = 16
-"""Ray puts sockets below its folder, and the path of a socket is short."""
-
 Ref = Any
 Begin = Callable[[], Ref]
 
@@ -79,9 +70,9 @@ class RayEngine:
         Raises:
             RetrievalError: ray is missing, nothing answers at the address, or its workers are of another version.
         """
-        self._ray = _import_ray(local=self._address is None)
+        self._ray = import_ray(local=self._address is None)
         if self._address is not None:
-            _check_reachable(self._address)
+            check_reachable(self._address)
         if self._ray.is_initialized():
             raise RetrievalError("this process has joined a ray cluster already; leave that one first")
         try:
@@ -291,7 +282,7 @@ class RayEngine:
         self._connected = True
         quiet = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
         if self._address is None:
-            self._folder = _short_folder()
+            self._folder = short_folder()
             self._ray.init(
                 address="local",
                 num_cpus=self._cpus,
@@ -304,7 +295,7 @@ class RayEngine:
         try:
             self._ray.init(address=self._address, **quiet)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            raise _unreachable(self._address, error) from error
+            raise unreachable(self._address, error) from error
 
     def _greet(self) -> None:
         where = "this machine" if self._address is None else repr(self._address)
@@ -320,55 +311,6 @@ class RayEngine:
             raise RetrievalError(
                 f"the workers at {where} run mitl {found}, but this is {version('mitl')}; install the same version"
             )
-
-
-def _import_ray(*, local: bool) -> Any:
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    if local:
-        # Ray reads this when it is imported. Unset, it listens on all interfaces even for itself alone.
-        os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"
-    try:
-        import ray
-    except ImportError as error:
-        raise RetrievalError(
-            "engine 'ray' needs ray, which is not installed; pip install 'mitl[ray]', or use the engine 'local'"
-        ) from error
-    return ray
-
-
-def _short_folder() -> str | None:
-    """A folder for Ray's files that goes away with it; None leaves them where Ray wants them."""
-    parent = Path(tempfile.gettempdir())
-    if len(str(parent)) > _LONGEST_FOLDER:
-        return None
-    for left in parent.glob(f"{_FOLDER}*-*"):
-        pid = left.name.removeprefix(_FOLDER).partition("-")[0]
-        if pid.isdecimal() and not is_alive(int(pid)):
-            shutil.rmtree(left, ignore_errors=True)  # of a run that was killed
-    return tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-")
-
-
-def _check_reachable(address: str) -> None:
-    """Ray itself tries for minutes, and may end the process."""
-    if address == "auto":
-        return
-    host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdecimal():
-        raise RetrievalError(
-            f"the ray address is {address!r}, but HOST:PORT, ray://HOST:PORT or auto is wanted"
-        )
-    try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_S).close()
-    except (OSError, OverflowError) as error:
-        raise _unreachable(address, error) from error
-
-
-def _unreachable(address: str, error: Exception) -> RetrievalError:
-    reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
-    return RetrievalError(
-        f"no ray cluster can be reached at {address!r} ({reason}); start one with `ray start --head`, "
-        "or leave --ray-address out to use this machine's cores"
-    )
 
 
 def _is_searchable(gallery: Encoded, k: int) -> bool:

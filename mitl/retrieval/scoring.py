@@ -8,8 +8,9 @@ from annotators.base import Annotator, Encoded
 from mitl.errors import RetrievalError
 from mitl.progress import Advance
 from mitl.retrieval.blocks import Cost, cut, plan, survivor_bytes
-from mitl.retrieval.products import compared, kth_of_chunks
+from mitl.retrieval.products import compared
 from mitl.retrieval.search import Found, halves
+from mitl.retrieval.seeding import kth_of_chunks
 from mitl.retrieval.survivors import Survivors
 from mitl.retrieval.vectors import Floats
 

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from mitl.progress import Advance
 from mitl.retrieval.blocks import Plan, column_blocks, cut
-from mitl.retrieval.products import Buffers, Operand, Product, Reached, Side, seeds, tile_errors
+from mitl.retrieval.products import Buffers, Operand, Product, Reached, Side, tile_errors
 from mitl.retrieval.rescoring import Rescorer
+from mitl.retrieval.seeding import seeds
 from mitl.retrieval.survivors import Survivors
 from mitl.retrieval.threads import one_thread_of_blas
 from mitl.retrieval.vectors import Floats, Vectors

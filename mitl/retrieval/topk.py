@@ -14,12 +14,13 @@ from mitl.retrieval.blocks import Cost, most_places, plan, survivor_bytes
 from mitl.retrieval.choosing import Task, choose
 from mitl.retrieval.compiled import about_to_search
 from mitl.retrieval.faiss_search import best_by_faiss
-from mitl.retrieval.products import BACKENDS, Backend
+from mitl.retrieval.products import Backend
 from mitl.retrieval.scoring import best_by_annotator
 from mitl.retrieval.search import Found, Search
 from mitl.retrieval.sort_keys import MOST_POSITIONS
 from mitl.retrieval.threads import count, one_thread_of_blas
 from mitl.retrieval.vectors import Vectors
+from mitl.settings import BACKENDS
 
 DEFAULT_BLOCK_BYTES = 256 << 20
 

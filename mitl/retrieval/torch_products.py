@@ -11,21 +11,20 @@ from numpy.typing import NDArray
 from mitl.errors import RetrievalError
 from mitl.retrieval import compiled
 from mitl.retrieval.bounds import UNIT, Doubles
+from mitl.retrieval.float_product import FloatProduct
 from mitl.retrieval.products import (
     MANY_THREADS,
     Buffers,
-    FloatProduct,
     Operand,
     Reached,
     Side,
     at_most,
     compared,
     float_reached,
-    kth_of_chunks,
-    near_kth,
     tile_errors,
     with_errors,
 )
+from mitl.retrieval.seeding import kth_of_chunks, near_kth
 from mitl.retrieval.vectors import Floats, Vectors, bounded, writeable
 
 PIECE = 512
