@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "workers": ("workers", "Show the workers with their gold records."),
     "status": ("status", "One screen: pairs, HITs, answers, money."),
     "build-dataset": ("build_dataset", "Merge judgements with other sources and write a release."),
+    "compare": ("compare", "Precision, recall and counts of sets of positives against a verified one."),
     "evaluate": ("evaluate", "Score annotators on a release or on the official sets."),
     "report": ("report", "Write one HTML file about all of it."),
     "serve": ("serve", "Run the crowd server for people to work on."),

@@ -177,6 +177,12 @@ COUNTS: dict[str, dict[str, str]] = {
         "conflicts": "pairs on which sources disagree",
         "excluded_positives": "positives that an exclusion list took out",
     },
+    "compare": {
+        "queries": "direction → queries of the last set",
+        "positives": "set → direction → positives of those queries",
+        "quality": "set → direction → precision and recall (0 to 1 or null), queries that count, queries dropped",
+        "overlap": "set → direction → pairs in both, in the set alone, in the last alone",
+    },
     "evaluate": {
         "scores": "set of positives → annotator → direction → metric → value from 0 to 1",
         "rankings_computed": "rankings not found in `runs/`",
@@ -230,6 +236,7 @@ PATHS: dict[str, dict[str, str]] = {
         "scores": "folder of the pairs' scores",
     },
     "build-dataset": {"release": "the release's folder"},
+    "compare": {"differences": "the CSV file, with `--differences`"},
     "evaluate": {"release": "the release that was scored"},
     "report": {"report": "the HTML file"},
     "crowd panel visits": {"visits": "the CSV file, with `--out`"},

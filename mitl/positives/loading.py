@@ -54,6 +54,24 @@ def read_release(folder: Path) -> ReleasePositives:
     return ReleasePositives(str(manifest.get("name", folder.name)), IdKind(str(kind)), tables)
 
 
+def read_positives_json(folder: Path) -> ReleasePositives:
+    """The positives of a folder that holds the two JSONs alone, in the layout that ``eccv_caption`` reads.
+
+    Raises:
+        ReleaseError: a file is missing or malformed.
+    """
+    tables = {}
+    for direction, name in _FILES.items():
+        try:
+            tables[direction] = _parse((folder / name).read_bytes(), folder / name)
+        except OSError as error:
+            raise ReleaseError(
+                f"{str(folder)!r} is no set of positives: {name} cannot be read ({error.strerror}); it takes "
+                f"{' and '.join(_FILES.values())}, or a release folder"
+            ) from error
+    return ReleasePositives(folder.name, IdKind.INTEGER, tables)
+
+
 def official_positives(which: OfficialSet) -> ReleasePositives:
     """The positives that the ``eccv_caption`` package carries: COCO's test split, CxC or ECCV Caption.
 

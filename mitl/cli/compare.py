@@ -1,0 +1,31 @@
+"""``mitl compare``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from mitl.cli.app import App, common
+
+
+@click.command("compare")
+@click.argument("sets", nargs=-1, required=True, metavar="SET... VERIFIED")
+@click.option(
+    "--differences",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the pairs on which the first set and the last differ, with what speaks for them, as CSV.",
+)
+@common
+def command(app: App, sets: tuple[str, ...], differences: Path | None) -> None:
+    """Hold sets of positives against a verified one: counts, overlap, precision and recall.
+
+    A set is official-original, official-cxc or official-eccv (of the package eccv_caption), the folder of a
+    release, a folder with image_to_caption.json and caption_to_image.json, or cxc:FILE with CxC's ratings of
+    images and captions. The queries are those of the last set; precision and recall are against the pairs that
+    people judged in it.
+    """
+    from mitl.stages.compare import compare
+
+    app.finish(compare(sets, differences=differences))

@@ -1,0 +1,206 @@
+"""Comparing existing sets of positives with a verified one."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from mitl.errors import ReleaseError, UsageError
+from mitl.positives.comparing import Quality, Verified, count, overlap, quality
+from mitl.positives.sources import PositiveSet, read_set, read_table
+from mitl.records import Direction, StageResult, Table
+from mitl.retrieval.whole_files import whole_file
+
+_COLUMNS = ("direction", "image_id", "caption_id", "in", "label", "sources", "answers", "annotators")
+
+
+def compare(names: Sequence[str], *, differences: Path | None = None) -> StageResult:
+    """Count the positives of several sets on the queries of the last, and hold the others against it.
+
+    Precision and recall are taken against the pairs that people judged in the last set; where it holds no
+    judgements, its positives stand for them and every pair counts as looked at.
+
+    Args:
+        names: sets by name, see :func:`mitl.positives.sources.read_set`; at least two, the verified one last.
+        differences: a CSV of the pairs on which the first set and the last differ, with what speaks for them.
+
+    Raises:
+        UsageError: fewer than two sets, or one named twice.
+        ReleaseError: a set cannot be read, or shares no query with the last.
+    """
+    if len(names) < 2:
+        raise UsageError("comparing takes two sets or more, the verified one last")
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if twice is not None:
+        raise UsageError(f"{twice!r} is named twice; name each set once, the verified one last")
+    sets = [read_set(name) for name in names]
+    last = sets[-1]
+    queries = {direction: tuple(last.positives.by_query[direction]) for direction in Direction}
+    _require_common(sets[:-1], queries, last.name)
+    counts = {
+        one.name: {d.value: count(one.positives.by_query[d], queries[d]) for d in Direction} for one in sets
+    }
+    warnings = []
+    if last.verified is None:
+        warnings.append(
+            f"{last.name} holds no judgements: its positives count as verified, and every pair as looked at"
+        )
+    qualities = {one.name: {d: _quality(one, last, queries[d], d) for d in Direction} for one in sets[:-1]}
+    overlaps = {
+        one.name: {
+            d.value: asdict(overlap(one.positives.by_query[d], last.positives.by_query[d], queries[d]))
+            for d in Direction
+        }
+        for one in sets[:-1]
+    }
+    paths = {}
+    if differences is not None:
+        with whole_file(differences) as sink:
+            sink.write(_differences(sets[0], last, queries).encode())
+        paths["differences"] = str(differences)
+    return StageResult(
+        counts={
+            "queries": {d.value: len(queries[d]) for d in Direction},
+            "positives": counts,
+            "quality": {
+                name: {d.value: asdict(found) for d, found in by_direction.items()}
+                for name, by_direction in qualities.items()
+            },
+            "overlap": overlaps,
+        },
+        paths=paths,
+        warnings=tuple(warnings),
+        tables=(
+            _count_table(sets, queries, counts),
+            _quality_table(qualities, last.name),
+            _overlap_table(overlaps, last.name),
+        ),
+        lines=(f"the pairs on which {sets[0].name} and {last.name} differ: {differences}",)
+        if differences
+        else (),
+    )
+
+
+def _require_common(
+    others: Sequence[PositiveSet], queries: Mapping[Direction, Sequence[str]], last: str
+) -> None:
+    for one in others:
+        if not any(set(queries[d]) & set(one.positives.by_query[d]) for d in Direction):
+            raise ReleaseError(
+                f"{one.name} and {last} have no query in common; compare sets of one data set, with the same ids"
+            )
+
+
+def _quality(one: PositiveSet, last: PositiveSet, queries: Sequence[str], direction: Direction) -> Quality:
+    positives = one.positives.by_query[direction]
+    verified = last.verified
+    if verified is None:
+        right = last.positives.pairs(direction)
+        looked_at = right | _within(one, queries, direction)
+        verified = Verified(looked_at, right)
+    return quality(positives, verified, queries, direction)
+
+
+def _within(one: PositiveSet, queries: Sequence[str], direction: Direction) -> frozenset[tuple[str, str]]:
+    wanted = set(queries)
+    side = 0 if direction is Direction.I2T else 1
+    return frozenset(pair for pair in one.positives.pairs(direction) if pair[side] in wanted)
+
+
+def _count_table(
+    sets: Sequence[PositiveSet],
+    queries: Mapping[Direction, Sequence[str]],
+    counts: Mapping[str, Mapping[str, int]],
+) -> Table:
+    first = counts[sets[0].name]
+
+    def cell(name: str, direction: Direction) -> str:
+        found, base = counts[name][direction.value], first[direction.value]
+        return f"{found:,}" if name == sets[0].name or not base else f"{found:,} (×{found / base:.2f})"
+
+    images, captions = len(queries[Direction.T2I]), len(queries[Direction.I2T])
+    return Table(
+        f"positives of {sets[-1].name}'s queries: {images:,} captions, {captions:,} images",
+        ("set", "positive images", "positive captions"),
+        tuple((one.name, cell(one.name, Direction.T2I), cell(one.name, Direction.I2T)) for one in sets),
+    )
+
+
+def _quality_table(qualities: Mapping[str, Mapping[Direction, Quality]], last: str) -> Table:
+    rows = tuple(
+        (name, d.value, _percent(found.precision), _percent(found.recall), found.queries, found.dropped)
+        for name, by_direction in qualities.items()
+        for d, found in by_direction.items()
+    )
+    columns = ("set", "direction", "precision", "recall", "queries", "left out")
+    return Table(f"in percent, against what {last} verified", columns, rows)
+
+
+def _overlap_table(overlaps: Mapping[str, Mapping[str, Mapping[str, int]]], last: str) -> Table:
+    rows = tuple(
+        (name, direction, found["both"], found["only_first"], found["only_second"])
+        for name, by_direction in overlaps.items()
+        for direction, found in by_direction.items()
+    )
+    return Table("pairs", ("set", "direction", "in both", "in it alone", f"in {last} alone"), rows)
+
+
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{100 * share:.1f}"
+
+
+def _differences(first: PositiveSet, last: PositiveSet, queries: Mapping[Direction, Sequence[str]]) -> str:
+    """CSV of the pairs that one of the two holds alone, in tie order, with the evidence of releases."""
+    evidence = [_evidence(one) for one in (first, last)]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(_COLUMNS)
+    for direction in Direction:
+        pairs = [_within(one, queries[direction], direction) for one in (first, last)]
+        for image, caption in sorted(pairs[0] ^ pairs[1], key=_tie_order):
+            holder = 0 if (image, caption) in pairs[0] else 1
+            name = (first, last)[holder].name
+            writer.writerow((direction.value, image, caption, name, *_spoken(evidence, (image, caption))))
+    return text.getvalue()
+
+
+def _tie_order(pair: tuple[str, str]) -> tuple[tuple[int, int, str], ...]:
+    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in pair)
+
+
+class _Evidence:
+    """What a release says of each pair."""
+
+    def __init__(self) -> None:
+        self.positives: dict[tuple[str, str], Mapping[str, object]] = {}
+        self.answers: dict[tuple[str, str], list[str]] = {}
+
+
+def _evidence(one: PositiveSet) -> _Evidence:
+    found = _Evidence()
+    if one.folder is None:
+        return found
+    for row in read_table(one.folder, "positives.parquet"):
+        found.positives[str(row["image_id"]), str(row["caption_id"])] = row
+    for row in read_table(one.folder, "judgements.parquet"):
+        if row["usable"] and row["label"] is not None:
+            pair = str(row["image_id"]), str(row["caption_id"])
+            found.answers.setdefault(pair, []).append(str(row["label"]))
+    return found
+
+
+def _spoken(evidence: Sequence[_Evidence], pair: tuple[str, str]) -> Iterator[str]:
+    """Label, sources, answers and annotators of a pair, as the later of the two sets that know it has them."""
+    known = next((one.positives[pair] for one in reversed(evidence) if pair in one.positives), {})
+    answers = next((one.answers[pair] for one in reversed(evidence) if pair in one.answers), [])
+    yield str(known.get("label") or "")
+    yield "|".join(_texts(known.get("sources")))
+    yield "|".join(sorted(answers))
+    yield "|".join(_texts(known.get("annotators")))
+
+
+def _texts(value: object) -> list[str]:
+    return [str(part) for part in value] if isinstance(value, list) else []

@@ -1,0 +1,201 @@
+"""Comparing sets of positives: the paper's precision and recall, its counts, and the pairs that differ."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+
+import pytest
+from cli_kit import mitl, ok
+from hypothesis import given
+from hypothesis import strategies as st
+from test_release_writing import world
+
+from mitl.errors import ReleaseError
+from mitl.positives.comparing import Verified, count, disagreement, overlap, quality
+from mitl.positives.release import write_release
+from mitl.positives.sources import read_set
+from mitl.records import Direction
+
+I2T, T2I = Direction
+needs_official = pytest.mark.skipif(
+    importlib.util.find_spec("eccv_caption") is None, reason="the extra mitl[official] is not installed"
+)
+
+
+def verified(judged, positive):
+    """Pairs written as "image caption"."""
+    return Verified(*(frozenset(tuple(pair.split()) for pair in pairs) for pairs in (judged, positive)))
+
+
+def test_precision_and_recall_by_hand():
+    """Of image 1's three positives two were looked at and one is right; of its four verified it holds one."""
+    known = verified(["1 a", "1 b", "1 d", "1 e", "1 f"], ["1 a", "1 d", "1 e", "1 f"])
+
+    found = quality({"1": ["a", "b", "c"]}, known, ["1"], I2T)
+
+    assert (found.precision, found.recall, found.queries, found.dropped) == (1 / 2, 1 / 4, 1, 0)
+
+
+def test_a_query_none_of_whose_positives_were_looked_at_is_left_out():
+    """Its precision is not defined, and its recall would say more about the proposals than about the set."""
+    known = verified(["1 a", "2 b"], ["1 a", "2 b"])
+
+    found = quality({"1": ["a"], "2": ["x"]}, known, ["1", "2"], I2T)
+
+    assert (found.precision, found.recall, found.queries, found.dropped) == (1.0, 1.0, 1, 1)
+
+
+def test_a_query_without_a_verified_positive_counts_for_precision_alone():
+    """Recall of nothing is not defined; that its positive was refused is a fact."""
+    known = verified(["1 a", "2 b"], ["1 a"])
+
+    found = quality({"1": ["a"], "2": ["b"]}, known, ["1", "2"], I2T)
+
+    assert (found.precision, found.recall) == (0.5, 1.0)
+
+
+def test_without_any_query_that_counts_nothing_is_claimed():
+    """No share is made up."""
+    found = quality({}, verified([], []), ["1"], T2I)
+
+    assert (found.precision, found.recall, found.dropped) == (None, None, 1)
+
+
+PAIRS = st.sets(st.tuples(st.sampled_from("123"), st.sampled_from("abcd")))
+
+
+def forward(pairs):
+    return {image: [c for i, c in pairs if i == image] for image in "123"}
+
+
+@given(PAIRS, PAIRS)
+def test_overlap_adds_up(first, second):
+    """Both sets are told apart into three parts."""
+    found = overlap(forward(first), forward(second), "123")
+
+    assert found.both + found.only_first == count(forward(first), "123") == len(first)
+    assert found.both + found.only_second == len(second)
+
+
+@given(PAIRS, PAIRS)
+def test_a_set_against_itself_is_perfect(judged, more):
+    """Precision and recall are 1 wherever they are defined."""
+    known = Verified(frozenset(judged | more), frozenset(judged))
+
+    found = quality(forward(judged), known, "123", I2T)
+
+    assert found.precision in (None, 1.0) and found.recall in (None, 1.0)
+
+
+def test_directions_may_list_different_queries():
+    """A caption that is no query need not list the image that lists it."""
+    assert disagreement({"1": ["a", "b"]}, {"a": ["1"]}) is None
+    assert disagreement({"1": ["b"]}, {"a": ["1"], "b": ["1"]}) == ("1", "a")
+    assert disagreement({"1": ["a"], "2": ["a"]}, {"a": ["1"]}) == ("2", "a")
+
+
+def test_a_release_is_compared_by_what_people_judged(tmp_path):
+    """Its own positives are all right, and originals that people refused cost precision."""
+    data = world()
+    write_release(tmp_path / "release", data)
+    found = read_set(str(tmp_path / "release"))
+
+    assert found.verified is not None
+    usable = {j.pair for j in data.judgements if j.usable and j.label is not None and not j.role.is_gold}
+    assert len(found.verified.judged) == len(usable)
+    assert found.verified.positive < found.verified.judged
+    own = quality(found.positives.by_query[I2T], found.verified, found.positives.by_query[I2T], I2T)
+    assert own.precision == 1.0
+
+
+def write_jsons(folder, image_to_caption, caption_to_image):
+    folder.mkdir()
+    (folder / "image_to_caption.json").write_text(json.dumps(image_to_caption))
+    (folder / "caption_to_image.json").write_text(json.dumps(caption_to_image))
+    return folder
+
+
+def test_the_command_counts_and_writes_the_differences(tmp_path):
+    """The CSV names each pair that one set holds alone, with the answers that a release has on it."""
+    write_release(tmp_path / "release", world())
+    release = read_set(str(tmp_path / "release"))
+    query, items = next(iter(release.positives.by_query[I2T].items()))
+    few = write_jsons(
+        tmp_path / "few", {query: [int(items[0]), 77]}, {items[0]: [int(query)], "77": [int(query)]}
+    )
+    out = tmp_path / "differences.csv"
+
+    outcome = ok("compare", few, tmp_path / "release", "--differences", out, "--json").json
+
+    rows = list(csv.DictReader(out.read_text().splitlines()))
+    overlapping = outcome["counts"]["overlap"][str(few)]["i2t"]
+    assert overlapping["both"] == 1 and overlapping["only_first"] == 1
+    i2t = [row for row in rows if row["direction"] == "i2t"]
+    assert len(i2t) == overlapping["only_first"] + overlapping["only_second"]
+    assert [row["caption_id"] for row in i2t if row["in"] == str(few)] == ["77"]
+    assert any(row["answers"] in ("yes", "weak_yes") and "judgement" in row["sources"] for row in i2t)
+
+
+def test_directions_that_disagree_are_refused(tmp_path):
+    """With the pair at fault."""
+    folder = write_jsons(tmp_path / "torn", {"1": [2]}, {"2": []})
+
+    with pytest.raises(ReleaseError, match="image 1 and caption 2 match in one and not in the other"):
+        read_set(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["official-eccv"], "comparing takes two sets or more"),
+        (["x", "x"], "'x' is named twice"),
+        (["nowhere", "official-eccv"], "there is no set of positives 'nowhere'; give official-original"),
+        (["cxc:gone.csv", "official-eccv"], "gone.csv"),
+        (["empty", "official-eccv"], "image_to_caption.json cannot be read"),
+    ],
+)
+def test_what_cannot_be_compared_is_one_clear_line(tmp_path, monkeypatch, words, said):
+    """What was found and what would be right."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+
+    outcome = mitl("compare", *words)
+
+    assert outcome.status in (1, 2) and said in outcome.error
+
+
+@needs_official
+def test_sets_of_different_data_sets_have_no_query_in_common(tmp_path):
+    """A release of other ids says so instead of printing zeros."""
+    folder = write_jsons(tmp_path / "other", {"1": [2]}, {"2": [1]})
+
+    assert "no query in common" in mitl("compare", folder, "official-eccv").error
+
+
+@needs_official
+def test_the_counts_of_the_paper():
+    """Table 3: positive images and captions of the original set, of CxC and of ECCV Caption."""
+    outcome = ok("compare", "official-original", "official-cxc", "official-eccv", "--json").json
+
+    assert outcome["counts"]["queries"] == {"i2t": 1261, "t2i": 1332}
+    assert outcome["counts"]["positives"] == {
+        "official-original": {"i2t": 6305, "t2i": 1332},
+        "official-cxc": {"i2t": 8906, "t2i": 1895},
+        "official-eccv": {"i2t": 22550, "t2i": 11279},
+    }
+    assert outcome["warnings"] == [
+        "official-eccv holds no judgements: its positives count as verified, and every pair as looked at"
+    ]
+
+
+@needs_official
+def test_cxcs_ratings_give_the_official_cxc_positives(shared_data):
+    """The CSV and the package's JSONs are the same 35,585 pairs; one of them is excluded from the release."""
+    rated = read_set(f"cxc:{shared_data / 'cxc' / 'sits_test.csv'}").positives
+    official = read_set("official-cxc").positives
+    eccv = read_set("official-eccv").positives
+
+    assert rated.pairs(I2T) == official.pairs(I2T) == official.pairs(T2I) and len(rated.pairs(I2T)) == 35_585
+    assert ("325211", "462530") in rated.pairs(I2T) and "462530" not in eccv.by_query[I2T]["325211"]
