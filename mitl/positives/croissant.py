@@ -9,6 +9,9 @@ import pyarrow as pa
 
 from mitl.positives.release_input import ReleaseInput
 
+_PARQUET = "application/x-parquet"
+"""What mlcroissant reads; the registered name of the format, application/vnd.apache.parquet, it does not."""
+
 _CONTEXT: dict[str, object] = {
     "@language": "en",
     "@vocab": "https://schema.org/",
@@ -19,6 +22,7 @@ _CONTEXT: dict[str, object] = {
     "data": {"@id": "cr:data", "@type": "@json"},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
     "dct": "http://purl.org/dc/terms/",
+    "equivalentProperty": "cr:equivalentProperty",
     "examples": {"@id": "cr:examples", "@type": "@json"},
     "extract": "cr:extract",
     "field": "cr:field",
@@ -39,6 +43,7 @@ _CONTEXT: dict[str, object] = {
     "regex": "cr:regex",
     "repeated": "cr:repeated",
     "replace": "cr:replace",
+    "samplingRate": "cr:samplingRate",
     "sc": "https://schema.org/",
     "separator": "cr:separator",
     "source": "cr:source",
@@ -47,12 +52,12 @@ _CONTEXT: dict[str, object] = {
 }
 
 FILE_NOTES = {
-    "positives.parquet": ("application/vnd.apache.parquet", "One row per positive, with what speaks for it."),
+    "positives.parquet": (_PARQUET, "One row per positive, with what speaks for it."),
     "judgements.parquet": (
-        "application/vnd.apache.parquet",
+        _PARQUET,
         "One row per answer, under a worker's pseudonym.",
     ),
-    "ids.parquet": ("application/vnd.apache.parquet", "The string ids that the JSONs' integers stand for."),
+    "ids.parquet": (_PARQUET, "The string ids that the JSONs' integers stand for."),
     "image_to_caption.json": ("application/json", "Positive captions of each image query."),
     "caption_to_image.json": ("application/json", "Positive images of each caption query."),
     "mturk_parsed.csv": ("text/csv", "Usable answers in the layout of ECCV Caption's official file."),
