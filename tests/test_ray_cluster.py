@@ -82,7 +82,7 @@ def test_encoding_survives_the_loss_of_a_machine(cluster):
 
 def test_workers_of_another_version_are_refused(cluster, monkeypatch):
     """Results of two versions are never mixed."""
-    monkeypatch.setattr("mitl.retrieval.ray_engine.version", lambda name: "9.9")
+    monkeypatch.setattr("mitl.retrieval.ray_cluster.version", lambda name: "9.9")
 
     with pytest.raises(RetrievalError, match=r"run mitl .*, but this is 9\.9"):
         RayEngine({}, address=cluster.address).__enter__()

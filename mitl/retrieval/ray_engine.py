@@ -7,9 +7,7 @@ under the same paths on every machine; searching needs none.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from importlib.metadata import version
 from types import TracebackType
 from typing import Any
 
@@ -17,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annotators.base import Annotator, Encoded, Modality, Ranking
-from mitl.errors import MitlError, RetrievalError
 from mitl.progress import Progress, no_progress
 from mitl.records import AnnotatorKind
 from mitl.retrieval import ray_work
@@ -25,17 +22,9 @@ from mitl.retrieval.encodings import Chunk, is_reusable
 from mitl.retrieval.engines import LocalEngine, PairScorer, Recipe
 from mitl.retrieval.pair_scores import Scored, Unit
 from mitl.retrieval.products import Backend
-from mitl.retrieval.ray_connection import check_reachable, import_ray, short_folder, unreachable
+from mitl.retrieval.ray_cluster import Begin, RayCluster, Ref
 from mitl.retrieval.ray_work import Order, Space
 from mitl.retrieval.tiles import VECTOR_KINDS, Merger, Tile, tile_shape, tiles
-
-RETRIES = 4
-"""How often a unit of work is given out again after its worker was lost."""
-_NOT_IMPORTED = ("failed to import on the worker", "No module named")
-"""In the words of ray and Python, where a worker lacks the code that it should run."""
-_GREETING_S = 120.0
-Ref = Any
-Begin = Callable[[], Ref]
 
 
 class RayEngine:
@@ -57,12 +46,9 @@ class RayEngine:
         address: ``HOST:PORT``, ``ray://HOST:PORT`` or ``auto`` of an existing cluster; None for this machine alone.
         cpus: with no address, how many cores; all by default.
         """
-        self._recipes, self._address, self._backend = recipes, address, backend
-        self._cpus, self._object_store_bytes = cpus, object_store_bytes
+        self._recipes, self._backend = recipes, backend
+        self._cluster = RayCluster(address, cpus=cpus, object_store_bytes=object_store_bytes)
         self._here = LocalEngine(backend)
-        self._folder: str | None = None
-        self._ray: Any = None
-        self._connected = False
 
     def __enter__(self) -> RayEngine:
         """Connect.
@@ -70,28 +56,14 @@ class RayEngine:
         Raises:
             RetrievalError: ray is missing, nothing answers at the address, or its workers are of another version.
         """
-        self._ray = import_ray(local=self._address is None)
-        if self._address is not None:
-            check_reachable(self._address)
-        if self._ray.is_initialized():
-            raise RetrievalError("this process has joined a ray cluster already; leave that one first")
-        try:
-            self._connect()
-            self._greet()
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
+        self._cluster.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Disconnect; a cluster of this machine ends."""
-        if self._connected:
-            self._ray.shutdown()
-            self._connected = False
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        self._cluster.__exit__(kind, error, trace)
 
     def encode(
         self, annotator: Annotator, modality: Modality, chunks: Iterable[Chunk]
@@ -102,9 +74,9 @@ class RayEngine:
             yield from self._here.encode(annotator, modality, chunks)
             return
         cores = self._cores(order.recipe)
-        encode = self._remote(ray_work.encode_chunk, cores, gpu=self._wants_gpu(order.recipe))
+        encode = self._cluster.remote(ray_work.encode_chunk, cores, gpu=self._wants_gpu(order.recipe))
         jobs = ((number, _begin(encode, order, modality, items)) for number, items in chunks)
-        yield from self._results(jobs, cores)
+        yield from self._cluster.results(jobs, cores)
 
     def score(
         self,
@@ -121,7 +93,7 @@ class RayEngine:
             yield from self._here.score(annotator, images, captions, units, exact=exact)
             return
         cores = self._cores(order.recipe)
-        score = self._remote(ray_work.score_pairs, cores, gpu=self._wants_gpu(order.recipe))
+        score = self._cluster.remote(ray_work.score_pairs, cores, gpu=self._wants_gpu(order.recipe))
 
         def jobs() -> Iterator[tuple[int, Begin]]:
             for unit in units:
@@ -130,7 +102,7 @@ class RayEngine:
                 sides = _plain(images.rows(rows)), _plain(captions.rows(columns))
                 yield unit.number, _begin(score, order, *sides, image_rows, caption_rows, exact)
 
-        for number, (scores, seconds) in self._results(jobs(), cores):
+        for number, (scores, seconds) in self._cluster.results(jobs(), cores):
             yield Scored(number, scores, seconds)
 
     def top_k(
@@ -187,7 +159,7 @@ class RayEngine:
         return i2t.ranking(), t2i.ranking()
 
     def _searching(self, function: Callable[..., Any]) -> Any:
-        return self._remote(function, 1, gpu=self._backend == "cuda")
+        return self._cluster.remote(function, 1, gpu=self._backend == "cuda")
 
     def _tiles(
         self,
@@ -204,11 +176,11 @@ class RayEngine:
             held: tuple[int, Ref] | None = None
             for tile in tiles(len(queries), len(gallery), tile_shape(kind)):
                 if held is None or held[0] != tile.gallery.start:
-                    held = tile.gallery.start, self._ray.put(_plain(gallery.rows(tile.gallery)))
+                    held = tile.gallery.start, self._cluster.put(_plain(gallery.rows(tile.gallery)))
                 yield tile, begin(tile, _plain(queries.rows(tile.queries)), held[1])
 
         with progress(label, total=len(queries) * len(gallery)) as advance:
-            for tile, found in self._results(jobs(), 1):
+            for tile, found in self._cluster.results(jobs(), 1):
                 yield tile, found
                 advance(tile.pairs)
 
@@ -226,91 +198,13 @@ class RayEngine:
 
     def _cores(self, recipe: Recipe) -> int:
         """What an annotator's work takes: its own threads; a whole machine where none are set."""
-        smallest = min(int(node["Resources"].get("CPU", 0)) or 1 for node in self._nodes())
+        smallest = min(int(node["Resources"].get("CPU", 0)) or 1 for node in self._cluster.nodes())
         threads = recipe.config.get("threads", smallest)
         return max(1, min(int(threads), smallest))
 
     def _wants_gpu(self, recipe: Recipe) -> bool:
-        has_gpu = any(node["Resources"].get("GPU", 0) >= 1 for node in self._nodes())
+        has_gpu = any(node["Resources"].get("GPU", 0) >= 1 for node in self._cluster.nodes())
         return has_gpu and str(recipe.config.get("device", "auto")) != "cpu"
-
-    def _nodes(self) -> list[dict[str, Any]]:
-        return [node for node in self._ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
-
-    def _remote(self, function: Callable[..., Any], cores: int, *, gpu: bool) -> Any:
-        made = self._ray.remote(num_cpus=1, max_retries=RETRIES)(function)
-        return made.options(num_cpus=cores, num_gpus=1 if gpu else 0)
-
-    def _results(self, jobs: Iterable[tuple[Any, Begin]], cores: int) -> Iterator[tuple[Any, Any]]:
-        """Results as they come; twice as many units are given out as fit, so that no worker waits."""
-        places = sum(int(node["Resources"]["CPU"]) // cores for node in self._nodes())
-        waiting: dict[Ref, Any] = {}
-        left = iter(jobs)
-        try:
-            while True:
-                while len(waiting) < 2 * max(1, places) and (job := next(left, None)) is not None:
-                    waiting[job[1]()] = job[0]
-                if not waiting:
-                    return
-                (ready, *_), _ = self._ray.wait(list(waiting), num_returns=1)
-                yield waiting.pop(ready), self._result(ready)
-        finally:
-            for ref in waiting:
-                self._ray.cancel(ref, force=True)
-
-    def _result(self, ref: Ref, timeout_s: float | None = None) -> Any:
-        faults = self._ray.exceptions
-        try:
-            return self._ray.get(ref, timeout=timeout_s)
-        except faults.RayTaskError as error:
-            if isinstance(error.cause, MitlError):
-                raise error.cause from None
-            if any(sign in str(error.cause) for sign in _NOT_IMPORTED):
-                reason = str(error.cause).strip().splitlines()[-1]
-                raise RetrievalError(
-                    f"a worker of the ray cluster cannot import what it needs ({reason}); install mitl "
-                    f"{version('mitl')} with the same extras on every machine"
-                ) from error
-            raise
-        except faults.RayError as error:
-            raise RetrievalError(
-                f"the ray cluster failed ({type(error).__name__}) on a unit of work that it was given {RETRIES + 1} "
-                "times at most; what was finished is kept: look at the cluster and run the command again"
-            ) from error
-
-    def _connect(self) -> None:
-        self._connected = True
-        quiet = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
-        if self._address is None:
-            self._folder = short_folder()
-            self._ray.init(
-                address="local",
-                num_cpus=self._cpus,
-                include_dashboard=False,
-                object_store_memory=self._object_store_bytes,
-                _temp_dir=self._folder,
-                **quiet,
-            )
-            return
-        try:
-            self._ray.init(address=self._address, **quiet)
-        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-            raise unreachable(self._address, error) from error
-
-    def _greet(self) -> None:
-        where = "this machine" if self._address is None else repr(self._address)
-        try:
-            greeting = self._remote(ray_work.greeting, 1, gpu=False).remote()
-            found = self._result(greeting, _GREETING_S)
-        except self._ray.exceptions.GetTimeoutError as error:
-            raise RetrievalError(
-                f"no worker of the ray cluster at {where} has answered within {_GREETING_S:.0f} s; it needs a machine "
-                "with a free core"
-            ) from error
-        if found != version("mitl"):
-            raise RetrievalError(
-                f"the workers at {where} run mitl {found}, but this is {version('mitl')}; install the same version"
-            )
 
 
 def _is_searchable(gallery: Encoded, k: int) -> bool:
