@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS := build/peers
 
-.PHONY: venv peers demo test lint format bench clean
+.PHONY: venv peers demo test kill-tests lint format bench clean
 
 venv: $(STAMP)
 
@@ -25,6 +25,14 @@ peers: venv
 
 test: venv peers
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# Every kill point, and every fault at every call: writes the tables of docs/crash-safety.md, whole or not.
+kill-tests: export MITL_KILL_TESTS = all
+kill-tests: export MITL_KILL_RESULTS = build/kill-tests
+kill-tests: venv
+	rm -rf $(MITL_KILL_RESULTS)
+	$(BIN)/python -m pytest -n 2 --timeout 3000 tests/test_kill_points.py tests/test_kill_faults.py; \
+	found=$$?; $(BIN)/python tests/kill_table.py $(MITL_KILL_RESULTS) && exit $$found
 
 lint: venv
 	$(BIN)/ruff check .

@@ -78,7 +78,7 @@ def _add_annotators(config: Path, names: list[str], machine: Path) -> None:
 
 def _nothing_open(project: Path) -> bool:
     from mitl.settings import load
-    from mitl.stages.status import status
+    from mitl.stages.reporting.status import status
 
     counts = status(load(project)).counts
     return not (counts["pairs_open"] or counts["hits_to_ask_again"] or counts["queued"])

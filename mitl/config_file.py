@@ -43,6 +43,19 @@ _KNOWN: dict[str, set[str] | None] = {
         "max_hits_per_worker",
     },
     "review": {"gold_positive_passes", "gold_negative_passes"},
+    "release": {
+        "description",
+        "version",
+        "license",
+        "items_license",
+        "creators",
+        "contact",
+        "url",
+        "citation",
+        "date_published",
+        "pay",
+        "ethics",
+    },
 }
 _TEXTS = {
     "name",
@@ -57,7 +70,8 @@ _TEXTS = {
     "backend",
     "engine",
     "ray_address",
-}
+    *(_KNOWN["release"] or ()),
+} - {"creators"}
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -67,6 +67,8 @@ class CrowdError(MitlError):
 
     code: str | None = None
     """The API's TurkErrorCode, where it gave one."""
+    unclear: bool = False
+    """Whether the call may have had its effect all the same, because its reply never came."""
 
 
 class EndpointError(CrowdError):

@@ -15,6 +15,7 @@ from typing import Any
 from mitl.config_file import read_config, write_new
 from mitl.errors import SettingsError
 from mitl.records import Environment, Label
+from mitl.records.gold_rule import GoldRule
 
 # Defaults of the project as a whole; docs/cli.md names them too.
 SEED = 0
@@ -72,6 +73,14 @@ class Settings:
     gold_positive_passes: tuple[Label, ...] = (Label.YES, Label.WEAK_YES)
     """The answers with which a gold positive passes."""
     gold_negative_passes: tuple[Label, ...] = (Label.WEAK_NO, Label.NO)
+    """The answers with which a gold negative passes."""
+    release: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
+    """What the makers say of their releases; the fields of ``ReleaseCard``."""
+
+    @property
+    def gold_rule(self) -> GoldRule:
+        """Which answers pass a control."""
+        return GoldRule(self.gold_positive_passes, self.gold_negative_passes)
 
     @property
     def runs(self) -> Path:
@@ -166,6 +175,10 @@ def load(
         ),
         gold_positive_passes=_labels(review, "gold_positive_passes", (Label.YES, Label.WEAK_YES)),
         gold_negative_passes=_labels(review, "gold_negative_passes", (Label.WEAK_NO, Label.NO)),
+        release={
+            key: _names(value, "release.creators") if key == "creators" else str(value)
+            for key, value in config.get("release", {}).items()
+        },
     )
 
 

@@ -7,9 +7,9 @@ from encoding_kit import build
 from mitl.records import StageResult
 from mitl.retrieval import encodings, pair_scores
 from mitl.settings import Settings
-from mitl.stages import ranking
-from mitl.stages.propose import QueryChoice
-from mitl.stages.propose import propose as propose_stage
+from mitl.stages.proposing import ranking
+from mitl.stages.proposing.propose import QueryChoice
+from mitl.stages.proposing.propose import propose as propose_stage
 
 NAMES = ("hashing", "pairing")
 

@@ -15,7 +15,7 @@ from mitl.db.session import open_database
 from mitl.db.store import answers, hits, items, journal, judgements, open_work, proposals
 from mitl.records import Direction, Environment, HitState
 from mitl.settings import Settings
-from mitl.stages.planning import annotation
+from mitl.stages.publishing.planning import annotation
 
 SANDBOX = Environment.SANDBOX
 
@@ -66,15 +66,51 @@ def pipeline_state(settings: Settings) -> dict[str, Any]:
         }
 
 
+def assert_books_agree(settings: Settings, where: str = "") -> None:
+    """No HIT, answer or payment is lost or doubled, and the project's ledger is the server's."""
+    try:
+        assert_each_hit_is_there_once(settings)
+        assert_answers_are_kept_once(settings)
+        assert_bonuses_are_paid_once(settings)
+    except AssertionError as error:
+        error.add_note(where)
+        raise
+
+
+def assert_bonuses_are_paid_once(settings: Settings) -> None:
+    """Each bonus that is booked here was granted there, once, and none besides."""
+    query = """SELECT a.mturk_id || ':' || w.mturk_id, b.cents FROM bonus b
+        JOIN assignment a ON a.id = b.assignment_id JOIN worker w ON w.id = a.worker_id"""
+    granted = Counter(server_rows(settings, query))
+    with open_database(settings.db_url, read_only=True) as session:
+        booked = session.execute(
+            text(
+                """SELECT a.mturk_assignment_id, w.mturk_worker_id, l.cents FROM ledger l
+                JOIN assignment a ON a.id = l.assignment_id JOIN worker w ON w.id = a.worker_id
+                WHERE l.kind = 'bonus'"""
+            )
+        ).all()
+
+    assert Counter((f"{a}:{w}", cents) for a, w, cents in booked) == granted
+
+
 def assert_hits_are_neither_lost_nor_doubled(settings: Settings) -> None:
+    """Each planned HIT is on the server once, under the id that the pipeline knows, and every pair is asked."""
+    assert_each_hit_is_there_once(settings)
+    with open_database(settings.db_url, read_only=True) as session:
+        asked = open_work.asked_pairs(session, SANDBOX)
+        candidates = proposals.candidate_pairs(session, tuple(Direction))
+
+    assert set(candidates) == asked
+
+
+def assert_each_hit_is_there_once(settings: Settings) -> None:
     """Each planned HIT is on the server once, under the id that the pipeline knows; each open pair is on one HIT."""
     on_server = dict(server_rows(settings, "SELECT mturk_id, annotation FROM hit"))
     with open_database(settings.db_url, read_only=True) as session:
         rows = hits.hits(session, SANDBOX)
         live = [hit.id for hit in rows if hit.state in hits.LIVE_STATES]
         pages = hits.hit_items(session, live)
-        asked = open_work.asked_pairs(session, SANDBOX)
-        candidates = proposals.candidate_pairs(session, tuple(Direction))
     known = {hit.mturk_hit_id: annotation(settings.project_id, hit) for hit in rows}
     out = Counter(item.pair for page in pages.values() for item in page if item.role == "candidate")
 
@@ -82,7 +118,6 @@ def assert_hits_are_neither_lost_nor_doubled(settings: Settings) -> None:
     assert known == on_server
     assert len(set(on_server.values())) == len(on_server)
     assert not out or max(out.values()) == 1
-    assert set(candidates) == asked
 
 
 def assert_answers_are_kept_once(settings: Settings) -> None:

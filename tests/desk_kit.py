@@ -23,8 +23,8 @@ from mitl.desk.desk import Clock, Desk, utc_now
 from mitl.records import Decision
 from mitl.settings import Settings
 from mitl.settings import load as load_settings
-from mitl.stages.desk import make_desk
-from mitl.stages.harvest import harvest
+from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.reviewing.desk import make_desk
 from mitl.stages.simulate import simulate
 
 REASON = "Nearly every pair was answered within a second, against what the pictures plainly show."

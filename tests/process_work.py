@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish
 
 from mitl.records import StageResult
 from mitl.settings import Settings
-from mitl.stages import harvest as harvesting
-from mitl.stages import report as reporting
-from mitl.stages import review, simulate
+from mitl.stages import simulate
+from mitl.stages.harvesting import harvest as harvesting
+from mitl.stages.reporting import report as reporting
+from mitl.stages.reviewing import review
 
 N_IMAGES = 12
 
@@ -46,11 +45,6 @@ def harvest(settings: Settings) -> StageResult:
 def settle(settings: Settings) -> StageResult:
     """Pay everyone who waits."""
     return review.settle(settings, SANDBOX)
-
-
-def rule(settings: Settings, rulings: Sequence[review.Ruling]) -> StageResult:
-    """Carry out a person's decisions."""
-    return review.rule(settings, rulings, SANDBOX)
 
 
 def poll(settings: Settings, times: int) -> int:

@@ -14,7 +14,7 @@ from cli_kit import clear_environment, fails, mitl, ok, use_file_annotators
 from annotators.published import KS, PUBLISHED, default_row, rows_of
 from mitl.records import Caption, Direction, IdKind, Image, RetrievalSet
 from mitl.settings import load
-from mitl.stages.init import ensure_config, init
+from mitl.stages.setup.init import ensure_config, init
 
 N_IMAGES, N_CAPTIONS, WIDTH = 5_000, 25_000, 8
 

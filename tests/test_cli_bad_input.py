@@ -186,7 +186,7 @@ def test_an_annotator_whose_file_is_gone_is_named(project):
         (2, ("publish", "--sandbox", "--endpoint-url", "http://127.0.0.1:9"), "declared as live"),
         (1, ("publish", "--live", "--endpoint-url", "nonsense"), "'nonsense'"),
         (2, ("simulate", "--live"), "do not work for real money"),
-        (2, ("simulate", "--truth", "guess"), "known: scenes, official, release:DIR"),
+        (2, ("simulate", "--truth", "guess"), "known: scenes, official, original, release:DIR"),
         (2, ("simulate", "--workers", "lazy"), "known: careful, hasty, yes-sayer, random"),
         (2, ("simulate", "--workers", "careful:x"), "'x'"),
         (1, ("simulate", "--truth", "release:gone"), "'gone'"),

@@ -18,7 +18,7 @@ import pytest
 from cli_kit import clear_environment, mitl, ok, use_file_annotators
 
 from mitl.cli import app
-from mitl.cli.reference_outputs import COUNTS
+from mitl.cli.outputs import COUNTS
 
 INTERRUPTED_LINE = f"error: {app.INTERRUPTED}\n"
 

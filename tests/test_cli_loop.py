@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from cli_kit import clear_environment, ok, use_file_annotators
 
-from mitl.cli.reference_outputs import COUNTS, PATHS
+from mitl.cli.outputs import COUNTS, PATHS
 
 pytestmark = pytest.mark.slow
 
@@ -59,18 +59,31 @@ def walk(tmp_path_factory) -> Walk:
                 break
         for words in (
             ("publish", "--sandbox"),
+            ("publish", "--sandbox", "--reconcile"),
+            ("hits", "list"),
             ("simulate",),
             ("harvest",),
             ("review",),
             ("review", "settle"),
+            ("harvest", "--watch"),
+            ("hits", "expire", "--all"),
+            ("hits", "delete", "--all"),
+            ("pay", "--csv", "pay.csv"),
+            ("pay", "check"),
+            ("pay", "top-up", "--floor", "30"),
+            ("review", "originals"),
+            ("review", "originals", "export", "--out", "lists.csv"),
             ("build-dataset", "--out", "release"),
             ("build-dataset", "--out", "release"),
+            ("build-dataset", "--out", "strict", "--strict"),
+            ("compare", "strict", "release", "--differences", "differences.csv"),
             ("evaluate", "--release", "release"),
             ("evaluate", "--release", "release"),
             ("report",),
             ("report",),
             ("status",),
-            ("workers",),
+            ("workers", "--csv", "workers.csv"),
+            ("workers", "--by-hits"),
             *(2 * (("crowd", "invite", "--sandbox"),)),
             ("crowd", "invitations"),
             *(2 * (("crowd", "revoke", "1"),)),
@@ -124,12 +137,17 @@ def test_the_second_run_says_that_there_is_nothing_to_do(walk, command):
         assert statuses[0] == "done"
 
 
+OF_FILES = {"own", "judgements", "pairs", "hits", "proposals", "unknown", "left_out"}
+"""What `mitl harvest` says of past work alone; the tests of imports look at it."""
+
+
 def test_every_command_prints_the_keys_that_its_reference_names(walk):
     """The reference lists exactly the keys of `counts` and `paths` that commands print."""
     for command, found in walk.said.items():
         counts = {key for one in found for key in one["counts"]}
         paths = {key for one in found for key in one["paths"]}
-        assert (command, counts) == (command, set(COUNTS[command]))
+        elsewhere = OF_FILES if command == "harvest" else set()
+        assert (command, counts) == (command, set(COUNTS[command]) - elsewhere)
         assert (command, paths) == (command, set(PATHS.get(command, {})))
 
 
@@ -138,7 +156,10 @@ def test_nothing_goes_wrong_on_the_way(walk):
     found = [one for said in walk.said.values() for one in said]
 
     assert {one["status"] for one in found} == {"done", "nothing_to_do"}
-    assert [one["warnings"] for one in found if one["warnings"]] == []
+    # Scripted workers claim times that `mitl pay` finds odd, and says so.
+    assert [
+        one["warnings"] for one in found if one["warnings"] and not one["command"].startswith("pay")
+    ] == []
     assert {one["error"] for one in found} == {None}
 
 

@@ -10,7 +10,7 @@ from cli_kit import fails
 
 from mitl import config_file, settings
 from mitl.cli import reference
-from mitl.cli.reference_outputs import COUNTS, PATHS
+from mitl.cli.outputs import COUNTS, PATHS
 from mitl.cli.reference_settings import TABLES, VARIABLES
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -12,13 +12,13 @@ from mitl.db.store import items
 from mitl.positives.loading import official_positives, read_release
 from mitl.records import Direction, Pair
 from mitl.settings import load as load_settings
-from mitl.stages.build_dataset import build_dataset
-from mitl.stages.evaluate import evaluate
-from mitl.stages.harvest import harvest
-from mitl.stages.init import ensure_config, init
-from mitl.stages.loading import Sources, load
-from mitl.stages.propose import QueryChoice, propose
-from mitl.stages.review import settle
+from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.proposing.propose import QueryChoice, propose
+from mitl.stages.releasing.build_dataset import build_dataset
+from mitl.stages.releasing.evaluate import evaluate
+from mitl.stages.reviewing.review import settle
+from mitl.stages.setup.init import ensure_config, init
+from mitl.stages.setup.loading import Sources, load
 from mitl.stages.simulate import simulate
 
 PIVOTS = ("pivot-PureT_SCST-tfidf", "pivot-SATIC-tfidf")
@@ -97,7 +97,7 @@ def _write(path, ids):
 def test_a_meaningless_caption_is_kept_out_though_cxc_rates_it(coco):
     """CxC rates caption 462530 a match of image 325211; the exclusion list takes it out of every release."""
     from mitl.positives.merging import MergeInput, merge
-    from mitl.stages.snapshot import snapshot
+    from mitl.stages.reporting.snapshot import snapshot
 
     with open_database(coco.db_url, read_only=True) as session:
         known = snapshot(session, coco, SANDBOX)

@@ -10,7 +10,7 @@ import pytest
 from cli_kit import mitl, ok
 from hypothesis import given
 from hypothesis import strategies as st
-from test_release_writing import world
+from test_release_writing import records, world
 
 from mitl.errors import ReleaseError
 from mitl.positives.comparing import Verified, count, disagreement, overlap, quality
@@ -103,7 +103,7 @@ def test_a_release_is_compared_by_what_people_judged(tmp_path):
     found = read_set(str(tmp_path / "release"))
 
     assert found.verified is not None
-    usable = {j.pair for j in data.judgements if j.usable and j.label is not None and not j.role.is_gold}
+    usable = {j.pair for j in records()[0] if j.usable and j.label is not None and not j.role.is_gold}
     assert len(found.verified.judged) == len(usable)
     assert found.verified.positive < found.verified.judged
     own = quality(found.positives.by_query[I2T], found.verified, found.positives.by_query[I2T], I2T)

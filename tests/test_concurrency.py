@@ -28,6 +28,7 @@ from mitl.db.locks import PUBLISH, only_one
 from mitl.db.models import Dataset
 from mitl.db.session import describe, open_database
 from mitl.db.store import answers, hits, proposals
+from mitl.db.store.submissions import NewSubmission, add_submissions
 from mitl.errors import SettingsError, StoreError
 from mitl.records import Decision, Direction, Environment, HitItem, IdKind, PackedHit, Pair, PairRole
 from mitl.settings import Settings
@@ -187,8 +188,8 @@ def test_two_inits_at_once_load_the_data_once(context, tmp_path, engine_url):
 def load_world(settings: Settings, world: Path) -> str:
     """Load a data set that lies ready into the project's database; how it ended."""
     from mitl.datasets.scenes.files import read_world
-    from mitl.stages.init import init
-    from mitl.stages.loading import WORLD_FOLDER
+    from mitl.stages.setup.init import init
+    from mitl.stages.setup.loading import WORLD_FOLDER
 
     return init(settings, read_world(world / WORLD_FOLDER).retrieval_set).status
 
@@ -351,17 +352,11 @@ def submit(session: Any, times: list[dt.datetime]) -> None:
     page = PackedHit(1, (HitItem(1, Pair(1, 1), PairRole.CANDIDATE),))
     hits.add_hits(session, batch.id, [hits.NewHit(page, 1, None, 9, "token")])
     (hit,) = hits.hits(session, SANDBOX)
-    for number, moment in enumerate(times):
-        answers.add_assignment(
-            session,
-            hit_id=hit.id,
-            worker_id=answers.worker_id(session, SANDBOX, f"A{number}"),
-            mturk_assignment_id=f"ASSIGNMENT{number}",
-            accepted_at=moment,
-            submitted_at=moment,
-            status="Submitted",
-            raw_xml="<x/>",
-        )
+    submitted = [
+        NewSubmission(hit.id, f"A{number}", f"ASSIGNMENT{number}", moment, moment, "Submitted", "<x/>")
+        for number, moment in enumerate(times)
+    ]
+    add_submissions(session, SANDBOX, submitted)
     session.commit()
 
 
@@ -377,7 +372,7 @@ def test_an_answer_that_was_approved_by_itself_is_booked(answered):
 
 def test_a_rejection_that_comes_too_late_pays_and_uses_nothing(answered):
     """What the server has approved cannot be rejected: the run says so, and the project is not stuck with the call."""
-    from mitl.stages.review import Ruling, rule
+    from mitl.stages.reviewing.review import Ruling, rule
 
     with open_database(answered.db_url) as session:
         # Made up, so that careful answers fail it.

@@ -2,7 +2,8 @@
 
 Each stage is killed at its first and last event and at some between (``MITL_KILL_POINTS=1000`` takes every one), on
 a copy of a small project, and run again. What the databases then say must be what they say after a run that nobody
-killed, and the server's own books must agree.
+killed, and the server's own books must agree. Here the crowd server runs in the process that dies, and files count
+too; ``test_kill_points.py`` kills each command that makes calls at every call and every commit.
 """
 
 from __future__ import annotations
@@ -26,9 +27,7 @@ from books import (
 from process_kit import KILLED, Child, Outcome, fork_server, project_settings
 
 from mitl.positives.loading import read_release
-from mitl.records import Decision
 from mitl.settings import Settings
-from mitl.stages.review import Ruling
 
 pytestmark = pytest.mark.slow
 
@@ -101,16 +100,6 @@ def projects(tmp_path_factory) -> Iterator[Projects]:
         yield made
 
 
-def queue(settings: Settings) -> list[int]:
-    """The submissions that wait for a person."""
-    from mitl.db.session import open_database
-    from mitl.db.store import answers
-    from mitl.records import Environment
-
-    with open_database(settings.db_url, read_only=True) as session:
-        return [row.id for row in answers.assignments(session, Environment.SANDBOX, (Decision.QUEUED,))]
-
-
 def test_init(projects, tmp_path):
     """A killed init leaves no half-made settings, pictures or tables; the second one completes the project."""
     for settings, whole, _ in projects.kills(work.init, "nowhere", tmp_path):
@@ -154,39 +143,11 @@ def test_harvest(projects, tmp_path):
         assert_answers_are_kept_once(settings)
 
 
-def test_a_persons_decisions(projects, tmp_path):
-    """Killed while rejecting, excluding and paying: each call is made once, and nobody gets another decision."""
-    waiting = queue(project_settings(projects.folder / "harvested"))
-    assert len(waiting) == 3, "this test is made for a queue of three"
-    choices = (Decision.REJECT, Decision.APPROVE_EXCLUDE, Decision.DROP)
-    reason = "both control pairs were answered wrongly"
-    rulings = [Ruling(number, choice, reason) for number, choice in zip(waiting, choices, strict=True)]
-
-    for settings, whole, _ in projects.kills(work.rule, "harvested", tmp_path, rulings):
-        assert pipeline_state(settings) == pipeline_state(whole)
-        assert_answers_are_kept_once(settings)
-        assert server_rows(settings, "SELECT count(*) FROM qualification") == [(1,)]
-        assert server_rows(settings, "SELECT feedback FROM assignment WHERE state = 'rejected'") == [
-            (reason,)
-        ]
-
-
 def test_settle(projects, tmp_path):
     """A killed settle is completed by the next, though no submission waits any more when it starts."""
     for settings, whole, _ in projects.kills(work.settle, "harvested", tmp_path):
         assert pipeline_state(settings) == pipeline_state(whole)
         assert_answers_are_kept_once(settings)
-
-
-def test_asking_again(projects, tmp_path):
-    """A killed publish of what could not be used asks each pair once more, not twice."""
-    base = projects.folder / "settled"
-    shutil.copytree(projects.folder / "harvested", base)
-    assert projects.run(work.settle, base).error is None
-
-    for settings, whole, _ in projects.kills(work.publish, "settled", tmp_path, fewer=1):
-        assert_hits_are_neither_lost_nor_doubled(settings)
-        assert pipeline_state(settings) == pipeline_state(whole)
 
 
 def test_build_dataset(projects, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import socket
 import threading
@@ -11,8 +12,10 @@ from crowd_kit import post_hit, question
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitl.crowd.client import Keys, MTurkClient, _cents, _dollars, is_amazon
+from mitl.crowd.amounts import cents, dollars
+from mitl.crowd.client import Keys, MTurkClient, is_amazon
 from mitl.crowd.limiter import AdaptiveLimiter
+from mitl.crowd.worker_calls import WorkerCalls
 from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.serving import RunningServer
@@ -413,11 +416,166 @@ def test_the_limiter_settles_near_the_services_limit(limit):
 
 
 @given(st.integers(0, 10**9))
-def test_money_goes_to_text_and_back(cents):
+def test_money_goes_to_text_and_back(amount):
     """Cents are exact on the wire."""
-    assert _cents(_dollars(cents)) == cents
+    assert cents(dollars(amount)) == amount
 
 
 def test_amounts_of_fewer_decimals_are_read():
     """MTurk's pattern allows 7, 7. and 7.5."""
-    assert [_cents(text) for text in ("7", "7.", "7.5", "7.05")] == [700, 700, 750, 705]
+    assert [cents(text) for text in ("7", "7.", "7.5", "7.05")] == [700, 700, 750, 705]
+
+
+def test_more_assignments_are_asked_for_once(client, hit_type):
+    """The same token adds nothing more; ten are refused to a HIT of fewer, with MTurk's code."""
+    hit_id = make_hit(client, hit_type).hit_id
+
+    added = [client.extend(hit_id, 2, "more") for _ in range(2)]
+
+    assert added == [True, False]
+    [found] = client.list_hits()
+    assert found.max_assignments == 3
+    with pytest.raises(CrowdError) as caught:
+        client.extend(hit_id, 7, "many")
+    assert caught.value.code == "AWS.MechanicalTurk.InvalidMaximumAssignmentsIncrease"
+
+
+def test_a_time_is_set_once_and_a_repeat_is_no_error(client, hit_type):
+    """MTurk refuses the same time twice, which is a success where it still holds, and an error where it does not."""
+    hit_id = make_hit(client, hit_type).hit_id
+    when = dt.datetime.now(dt.UTC).replace(microsecond=0) + dt.timedelta(days=20)
+
+    assert [client.set_expiry(hit_id, when), client.set_expiry(hit_id, when)] == [True, False]
+    assert client.get_hit(hit_id).expires_at == when
+
+
+def test_a_qualification_is_taken_back_once(crowd, client):
+    """Who holds it loses it; who does not, or never did, is no error."""
+    made = client.create_qualification_type("guard", "d")
+    worker, stranger = crowd.worker(), crowd.worker()
+    client.associate_qualification(made, worker.id)
+
+    assert [client.revoke_qualification(made, worker.id) for _ in range(2)] == [True, False]
+    assert client.revoke_qualification(made, stranger.id) is False
+
+
+def test_bonuses_are_listed_with_amount_and_reason(crowd, client, hit_type):
+    """By assignment and by HIT; two bonuses that are alike are two."""
+    hit_id = make_hit(client, hit_type).hit_id
+    crowd.worker().do(hit_type)
+    [own] = client.list_assignments(hit_id)
+    for token in ("a", "b"):
+        client.bonus(own.assignment_id, own.worker_id, 125, "thank you", token=token)
+
+    by_assignment = list(client.list_bonuses(assignment_id=own.assignment_id))
+    by_hit = list(client.list_bonuses(hit_id=hit_id))
+
+    assert by_assignment == by_hit
+    assert [(one.worker_id, one.cents, one.reason) for one in by_hit] == [
+        (own.worker_id, 125, "thank you")
+    ] * 2
+
+
+class Line:
+    """A transport that gives the replies it was made with."""
+
+    def __init__(self, *replies):
+        self.replies = list(replies)
+
+    def call(self, operation, **parameters):
+        """The next reply."""
+        return self.replies.pop(0)
+
+
+def bonus(number):
+    """A bonus as listed."""
+    moment = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+    return {"AssignmentId": f"A{number}", "WorkerId": "W", "BonusAmount": "0.05", "GrantTime": moment}
+
+
+def page(*numbers, following=None):
+    """A page of a listing."""
+    return {"BonusPayments": [bonus(number) for number in numbers], "NextToken": following}
+
+
+def listing(*replies):
+    """A client's calls over replies that were made before."""
+    calls = WorkerCalls()
+    calls._transport = Line(*replies)
+    return calls
+
+
+def test_a_page_that_comes_twice_is_read_once():
+    """A repeated page neither doubles what is listed nor ends the listing."""
+    calls = listing(page(1, 2, following="x"), page(1, 2, following="x"), page(3))
+
+    assert [one.assignment_id for one in calls.list_bonuses(hit_id="H")] == ["A1", "A2", "A3"]
+
+
+def test_a_listing_that_goes_in_circles_ends_with_an_error():
+    """A server that gives the same page for ever is not asked for ever."""
+    calls = listing(*[page(1, following="x")] * 20)
+
+    with pytest.raises(CrowdError, match="again and again"):
+        list(calls.list_bonuses(hit_id="H"))
+
+
+def decided_worker(crowd, client):
+    """Someone whose work was approved, so that messages may be sent to them."""
+    own = make_type(client)
+    hit_id = make_hit(client, own).hit_id
+    crowd.worker().do(own)
+    [found] = client.list_assignments(hit_id)
+    client.approve(found.assignment_id)
+    return found.worker_id
+
+
+@pytest.mark.parametrize("fault", ["lost", "fault"])
+def test_a_message_whose_reply_is_lost_is_not_sent_again(crowd, client, fault):
+    """It takes no token, so a repeat would be a second letter: the error says that it may have arrived."""
+    worker = decided_worker(crowd, client)
+    faulty = Faulty(create_app(crowd.engine), [fault])
+    with (
+        RunningServer(faulty) as server,
+        open_client(crowd.engine, server.url) as other,
+        pytest.raises(CrowdError) as caught,
+    ):
+        other.notify(worker, "hello", "thank you")
+
+    assert (caught.value.unclear, faulty.calls) == (True, 1)
+
+
+def test_a_message_that_was_throttled_is_sent_when_the_line_is_free(crowd, client):
+    """A refusal proves that nothing was sent."""
+    worker = decided_worker(crowd, client)
+    faulty = Faulty(create_app(crowd.engine), ["throttle", None])
+    limiter = AdaptiveLimiter(sleep=lambda seconds: None)
+    with RunningServer(faulty) as server, open_client(crowd.engine, server.url, limiter=limiter) as other:
+        assert other.notify(worker, "hello", "thank you") is None
+
+    assert faulty.calls == 2
+
+
+def test_a_refusal_is_clear_and_a_lasting_fault_is_not(crowd_engine):
+    """Whether the call may have had its effect, so that the journal knows."""
+    faulty = Faulty(create_app(crowd_engine), ["fault"] * 4)
+    with RunningServer(faulty) as server, open_client(crowd_engine, server.url) as client:
+        with pytest.raises(CrowdError) as lasting:
+            client.balance()
+        with pytest.raises(CrowdError) as refused:
+            client.expire("3" + "A" * 29)
+
+    assert (lasting.value.unclear, refused.value.unclear) == (True, False)
+
+
+def test_where_nobody_listens_nothing_can_have_happened():
+    """A connection that was refused carried no request."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    with (
+        MTurkClient(url, keys=Keys("A", "B"), sleep=lambda seconds: None) as client,
+        pytest.raises(EndpointError) as caught,
+    ):
+        client.balance()
+
+    assert caught.value.unclear is False

@@ -18,8 +18,8 @@ from mitl.db.store import journal, judgements
 from mitl.desk.words import DECISIONS
 from mitl.records import Decision, JournalState
 from mitl.settings import Settings
-from mitl.stages.paying import OVERRIDE, REJECT
-from mitl.stages.review import Ruling, rule
+from mitl.stages.paying.paying import OVERRIDE, REJECT
+from mitl.stages.reviewing.review import Ruling, rule
 
 pytest_plugins = ("desk_fixtures",)
 
@@ -269,7 +269,7 @@ def test_a_picture_without_a_file_is_linked_by_https_alone(opened):
 
 def test_the_overview_counts_what_the_status_counts(still):
     """Controls, queue and money are those of `mitl status`."""
-    from mitl.stages.status import status
+    from mitl.stages.reporting.status import status
 
     counts = status(still.settings, SANDBOX).counts
     said = written(still.get("/"))

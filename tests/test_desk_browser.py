@@ -11,7 +11,7 @@ from desk_kit import REASON, OpenDesk
 from world_kit import SANDBOX
 
 from mitl.records import Decision
-from mitl.stages.review import Ruling, rule
+from mitl.stages.reviewing.review import Ruling, rule
 
 pytest_plugins = ("desk_fixtures",)
 pytestmark = pytest.mark.browser

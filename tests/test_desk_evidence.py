@@ -13,6 +13,7 @@ from mitl.judgements.conduct import (
     Agreement,
     Run,
     agreements,
+    consistency,
     entropy_bits,
     gold_interval,
     longest_run,
@@ -20,7 +21,8 @@ from mitl.judgements.conduct import (
 )
 from mitl.judgements.gold_records import GoldRecord
 from mitl.records import Label, Pair
-from mitl.stages.desk_evidence import Evidence
+from mitl.stages.reviewing.evidence import Evidence
+from mitl.stages.reviewing.habits import Habit
 
 YES, WEAK_YES, WEAK_NO, NO = Label
 labels = st.sampled_from(list(Label))
@@ -120,6 +122,31 @@ def test_agreement_is_mutual(answers):
     assert all(0 <= one.same <= one.comparisons <= 9 for one in found.values())
 
 
+def test_a_worker_is_held_against_their_own_first_answer_where_a_pair_came_again():
+    """Sides count, not shades; a worker who met no pair twice is left out."""
+    pair, other = Pair(1, 1), Pair(2, 2)
+    given_answers = [
+        ("a", pair, YES),
+        ("b", pair, NO),
+        ("a", other, NO),
+        ("a", pair, WEAK_YES),
+        ("a", pair, NO),
+        ("a", other, WEAK_NO),
+    ]
+
+    assert consistency(given_answers) == {"a": Agreement(2, 3)}
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(1, 3), labels), max_size=30))
+def test_every_later_answer_to_a_pair_is_compared_once(answers):
+    """With the first one of the same worker, whatever stands between them."""
+    found = consistency([(worker, Pair(number, number), label) for worker, number, label in answers])
+
+    pairs = {(worker, number) for worker, number, _ in answers}
+    assert sum(one.comparisons for one in found.values()) == len(answers) - len(pairs)
+    assert all(0 <= one.same <= one.comparisons for one in found.values())
+
+
 def evidence(number: int, passes: int, golds: int, median_s: float | None) -> Evidence:
     """A worker of whom little is known."""
     record = GoldRecord(passes, golds)
@@ -127,20 +154,17 @@ def evidence(number: int, passes: int, golds: int, median_s: float | None) -> Ev
         id=number,
         worker=f"A{number}",
         standing="unproven",
+        capped=False,
         submissions=1,
+        used=0,
         queued=0,
         rejected=0,
-        answers=0,
         record=record,
         low=0.0,
         high=1.0,
-        median_s=median_s,
         speed=None,
-        run=None,
-        entropy=None,
-        shares=dict.fromkeys(Label, 0.0),
-        agreement=None,
         earned_cents=0,
+        habit=Habit(median_s=median_s),
     )
 
 

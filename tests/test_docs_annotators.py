@@ -15,7 +15,7 @@ from annotators.published import KS, PUBLISHED
 from annotators.released import RELEASED
 from mitl.datasets.scenes.files import read_world
 from mitl.records import Direction
-from mitl.stages.loading import WORLD_FOLDER
+from mitl.stages.setup.loading import WORLD_FOLDER
 
 PAGE = "docs/annotators.md"
 TEXT = (Path(__file__).resolve().parents[1] / PAGE).read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ from cli_kit import clear_environment, fails, mitl, ok
 from desk_kit import REASON, copy_of
 from test_docs import mitl_lines
 
-from mitl.cli.reference_outputs import COUNTS
+from mitl.cli.outputs import COUNTS
 
 pytest_plugins = ("desk_fixtures",)
 
@@ -64,14 +64,16 @@ def test_every_command_that_is_named_exists():
 
 def test_the_command_line_reverses_a_rejection_too(folder):
     """`mitl review reverse` pays what was rejected, once; what is not rejected it refuses in one line."""
-    number = str(mitl("review", "--json").json["counts"]["submissions"][0])
+    waiting = [str(number) for number in mitl("review", "--json").json["counts"]["submissions"]]
+    number = waiting[0]
     mitl("review", "reject", number, "--reason", REASON)
 
     counts = ok("review", "reverse", number, "--json").json["counts"]
 
     assert set(counts) == set(COUNTS["review reverse"])
     assert (counts["reversed"], counts["approved"]) == (1, 1)
-    assert "is not rejected" in fails(1, "review", "reverse", number)
+    assert ok("review", "reverse", number, "--json").json["status"] == "nothing_to_do"
+    assert "is not rejected" in fails(1, "review", "reverse", waiting[1])
     assert "there is no submission 999" in fails(1, "review", "reverse", "999")
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from mitl.retrieval import network_costs as costs
 from mitl.retrieval.estimates import NAMED, Hardware, Plan, Workload, estimate, total
 from mitl.retrieval.probes import here
-from mitl.stages import estimate as stage
-from mitl.stages.estimate import duration, scaled
+from mitl.stages.proposing import estimate as stage
+from mitl.stages.proposing.estimate import duration, scaled
 
 MACHINE = Hardware("toy", 1e12, 4e12, 1e11, 1e9, 500.0, "made up")
 

@@ -13,15 +13,16 @@ from hypothesis import strategies as st
 from mitl.judgements.gold_records import (
     GoldAnswer,
     GoldRecord,
-    gold_passed,
     gold_records,
     withdrawn_golds,
 )
 from mitl.judgements.goldcheck import GoldCheck, check_assignment, decide
 from mitl.judgements.usability import is_usable
 from mitl.records import Decision, Finding, GoldControl, Judgement, Label, Outcome, Pair, PairRole
+from mitl.records.gold_rule import GoldRule
 
 POSITIVE, NEGATIVE = PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE
+RULE = GoldRule()
 
 
 def gold(number, role=POSITIVE):
@@ -34,7 +35,7 @@ def on_page(role, label, number=1):
 
 
 def answer(worker, number, *, passed, role=POSITIVE):
-    return GoldAnswer(worker, gold(number, role), Label.YES if passed == (role is POSITIVE) else Label.NO)
+    return GoldAnswer(worker, gold(number, role), passed)
 
 
 def spotless(worker, first=100, count=8):
@@ -46,11 +47,35 @@ def spotless(worker, first=100, count=8):
 @pytest.mark.parametrize("label", list(Label))
 def test_a_control_passes_on_its_own_side_of_the_scale(label):
     """yes and weak_yes pass a positive control, weak_no and no a negative one; nothing else has golds."""
-    assert gold_passed(POSITIVE, label) is (label in (Label.YES, Label.WEAK_YES))
-    assert gold_passed(NEGATIVE, label) is (label in (Label.WEAK_NO, Label.NO))
-    assert gold_passed(NEGATIVE, None) is None
+    assert RULE.passed(POSITIVE, label) is (label in (Label.YES, Label.WEAK_YES))
+    assert RULE.passed(NEGATIVE, label) is (label in (Label.WEAK_NO, Label.NO))
+    assert RULE.passed(NEGATIVE, None) is None
     with pytest.raises(ValueError, match="'repeat'"):
-        gold_passed(PairRole.REPEAT, label)
+        RULE.passed(PairRole.REPEAT, label)
+
+
+@settings(deadline=None)
+@given(
+    st.frozensets(st.sampled_from(list(Label)), min_size=1),
+    st.frozensets(st.sampled_from(list(Label)), min_size=1),
+    st.sampled_from([None, *Label]),
+    st.sampled_from([None, *Label]),
+)
+def test_another_rule_decides_by_its_own_answers(positive, negative, on_positive, on_negative):
+    """Whatever answers are configured, a page passes exactly where both controls got one of theirs."""
+    rule = GoldRule(tuple(positive), tuple(negative))
+    page = [on_page(POSITIVE, on_positive, 2), on_page(NEGATIVE, on_negative, 3)]
+
+    passes = decide(check_assignment(page, rule)).decision is Decision.PASS
+
+    assert passes == (on_positive in positive and on_negative in negative)
+
+
+def test_the_rule_reads_in_words():
+    """As the records of a review show it."""
+    assert GoldRule((Label.YES,)).text == (
+        "a gold positive passes with yes, a gold negative with weak no or no"
+    )
 
 
 def test_a_page_with_both_controls_right_passes():
@@ -61,8 +86,8 @@ def test_a_page_with_both_controls_right_passes():
         on_page(NEGATIVE, Label.NO, 3),
     ]
 
-    assert decide(check_assignment(page)).decision is Decision.PASS
-    assert check_assignment(page) == GoldCheck(passed=(gold(2), gold(3, NEGATIVE)))
+    assert decide(check_assignment(page, RULE)).decision is Decision.PASS
+    assert check_assignment(page, RULE) == GoldCheck(passed=(gold(2), gold(3, NEGATIVE)))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +103,7 @@ def test_a_page_with_both_controls_right_passes():
 def test_a_page_with_a_wrong_or_skipped_control_goes_to_a_person(positive, negative, codes):
     """Every reason is told; a skipped control is neither passed nor failed."""
     page = [on_page(POSITIVE, positive, 2), on_page(NEGATIVE, negative, 3)]
-    verdict = decide(check_assignment(page))
+    verdict = decide(check_assignment(page, RULE))
 
     assert verdict.decision is Decision.QUEUED
     assert [finding.code for finding in verdict.findings] == codes
@@ -88,12 +113,12 @@ def test_a_failed_control_that_was_withdrawn_is_forgiven():
     """The page then rests on its other control."""
     page = [on_page(POSITIVE, Label.NO, 2), on_page(NEGATIVE, Label.NO, 3)]
 
-    assert decide(check_assignment(page, {gold(2)})).decision is Decision.PASS
+    assert decide(check_assignment(page, RULE, {gold(2)})).decision is Decision.PASS
 
 
 def test_a_page_of_a_worker_of_bad_record_or_excluded_goes_to_a_person():
     """Though its own controls are right; without the record, the page's own rule decides."""
-    check = check_assignment([on_page(POSITIVE, Label.YES, 2), on_page(NEGATIVE, Label.NO, 3)])
+    check = check_assignment([on_page(POSITIVE, Label.YES, 2), on_page(NEGATIVE, Label.NO, 3)], RULE)
 
     assert decide(check, GoldRecord(4, 8)).findings == (Finding("bad_record", "passed 4 of 8 gold controls"),)
     assert decide(check, GoldRecord(8, 8), excluded=True).findings == (Finding("excluded_worker"),)
@@ -109,7 +134,7 @@ def test_no_page_is_ever_rejected_by_rule(positives, negatives):
     """Whatever was answered, the rule passes or asks a person."""
     page = [on_page(POSITIVE, label, n) for n, label in enumerate(positives)]
     page += [on_page(NEGATIVE, label, n) for n, label in enumerate(negatives)]
-    verdict = decide(check_assignment(page), GoldRecord(0, 20), excluded=True)
+    verdict = decide(check_assignment(page, RULE), GoldRecord(0, 20), excluded=True)
 
     assert verdict.decision in (Decision.PASS, Decision.QUEUED)
 

@@ -240,3 +240,21 @@ def test_official_filters_give_back_the_released_positives(shared_data):
         assert t2i == released[Direction.T2I] - missing
     without = dataclasses.replace(data, exclusions=Exclusions(images=frozenset({578492})))
     assert Pair(325211, 462530) in {positive.pair for positive in merge(without).positives}
+
+
+@pytest.mark.parametrize(
+    ("labels", "score", "rules", "negative"),
+    [
+        ([NO], None, MergeRules(), NO),
+        ([WEAK_NO, NO, NO], 5.0, MergeRules(), NO),
+        ([WEAK_YES], None, MergeRules(strict=True), None),
+        ([YES], None, MergeRules(), None),
+        ([], 1.0, MergeRules(), None),
+        ([NO], 5.0, MergeRules(official=True), None),
+    ],
+)
+def test_negatives_are_what_people_refused_and_nothing_keeps(labels, score, rules, negative):
+    """A weak yes is no negative, nor is a pair that nobody looked at."""
+    merged = one(labels, score, rules=rules)
+
+    assert [found.label for found in merged.negatives] == ([negative] if negative else [])

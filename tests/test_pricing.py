@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitl.hits.pricing import bill, fee_cents, format_dollars, reward_for_floor
+from mitl.hits.pricing import bill, fee_cents, fee_rule, format_dollars, reward_for_floor
 
 CENTS = st.integers(0, 100_000)
 
@@ -98,3 +98,31 @@ def test_the_default_rewards():
 def test_dollars_as_people_write_them(cents, text):
     """Two digits, thousands apart, the sign in front."""
     assert format_dollars(cents) == text
+
+
+@pytest.mark.parametrize(
+    ("reward", "charges", "rewards", "fees", "total"),
+    [
+        (65, False, "$1,677.00", "$0.00", "$1,677.00"),
+        (65, True, "$1,677.00", "$335.40", "$2,012.40"),
+        (140, False, "$3,612.00", "$0.00", "$3,612.00"),
+        (140, True, "$3,612.00", "$722.40", "$4,334.40"),
+    ],
+)
+def test_the_bill_of_the_papers_batch_by_hand(reward, charges, rewards, fees, total):
+    """2,580 HITs: 0.65 makes 1,677.00, 0.13 of fee each 335.40; 1.40 makes 3,612.00, 0.28 each 722.40."""
+    quote = bill(2580, assignments=1, reward_cents=reward, estimate_s=300, charges_fee=charges)
+
+    found = [format_dollars(cents) for cents in (quote.rewards_cents, quote.fees_cents, quote.total_cents)]
+    assert found == [rewards, fees, total]
+    assert quote.total_cents == 2580 * quote.each_cents
+
+
+def test_the_fees_rule_in_words():
+    """What is charged, from what, at least, and each."""
+    nine = bill(10, assignments=9, reward_cents=100, estimate_s=300, charges_fee=True)
+    ten = bill(10, assignments=10, reward_cents=100, estimate_s=300, charges_fee=True)
+
+    assert fee_rule(nine, charges_fee=True) == "20 % of each reward, at least 1 cent: $0.20 each"
+    assert "40 % of each reward, since a HIT asks 10 workers or more" in fee_rule(ten, charges_fee=True)
+    assert fee_rule(ten, charges_fee=False) == "this endpoint charges none"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 
 import pytest
@@ -13,6 +14,14 @@ from mitl.records import IdKind
 
 KINDS = pytest.mark.parametrize("kind", list(IdKind))
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")
+
+
+@pytest.fixture(autouse=True)
+def _no_stream_kept():
+    """mlcroissant's logger keeps this test's standard error, and would close it when logging is set up anew."""
+    yield
+    if "absl.logging" in sys.modules:
+        sys.modules["absl.logging"].get_absl_handler().python_handler.setStream(sys.__stderr__)
 
 
 def text(value):

@@ -13,8 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_release_writing import world
 
+from mitl.errors import ReleaseError
 from mitl.positives.privacy import find_leaks
-from mitl.positives.release import release_files
+from mitl.positives.release import release_files, write_release
+from mitl.positives.release_input import ReleaseCard
 
 WORKER = "A2SUAM1J3GNN3B"
 IDS = {"worker": [WORKER], "assignment": ["3MMJ4C1ZQ7XKPL0"]}
@@ -77,7 +79,20 @@ def test_a_release_gives_nobody_away():
     """Pseudonyms under the release's secret are no hash of the ids."""
     data = world()
     workers = {f"A{n}": f"A{n}SUAM1J3GNN3B" for n in range(3)}
-    judgements = tuple(dataclasses.replace(j, worker=workers[j.worker]) for j in data.judgements)
+    names = tuple(workers[name] for name in data.judgements.workers)
+    judgements = dataclasses.replace(data.judgements, workers=names)
     files, _ = release_files(dataclasses.replace(data, judgements=judgements))
 
     assert find_leaks(files, {"worker": workers.values()}) == []
+
+
+def test_a_release_that_would_give_an_id_away_is_not_written(tmp_path):
+    """The makers' own words may hold one; the place is named and nothing is written."""
+    data = world()
+    told = dataclasses.replace(data, card=ReleaseCard(ethics=f"we thank {WORKER}"))
+
+    with pytest.raises(ReleaseError, match=r"datasheet.md would hold the id of a worker \(as it is\)"):
+        write_release(tmp_path / "release", told, private_ids=IDS)
+
+    assert not (tmp_path / "release").exists()
+    assert write_release(tmp_path / "release", data, private_ids=IDS).changed

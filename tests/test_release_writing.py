@@ -19,17 +19,25 @@ import pytest
 from mitl.errors import ReleaseError
 from mitl.metrics.positives import Positives, locate
 from mitl.metrics.retrieval import score
+from mitl.positives.exclusions import Exclusions
 from mitl.positives.folders import file_entries
 from mitl.positives.ids import release_ids
+from mitl.positives.judgement_columns import JudgementColumns
 from mitl.positives.loading import official_positives, read_release
-from mitl.positives.merging import MergeInput, MergeRules, merge
+from mitl.positives.merge_columns import gather, merge_columns
+from mitl.positives.origins import ExclusionList, Origins
+from mitl.positives.pair_answers import pair_answers
 from mitl.positives.pseudonyms import pseudonym
 from mitl.positives.release import release_files, write_release
 from mitl.positives.release_input import ReleaseCard, ReleaseInput
+from mitl.positives.rules import MergeRules
+from mitl.proposals.columns import ProposalColumns
+from mitl.proposals.packed import pack_ids, unpack_pairs
 from mitl.records import (
     Concept,
     Direction,
     Environment,
+    ExclusionKind,
     IdKind,
     Judgement,
     Label,
@@ -52,15 +60,26 @@ FILES = {
     "image_to_caption.json",
     "judgements.parquet",
     "manifest.json",
+    "negatives.parquet",
     "mturk_parsed.csv",
     "positives.parquet",
 }
 
 
-def world(kind=IdKind.INTEGER, *, seed=0, salt=SALT, **changes):
-    """Six images, thirty captions, three workers, two annotators; ids are 10n, or names for strings."""
+def positives(data):
+    """The pairs that a release lists."""
+    return unpack_pairs(data.merged.evidence.pairs[data.merged.kept])
+
+
+def packed(pairs):
+    """Packed pairs in the order given."""
+    ids = np.array([(pair.image_id, pair.caption_id) for pair in pairs]).reshape(-1, 2)
+    return pack_ids(ids[:, 0], ids[:, 1])
+
+
+def records(seed=0):
+    """Six images, thirty captions, three workers, two annotators: judgements, proposals, originals, ratings."""
     rng = random.Random(seed)
-    prefix = "" if kind is IdKind.INTEGER else "item-"
     pairs = [Pair(image, caption) for image in IMAGES for caption in CAPTIONS if (image * caption) % 3 == 0]
     judgements = [
         Judgement(pair, f"A{n % 3}", list(Label)[(pair.image_id + pair.caption_id) % 4], active_ms=100 * n)
@@ -89,8 +108,18 @@ def world(kind=IdKind.INTEGER, *, seed=0, salt=SALT, **changes):
     ratings = [(pair, float(pair.caption_id % 6)) for pair in originals]
     for part in (judgements, proposals, originals, ratings):
         rng.shuffle(part)
-    found_by = {pair: ["vsrn", "clip"] for pair in pairs}
+    return judgements, proposals, originals, ratings
+
+
+def world(kind=IdKind.INTEGER, *, seed=0, salt=SALT, **changes):
+    """What a release of these records is made of; ids are 10n, or names for strings."""
+    judgements, proposals, originals, ratings = records(seed)
+    prefix = "" if kind is IdKind.INTEGER else "item-"
     rules = changes.pop("rules", MergeRules())
+    columns = JudgementColumns.from_records(judgements)
+    answers = pair_answers(columns, rules).columns
+    rated = [pair for pair, _ in ratings], np.array([score for _, score in ratings])
+    evidence = gather(answers, packed(rated[0]), rated[1], packed(originals))
     return ReleaseInput(
         name="demo",
         dataset="scenes",
@@ -99,10 +128,10 @@ def world(kind=IdKind.INTEGER, *, seed=0, salt=SALT, **changes):
         image_ids={n: f"{prefix}{10 * n:02}" for n in IMAGES},
         caption_ids={n: f"{prefix}{100 * n}" for n in CAPTIONS},
         queries={Direction.I2T: tuple(IMAGES), Direction.T2I: tuple(range(1, 16))},
-        merged=merge(MergeInput(judgements, ratings, originals, found_by), rules),
+        merged=merge_columns(evidence, rules, Exclusions()),
         rules=rules,
-        judgements=tuple(judgements),
-        proposals=tuple(proposals),
+        judgements=columns,
+        proposals=ProposalColumns.from_records(proposals),
         salt=salt,
         seeds={"propose": 0},
         **changes,
@@ -131,17 +160,33 @@ def test_a_second_writing_touches_nothing(tmp_path):
     assert first.folder.stat().st_mode & 0o077 == (tmp_path / "deep").stat().st_mode & 0o077
 
 
-def test_a_release_replaces_an_earlier_or_damaged_one(tmp_path):
+def test_a_release_replaces_an_earlier_or_damaged_one_when_asked(tmp_path):
     """A changed recipe gives other bytes; a file that was tampered with is put right."""
     folder = write_release(tmp_path / "r", world()).folder
-    changed = write_release(folder, world(rules=MergeRules(strict=True)))
+    changed = write_release(folder, world(rules=MergeRules(strict=True)), replace=True)
     (folder / "positives.parquet").write_bytes(b"tampered")
-    mended = write_release(folder, world(rules=MergeRules(strict=True)))
+    mended = write_release(folder, world(rules=MergeRules(strict=True)), replace=True)
 
     assert changed.changed
     assert mended.changed
     assert mended.manifest_sha256 == changed.manifest_sha256
     assert [path.name for path in tmp_path.iterdir()] == ["r"]
+
+
+def test_a_release_is_not_overwritten_unless_asked(tmp_path):
+    """Neither one of other rules nor one whose files were changed by hand; the line says how to ask."""
+    folder = write_release(tmp_path / "r", world()).folder
+    (folder / "datasheet.md").write_text("my own words")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+
+    with pytest.raises(ReleaseError, match=r"holds another release, of other judgements, .* give --replace"):
+        write_release(folder, world(rules=MergeRules(strict=True)))
+    with pytest.raises(ReleaseError, match="this release, but with files that were changed since"):
+        write_release(folder, world())
+
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    (tmp_path / "empty").mkdir()
+    assert write_release(tmp_path / "empty", world()).changed
 
 
 def test_folders_of_others_are_left_alone(tmp_path):
@@ -175,7 +220,7 @@ def test_a_failed_writing_leaves_the_old_release_and_no_crumbs(tmp_path, monkeyp
 
     monkeypatch.setattr(type(folder), "rename", fail)
     with pytest.raises(ReleaseError, match="No space left"):
-        write_release(folder, world(rules=MergeRules(strict=True)))
+        write_release(folder, world(rules=MergeRules(strict=True)), replace=True)
 
     assert (folder / "manifest.json").read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["r"]
@@ -266,7 +311,7 @@ def test_the_official_csv_has_one_row_per_answer_annotator_and_direction():
     assert files["mturk_parsed.csv"].startswith(
         b"model,ranking,score,cid,iid,annotation,shortcoming,shortcoming2\n"
     )
-    asked = [j for j in data.judgements if j.usable and j.label and j.role in ("candidate", "overlap")]
+    asked = [j for j in records()[0] if j.usable and j.label and j.role in ("candidate", "overlap")]
     assert len(rows) == 2 * len(asked)
     assert [row for row in rows if row["iid"] == "20" and row["cid"] == "200"] == [
         {
@@ -300,7 +345,7 @@ def test_a_release_reads_back_as_it_was_written(tmp_path):
     folder = write_release(tmp_path / "r", data).folder
     released = read_release(folder)
 
-    pairs = {(str(10 * p.pair.image_id), str(100 * p.pair.caption_id)) for p in data.merged.positives}
+    pairs = {(str(10 * pair.image_id), str(100 * pair.caption_id)) for pair in positives(data)}
     assert released.pairs(Direction.I2T) == pairs
     assert released.pairs(Direction.T2I) == {pair for pair in pairs if int(pair[1]) <= 1500}
     assert all(released.by_query[Direction.T2I].values())
@@ -318,7 +363,7 @@ def test_string_ids_get_stand_ins_that_lead_back(tmp_path):
     assert {path.name for path in folder.iterdir()} == FILES | {"ids.parquet"}
     assert table.schema.field("image_id").type == "string"
     assert released.pairs(Direction.I2T) == {
-        (f"item-{10 * p.pair.image_id}", f"item-{100 * p.pair.caption_id}") for p in data.merged.positives
+        (f"item-{10 * pair.image_id}", f"item-{100 * pair.caption_id}") for pair in positives(data)
     }
     numbers = json.loads((folder / "image_to_caption.json").read_text())
     assert set(numbers) <= {str(n) for n in range(1, 7)}
@@ -445,22 +490,28 @@ def test_the_makers_words_are_text_in_the_datasheet_and_the_readme():
     """Markup in a name neither breaks a table nor becomes a tag; what is not stated says so."""
     hostile = "<script>alert(1)</script> | **x** \n# y"
     card = ReleaseCard(description=hostile, license="CC-BY-4.0")
-    data = dataclasses.replace(world(), name=hostile, card=card, crowd_facts={hostile: "1 | 2"})
+    origins = Origins(exclusions=(ExclusionList("1 | 2", ExclusionKind.PAIR, 3),))
+    data = dataclasses.replace(world(), name=hostile, card=card, origins=origins)
     files, _ = release_files(data)
     sheet, front = files["datasheet.md"].decode(), files["README.md"].decode()
 
     assert "<script>" not in sheet
     assert "<script>" not in front.split("---")[2]
     assert "not stated" in sheet
-    assert [line.count(" | ") for line in sheet.splitlines() if "1 \\| 2" in line] == [1]
+    assert [line.count(" | ") for line in sheet.splitlines() if "1 \\| 2" in line] == [2]
     assert "config_name: positives\n  data_files: positives.parquet\n  default: true" in front
     assert 'license: "CC-BY-4.0"' in front
 
 
 def test_a_release_without_any_judgement_is_whole(tmp_path):
     """CxC alone makes a release: tables are empty but typed, and it reads back."""
+    none = JudgementColumns.from_records([])
+    evidence = gather(pair_answers(none).columns, packed([Pair(1, 2)]), np.array([4.0]), packed([]))
     data = dataclasses.replace(
-        world(), judgements=(), proposals=(), merged=merge(MergeInput(ratings=[(Pair(1, 2), 4.0)]))
+        world(),
+        judgements=none,
+        proposals=ProposalColumns.from_records([]),
+        merged=merge_columns(evidence, MergeRules(), Exclusions()),
     )
     folder = write_release(tmp_path / "r", data).folder
 

@@ -159,7 +159,7 @@ def _crowd() -> CrowdStats:
         rejected=9,
         dropped=12,
         gold=GoldStats(118, 109, 119, 111, withdrawn=1),
-        agreement=AgreementStats(104, 81, 95),
+        agreement=AgreementStats(104, 81, 95, alpha=0.78, low=0.69, high=0.86),
         workers=tuple(workers),
     )
 

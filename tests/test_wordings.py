@@ -13,7 +13,7 @@ from mitl.db.session import open_database
 from mitl.db.store import hits
 from mitl.errors import TemplateError
 from mitl.hits.templates import load_template
-from mitl.stages.harvest import harvest
+from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.simulate import simulate
 
 OWN = "pairs-ours"

@@ -13,13 +13,13 @@ from mitl.progress import no_progress
 from mitl.records import Environment, StageResult
 from mitl.settings import Settings
 from mitl.settings import load as load_settings
-from mitl.stages.build_dataset import build_dataset
-from mitl.stages.harvest import harvest
-from mitl.stages.init import ensure_config, init
-from mitl.stages.loading import WORLD_FOLDER, Sources, load
-from mitl.stages.propose import QueryChoice, propose
-from mitl.stages.publish import Campaign, publish
-from mitl.stages.review import settle
+from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.proposing.propose import QueryChoice, propose
+from mitl.stages.publishing.publish import Campaign, publish
+from mitl.stages.releasing.build_dataset import build_dataset
+from mitl.stages.reviewing.review import settle
+from mitl.stages.setup.init import ensure_config, init
+from mitl.stages.setup.loading import WORLD_FOLDER, Sources, load
 from mitl.stages.simulate import simulate
 
 ANNOTATORS = ("near", "far")

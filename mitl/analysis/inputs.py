@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from mitl.analysis.truth import DirectionScores
+from mitl.judgements.wages import WageFigures
 from mitl.records import Concept, Direction, Environment, Label, RationaleKind, Shortcoming
 
 
@@ -114,12 +115,20 @@ class GoldStats:
 
 @dataclass(frozen=True, slots=True)
 class AgreementStats:
-    """Pairs answered twice, by repeats or overlap, by different workers."""
+    """Pairs with usable answers of two workers or more, by overlap, repeats or several workers a HIT."""
 
     pairs: int
     same_label: int
+    """Those on which all answers are the same."""
     same_side: int
-    """Both positive or both negative."""
+    """Those on which all are positive or all negative."""
+    alpha: float | None = None
+    """Krippendorff's, ordinal: 1 is perfect, 0 what chance gives."""
+    low: float | None = None
+    """Lower end of the 95 % bootstrap interval; None where there is none."""
+    high: float | None = None
+    reason: str = ""
+    """Why there is no alpha."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +161,7 @@ class BatchRow:
     reward_cents: int
     """For one assignment."""
     median_active_s: float | None = None
-    """Active seconds a submitted HIT."""
+    """Active seconds a paid HIT, cut to what they can have been."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +175,14 @@ class MoneyStats:
     """Promised for work that is not decided or not done yet."""
     wage_floor_cents: int | None = None
     """Cents an hour."""
+    wages: tuple[WageFigures, ...] = ()
+    """By wording, over paid HITs."""
+    timed_workers: int = 0
+    """Workers with paid work of known time."""
+    workers_under: int = 0
+    """Those who earned less than the floor, bonuses included."""
+    median_hourly_cents: int | None = None
+    """Over those workers, bonuses included."""
 
 
 @dataclass(frozen=True, slots=True)

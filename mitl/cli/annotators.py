@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from mitl.cli.app import App, as_json, common, printable
+from mitl.cli.app import App, common
 from mitl.records import StageResult, Table
-
-if TYPE_CHECKING:
-    from mitl.stages.check import Verdict
 
 
 @click.group("annotators", invoke_without_command=True)
@@ -65,9 +60,9 @@ def check(app: App, name: str, file: Path, vocabulary: Path | None) -> int:
     NAME is pvse, vsrn, pcme, vilt, clip or an annotator of mitl.toml that says network = one of these. Nothing in
     FILE is run. The exit status is 1 where it does not fit.
     """
-    from mitl.stages.check import check as stage
+    from mitl.stages.proposing.check import check as stage
 
-    return _finish(app, stage(app.settings, name, file, vocabulary=vocabulary))
+    return app.conclude(stage(app.settings, name, file, vocabulary=vocabulary))
 
 
 @command.command("verify")
@@ -81,21 +76,6 @@ def verify(app: App, name: str, published: str | None) -> int:
 
     The exit status is 1 where it is outside the tolerance. On other data it prints the recall alone.
     """
-    from mitl.stages.verify import verify as stage
+    from mitl.stages.proposing.verify import verify as stage
 
-    return _finish(app, stage(app.settings, name, published=published, progress=app.progress))
-
-
-def _finish(app: App, verdict: Verdict) -> int:
-    """Print what was found and, where it will not do, why; returns the exit status."""
-    if verdict.refusal is None:
-        app.finish(verdict.result)
-        return 0
-    if app.json:
-        for warning in verdict.result.warnings:
-            click.echo(f"warning: {printable(warning)}", err=True)
-        click.echo(json.dumps(as_json(app.command, verdict.result, verdict.refusal)))
-    else:
-        app.finish(verdict.result)
-    click.echo(f"error: {printable(verdict.refusal)}", err=True)
-    return 1
+    return app.conclude(stage(app.settings, name, published=published, progress=app.progress))

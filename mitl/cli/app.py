@@ -6,7 +6,6 @@ import functools
 import json
 import logging
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,9 +14,11 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from mitl.cli.tables import printable as printable
+from mitl.cli.tables import render_table
 from mitl.errors import MitlError, UsageError
 from mitl.progress import Progress, no_progress, terminal_progress
-from mitl.records import StageResult, Table
+from mitl.records import StageResult, Verdict
 from mitl.settings import Settings, load
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -26,11 +27,6 @@ EXIT_INTERRUPTED = 130
 INTERRUPTED = "interrupted; what was done is kept, run the command again to go on"
 
 logger = logging.getLogger(__name__)
-
-# What could move the cursor, turn the writing direction or break a row on a terminal: captions and workers'
-# texts come from strangers.
-_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-_NUMBER = re.compile(r"–|-?\$?[0-9][0-9,]*(\.[0-9]+)?( %)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +43,12 @@ class App:
         """Bars on a terminal, unless quiet."""
         return no_progress if self.quiet else terminal_progress
 
-    def finish(self, result: StageResult) -> None:
-        """Print what a stage did: one JSON object, or tables and lines."""
+    def finish(self, result: StageResult, error: str | None = None) -> None:
+        """Print what a stage did, and in JSON the error: one JSON object, or tables and lines."""
         for warning in result.warnings:
             click.echo(f"warning: {printable(warning)}", err=True)
         if self.json:
-            click.echo(json.dumps(as_json(self.command, result)))
+            click.echo(json.dumps(as_json(self.command, result, error)))
             return
         if self.quiet:
             return
@@ -62,6 +58,13 @@ class App:
             click.echo(printable(line))
         if result.next:
             click.echo(f"next: {printable(result.next)}")
+
+    def conclude(self, verdict: Verdict) -> int:
+        """Print what a check found and, where it will not do, why; returns the exit status."""
+        self.finish(verdict.result, verdict.refusal)
+        if verdict.refusal is not None:
+            click.echo(f"error: {printable(verdict.refusal)}", err=True)
+        return int(verdict.refusal is not None)
 
 
 def as_json(command: str, result: StageResult, error: str | None = None) -> dict[str, object]:
@@ -171,46 +174,6 @@ def environment_options(function: F) -> F:
         return function(*args, environment=chosen, **kwargs)
 
     return cast(F, wrapper)
-
-
-def render_table(table: Table) -> str:
-    """A plain aligned table; numbers and money to the right, whole numbers with separators."""
-    rows = [[_cell(value) for value in row] for row in table.rows]
-    numeric = [
-        bool(rows) and all(_NUMBER.fullmatch(row[place]) for row in rows)
-        for place in range(len(table.columns))
-    ]
-    widths = [
-        max(len(column), *(len(row[place]) for row in rows), 0) if rows else len(column)
-        for place, column in enumerate(table.columns)
-    ]
-
-    def line(cells: Sequence[str]) -> str:
-        padded = (
-            cell.rjust(width) if right else cell.ljust(width)
-            for cell, width, right in zip(cells, widths, numeric, strict=True)
-        )
-        return "  " + "  ".join(padded).rstrip()
-
-    head = [printable(table.title)] if table.title else []
-    return "\n".join([*head, line(table.columns), *(line(row) for row in rows)])
-
-
-def printable(text: str) -> str:
-    """The text with its control characters written as escapes, so that it cannot steer a terminal."""
-    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
-
-
-def _cell(value: object) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int):
-        return f"{value:,}"
-    if isinstance(value, float):
-        return f"{value:.3f}"
-    return printable(str(value))
 
 
 def run(group: click.Group, args: Sequence[str] | None = None) -> int:

@@ -23,9 +23,42 @@ from mitl.records import Environment
 @click.option(
     "--cxc-threshold", type=click.FloatRange(0, 5), default=3.0, show_default=True, help="SITS from here."
 )
+@click.option(
+    "--aggregate",
+    "aggregator",
+    type=click.Choice(["majority", "dawid-skene", "ordinal"]),
+    default="majority",
+    show_default=True,
+    help="How several answers on a pair become one; the models learn how each worker errs.",
+)
 @click.option("--with-originals", is_flag=True, help="Add originals that nothing contradicts.")
 @click.option("--strict", is_flag=True, help="Only 100% YES makes a positive.")
 @click.option("--official-filters", is_flag=True, help="Treat pairs as the released ECCV Caption JSONs do.")
+@click.option(
+    "--image-query-ids",
+    type=click.Path(path_type=Path),
+    metavar="FILE|eccv",
+    help="List the positives of these images: ids one a line, .json or .npy; eccv names ECCV Caption's public "
+    "queries [default: the images that searched].",
+)
+@click.option(
+    "--caption-query-ids",
+    type=click.Path(path_type=Path),
+    metavar="FILE|eccv",
+    help="List the positives of these captions, in the same way.",
+)
+@click.option(
+    "--check-privacy",
+    is_flag=True,
+    help="Prove first that no raw id and no plain hash of one is in the files.",
+)
+@click.option(
+    "--with-texts",
+    is_flag=True,
+    help="Release what workers wrote in their own words too, after a scan that takes addresses, long numbers and "
+    "ids out.",
+)
+@click.option("--replace", is_flag=True, help="Write over another release that the folder holds.")
 @environment_options
 @common
 def command(
@@ -34,22 +67,45 @@ def command(
     name: str | None,
     recipe: str,
     cxc_threshold: float,
+    aggregator: str,
     with_originals: bool,
     strict: bool,
     official_filters: bool,
+    image_query_ids: Path | None,
+    caption_query_ids: Path | None,
+    check_privacy: bool,
+    with_texts: bool,
+    replace: bool,
     environment: Environment | None,
 ) -> None:
     """Merge judgements with CxC's ratings, apply exclusion lists, and write a release folder.
 
-    The same inputs give the same bytes; a folder that holds them already is left alone.
+    The same inputs give the same bytes; a folder that holds them already is left alone, and one that holds another
+    release is only written over with --replace.
     """
-    from mitl.positives.merging import MergeRules
-    from mitl.stages.build_dataset import build_dataset
+    from mitl.judgements.aggregators import Aggregator
+    from mitl.positives.rules import MergeRules
+    from mitl.stages.proposing.query_lists import QueryLists
+    from mitl.stages.releasing.build_dataset import build_dataset
 
     rules = MergeRules(
         cxc_threshold=cxc_threshold,
         with_originals=with_originals,
         strict=strict,
         official=official_filters,
+        aggregator=Aggregator(aggregator),
     )
-    app.finish(build_dataset(app.settings, out, environment, rules=rules, name=name, recipe=recipe))
+    app.finish(
+        build_dataset(
+            app.settings,
+            out,
+            environment,
+            rules=rules,
+            name=name,
+            recipe=recipe,
+            queries=QueryLists(image_query_ids, caption_query_ids),
+            check_privacy=check_privacy,
+            replace_earlier=replace,
+            with_texts=with_texts,
+        )
+    )

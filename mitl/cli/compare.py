@@ -26,6 +26,6 @@ def command(app: App, sets: tuple[str, ...], differences: Path | None) -> None:
     images and captions. The queries are those of the last set; precision and recall are against the pairs that
     people judged in it.
     """
-    from mitl.stages.compare import compare
+    from mitl.stages.releasing.compare import compare
 
     app.finish(compare(sets, differences=differences))

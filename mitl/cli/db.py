@@ -16,7 +16,7 @@ def command() -> None:
 @common
 def upgrade(app: App) -> None:
     """Bring both databases of the project to the newest revision."""
-    from mitl.stages.database import upgrade as stage
+    from mitl.stages.setup.database import upgrade as stage
 
     app.finish(stage(app.settings))
 
@@ -25,6 +25,6 @@ def upgrade(app: App) -> None:
 @common
 def current(app: App) -> None:
     """Show the revision of both databases and the newest that this mitl knows."""
-    from mitl.stages.database import current as stage
+    from mitl.stages.setup.database import current as stage
 
     app.finish(stage(app.settings))

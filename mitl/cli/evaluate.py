@@ -23,7 +23,7 @@ def command(app: App, release: Path | None, official: tuple[str, ...], annotator
 
     An annotator may be a set of embeddings or rankings in files: see [annotators.NAME] in docs/cli.md.
     """
-    from mitl.stages.evaluate import evaluate
+    from mitl.stages.releasing.evaluate import evaluate
 
     app.finish(
         evaluate(

@@ -9,7 +9,7 @@ import click
 
 from mitl.cli.app import App, common
 from mitl.errors import UsageError
-from mitl.stages.loading import KINDS
+from mitl.stages.setup.loading import KINDS
 
 MINIS = ["pvse-mini", "vsrn-mini", "pcme-mini", "vilt-mini", "clip-mini"]
 
@@ -78,8 +78,8 @@ def command(
     scenes needs no files: a generated world whose truth is known. The files of the others stay where they
     are; the database remembers their places.
     """
-    from mitl.stages.init import ensure_config, init, loaded_content
-    from mitl.stages.loading import Sources, load
+    from mitl.stages.setup.init import ensure_config, init, loaded_content
+    from mitl.stages.setup.loading import Sources, load
 
     if folder is not None and folder.absolute() != app.settings.project:
         raise UsageError(f"both --project {app.settings.project} and {folder} are given; give one of them")

@@ -124,8 +124,8 @@ _ONLY_ESTIMATING = ("estimate_images", "estimate_captions", "hardware", "machine
 
 
 def _propose(app: App, asked: _Asked) -> None:
-    from mitl.stages.computing import Computing
-    from mitl.stages.propose import QueryChoice, propose
+    from mitl.stages.proposing.computing import Computing
+    from mitl.stages.proposing.propose import QueryChoice, propose
 
     settings = app.settings
     asked.refuse(_ONLY_ESTIMATING, "is for --estimate; add it, or leave this option out")
@@ -149,7 +149,7 @@ def _propose(app: App, asked: _Asked) -> None:
 
 
 def _estimate(app: App, asked: _Asked) -> None:
-    from mitl.stages.estimate import Wanted, estimate_proposing
+    from mitl.stages.proposing.estimate import Wanted, estimate_proposing
 
     asked.refuse(_ONLY_PROPOSING, "changes nothing in an estimate; leave it out")
     image_queries, caption_queries = asked.queries(app.settings)

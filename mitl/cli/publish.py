@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
-import sys
+from pathlib import Path
 
 import click
 
 from mitl.cli.app import DOLLARS, App, common, endpoint_option, environment_options
+from mitl.cli.confirming import confirmed
 from mitl.errors import UsageError
 from mitl.records import Environment
+
+_ABOUT_POSTING = frozenset(
+    (
+        "direction",
+        "template",
+        "reward",
+        "assignments",
+        "limit",
+        "overlap",
+        "max_cost",
+        "yes_total",
+        "pilot",
+        "wait_for_pilot",
+        "probes",
+        "dry_run",
+        "to",
+    )
+)
 
 
 @click.command("publish")
@@ -30,7 +49,11 @@ from mitl.records import Environment
     help="Per HIT, as 1.00 [default: 12.00 an hour at the estimate].",
 )
 @click.option(
-    "--assignments", type=click.IntRange(1, 9), default=1, show_default=True, help="Workers per HIT."
+    "--assignments",
+    type=click.IntRange(1, 100),
+    default=1,
+    show_default=True,
+    help="Workers per HIT; from 10 on, an endpoint that charges takes twice the fee.",
 )
 @click.option("--limit", type=click.IntRange(min=1), help="Ask at most this many pairs now.")
 @click.option(
@@ -47,7 +70,44 @@ from mitl.records import Environment
     metavar="DOLLARS",
     help="With --live: the exact total, instead of typing it.",
 )
-@click.option("--dry-run", is_flag=True, help="Plan, render and price everything; post and store nothing.")
+@click.option(
+    "--pilot",
+    type=click.IntRange(min=1),
+    metavar="HITS",
+    help="Post so many HITs of random open pairs; their median active time prices what follows.",
+)
+@click.option(
+    "--no-wait-for-pilot",
+    "wait_for_pilot",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="Post the rest though a pilot of this wording is out.",
+)
+@click.option(
+    "--probe-images",
+    "probes",
+    type=click.IntRange(min=0),
+    default=5,
+    show_default=True,
+    help="Pictures to fetch as a worker would before anything is posted.",
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Check and price everything and write every request; post and plan nothing.",
+)
+@click.option(
+    "--to",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="With --dry-run: where the requests and pages go [default: PROJECT/dry-run].",
+)
+@click.option(
+    "--reconcile",
+    is_flag=True,
+    help="Only compare the server's HITs with what is stored here, and adopt what was lost; post nothing.",
+)
 @endpoint_option
 @common
 def command(
@@ -61,20 +121,33 @@ def command(
     overlap: float,
     max_cost: int | None,
     yes_total: int | None,
+    pilot: int | None,
+    wait_for_pilot: bool,
+    probes: int,
     dry_run: bool,
+    to: Path | None,
+    reconcile: bool,
 ) -> None:
     """Pack the open pairs into HITs of 18 candidates and 2 controls, print the bill, and post.
 
     Run again after an interruption, it posts what is missing and nothing twice. Work that was rejected,
     dropped or excluded is asked again on new HITs.
     """
-    from mitl.stages.publish import Campaign, publish
+    from mitl.stages.publishing.publish import Campaign, publish
 
     if environment is None:
         raise UsageError(
             "say where to post: --sandbox is practice (nothing is owed), --live owes real money to "
             "real people; add one of them"
         )
+    if reconcile:
+        from mitl.stages.hits.reconciling import reconcile_only
+
+        _refuse_beside_reconcile()
+        app.finish(reconcile_only(app.settings, environment, app.progress))
+        return
+    if to is not None and not dry_run:
+        raise UsageError("--to says where a dry run is written; add --dry-run, or leave it out")
     campaign = Campaign(
         environment=environment,
         direction=direction,
@@ -84,35 +157,35 @@ def command(
         limit=limit,
         overlap=overlap,
         max_cost_cents=max_cost,
+        pilot=pilot,
+        wait_for_pilot=wait_for_pilot,
+        probes=probes,
     )
     result = publish(
         app.settings,
         campaign,
-        confirm=lambda total: environment is Environment.SANDBOX or _confirmed(total, yes_total),
+        confirm=lambda total: (
+            environment is Environment.SANDBOX
+            or confirmed(total, yes_total, subject="the bill", verb="post", undone="nothing was posted")
+        ),
         announce=None if app.quiet else click.echo,
         dry_run=dry_run,
+        to=to,
         progress=app.progress,
     )
     app.finish(result)
 
 
-def _confirmed(total_cents: int, yes_total: int | None) -> bool:
-    """Whether the exact total was given as an option or typed."""
-    from mitl.hits.pricing import format_dollars
-
-    total = format_dollars(total_cents)
-    if yes_total is not None:
-        if yes_total != total_cents:
-            raise UsageError(
-                f"--yes-total is {format_dollars(yes_total)}, but the bill is {total}; nothing was posted"
-            )
-        return True
-    if not sys.stdin.isatty():
+def _refuse_beside_reconcile() -> None:
+    """Nothing is posted, so no option about posting could be followed."""
+    context = click.get_current_context()
+    given = [
+        parameter.opts[0]
+        for parameter in context.command.params
+        if parameter.name in _ABOUT_POSTING
+        and context.get_parameter_source(str(parameter.name)) is click.core.ParameterSource.COMMANDLINE
+    ]
+    if given:
         raise UsageError(
-            f"the bill is {total} of real money and nobody is here to type it; confirm it with "
-            f"--yes-total {total.replace('$', '').replace(',', '')}; nothing was posted"
+            f"--reconcile posts nothing, so {', '.join(given)} could not be followed; leave it out"
         )
-    typed: int = click.prompt(
-        f"this owes real money; type the total ({total}) to post", type=DOLLARS, err=True
-    )
-    return typed == total_cents

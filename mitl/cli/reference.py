@@ -12,7 +12,7 @@ import click
 
 from mitl.cli import COMMANDS, group
 from mitl.cli.app import common, environment_options
-from mitl.cli.reference_outputs import COUNTS, PATHS
+from mitl.cli.outputs import COUNTS, PATHS
 from mitl.cli.reference_settings import ANNOTATOR_FORMS, TABLES, VARIABLES
 
 NEED_ENVIRONMENT = (

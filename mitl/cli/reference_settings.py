@@ -32,11 +32,24 @@ TABLES: dict[str, dict[str, str]] = {
         "image_base_url": "https address at which `public/` is served, for another endpoint",
         "wage_floor_cents": "least pay an hour at the template's estimate (1200 on live, 0 on sandbox)",
         "ceiling_cents": "most that may be spent and promised in one environment, fees and bonuses included (no limit)",
-        "max_hits_per_worker": "HITs that one worker may do in one environment (no limit)",
+        "max_hits_per_worker": "HITs that one worker may do in one environment; harvests see to it (no limit)",
     },
     "review": {
         "gold_positive_passes": 'answers with which a gold positive passes (`["yes", "weak_yes"]`)',
         "gold_negative_passes": 'answers with which a gold negative passes (`["weak_no", "no"]`)',
+    },
+    "release": {
+        "description": "what the data set is, in a sentence",
+        "version": "of the release (1.0.0)",
+        "license": "of judgements and positives, as an SPDX name or a URL",
+        "items_license": "of the images and captions, which the release names and does not hold",
+        "creators": "list of names",
+        "contact": "e-mail address ([crowd] contact)",
+        "url": "where the release is found",
+        "citation": "how to cite it",
+        "date_published": "ISO date; never taken from the clock",
+        "pay": "what workers were paid and how the time was measured (rewards and median time)",
+        "ethics": "consent and ethics review",
     },
 }
 

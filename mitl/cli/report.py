@@ -16,6 +16,6 @@ from mitl.records import Environment
 @common
 def command(app: App, out: Path | None, environment: Environment | None) -> None:
     """Write one self-contained HTML file: funnel, answers, controls, money, truth, examples."""
-    from mitl.stages.report import report
+    from mitl.stages.reporting.report import report
 
     app.finish(report(app.settings, out or app.settings.project / "report.html", environment))

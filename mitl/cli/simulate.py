@@ -21,8 +21,8 @@ from mitl.records import Environment
 @click.option(
     "--truth",
     default=None,
-    metavar="scenes|official|release:DIR",
-    help="What the workers err around [default: scenes where the data set is scenes, else official].",
+    metavar="scenes|official|original|release:DIR",
+    help="What the workers err around [default: that of the data set: scenes, official on coco, else original].",
 )
 @click.option(
     "--hits-per-worker",

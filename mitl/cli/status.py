@@ -13,6 +13,6 @@ from mitl.records import Environment
 @common
 def command(app: App, environment: Environment | None) -> None:
     """One screen: pairs, HITs, answers, gold pass rate, money, and what to do next."""
-    from mitl.stages.status import status
+    from mitl.stages.reporting.status import status
 
     app.finish(status(app.settings, environment))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 from xml.etree.ElementTree import Element, ParseError
 from xml.sax.saxutils import escape
 
@@ -58,7 +59,7 @@ def answer_fields(xml: str | bytes) -> list[tuple[str, str]]:
         name = ""
         values = []
         for child in answer:
-            text = "".join(child.itertext())
+            text = "".join(child.itertext()) if len(child) else child.text or ""
             if _local_name(child) == "QuestionIdentifier":
                 name = text.strip()
             else:
@@ -85,7 +86,12 @@ def _parse(xml: str | bytes) -> Element:
 
 
 def _local_name(element: Element) -> str:
-    return str(element.tag).rpartition("}")[2]
+    return _without_namespace(str(element.tag))
+
+
+@lru_cache(maxsize=64)
+def _without_namespace(tag: str) -> str:
+    return tag.rpartition("}")[2]
 
 
 def xml_ascii(text: str) -> str:

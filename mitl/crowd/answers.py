@@ -21,6 +21,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from enum import StrEnum
+from functools import cache, lru_cache
 from typing import TypeVar
 
 from mitl.crowd.answer_xml import answer_fields, answers_xml
@@ -37,6 +38,7 @@ MAX_TEXT = 2000
 MAX_ACTIVE_MS = 24 * 60 * 60 * 1000
 
 _FIELD = re.compile(r"p(\d\d)_(label|outcome|shortcoming|concept|text|ms)", re.ASCII)
+_LONGEST_NAME = len("p01_shortcoming")
 _RATIONALE_KINDS = frozenset({"shortcoming", "concept", "text"})
 _HARMLESS = frozenset(
     {
@@ -119,17 +121,25 @@ def _expanded(fields: Iterable[tuple[str, str]], findings: _Findings) -> Iterato
 def _sort_fields(
     fields: Iterable[tuple[str, str]], places: Collection[int], rationale: bool, findings: _Findings
 ) -> dict[int, dict[str, list[str]]]:
+    places = frozenset(places)
     by_place: dict[int, dict[str, list[str]]] = {}
     for name, value in fields:
-        match = _FIELD.fullmatch(name)
-        if match is None or (match[2] in _RATIONALE_KINDS and not rationale):
+        place, kind = _field(name) if len(name) <= _LONGEST_NAME else (0, "")
+        if not kind or (kind in _RATIONALE_KINDS and not rationale):
             if name.lower() not in _HARMLESS:
                 findings.add("unknown_field", f"{_shown(name)} is not a field of the page")
-        elif int(match[1]) not in places:
-            findings.add("unknown_place", f"{name}: the page has no place {int(match[1])}")
+        elif place not in places:
+            findings.add("unknown_place", f"{name}: the page has no place {place}")
         else:
-            by_place.setdefault(int(match[1]), {}).setdefault(match[2], []).append(value)
+            by_place.setdefault(place, {}).setdefault(kind, []).append(value)
     return by_place
+
+
+@lru_cache(maxsize=1024)
+def _field(name: str) -> tuple[int, str]:
+    """The place and the kind of a field of our pages; no kind for any other."""
+    match = _FIELD.fullmatch(name)
+    return (0, "") if match is None else (int(match[1]), match[2])
 
 
 def _place_answer(
@@ -186,8 +196,10 @@ def _single(
     if len(distinct) != 1:
         return None
     value = distinct.pop()
-    if value in set(enum):
+    try:
         return enum(value)
+    except ValueError:
+        pass
     findings.add("bad_value", f"p{place:02d}_{kind} is {_shown(value)}; known: {', '.join(enum)}")
     return None
 
@@ -196,13 +208,23 @@ def _several(
     place: int, kind: str, fields: dict[str, list[str]], enum: type[_E], findings: _Findings
 ) -> tuple[_E, ...]:
     """The values in the enum's own order, each once."""
+    if kind not in fields:
+        return ()
     values = {part.strip() for value in fields.get(kind, []) for part in value.split("|")} - {""}
-    for value in sorted(values - set(enum)):
+    known = tuple(member for member in _members(enum) if member in values)
+    for value in sorted(values.difference(known)):
         findings.add("bad_value", f"p{place:02d}_{kind} is {_shown(value)}; known: {', '.join(enum)}")
-    return tuple(member for member in enum if member.value in values)
+    return known
+
+
+@cache
+def _members(enum: type[_E]) -> tuple[_E, ...]:
+    return tuple(enum)
 
 
 def _text(place: int, values: list[str], findings: _Findings) -> str:
+    if not values:
+        return ""
     if len(values) > 1:
         findings.add("duplicate_field", f"p{place:02d}_text came {len(values)} times")
     text = xml_safe("\n".join(dict.fromkeys(value.strip() for value in values))).strip()

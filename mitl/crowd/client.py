@@ -5,22 +5,30 @@ from __future__ import annotations
 import datetime as dt
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
+from mitl.crowd.amounts import cents, dollars, is_code
 from mitl.crowd.limiter import AdaptiveLimiter
-from mitl.crowd.listings import CreatedHit, ListedAssignment, ListedHit, listed_assignment, listed_hit
+from mitl.crowd.listings import (
+    CreatedHit,
+    ListedAssignment,
+    ListedBonus,
+    ListedHit,
+    listed_assignment,
+    listed_hit,
+)
 from mitl.crowd.transport import Keys, Transport, is_amazon
+from mitl.crowd.worker_calls import WorkerCalls
 from mitl.errors import CrowdError
 
-__all__ = ["CreatedHit", "Keys", "ListedAssignment", "ListedHit", "MTurkClient", "is_amazon"]
+__all__ = ["CreatedHit", "Keys", "ListedAssignment", "ListedBonus", "ListedHit", "MTurkClient", "is_amazon"]
 
-PAGE = 100
 _ENTITY = re.compile(r"\b[A-Z0-9]{20,64}\b")
 
 
-class MTurkClient:
+class MTurkClient(WorkerCalls):
     """The requester API at one endpoint, with one key pair; safe to share between threads.
 
     Every method raises EndpointError where nothing answers, FundsError where money is lacking, SettingsError
@@ -82,7 +90,7 @@ class MTurkClient:
             Title=title,
             Description=description,
             Keywords=keywords,
-            Reward=_dollars(reward_cents),
+            Reward=dollars(reward_cents),
             AssignmentDurationInSeconds=assignment_duration_s,
             AutoApprovalDelayInSeconds=auto_approval_s,
             QualificationRequirements=requirements,
@@ -111,7 +119,7 @@ class MTurkClient:
                 UniqueRequestToken=token,
             )
         except CrowdError as error:
-            if not _is(error, "HitAlreadyExists"):
+            if not is_code(error, "HitAlreadyExists"):
                 raise
             return CreatedHit(self._existing(str(error), annotation, error), existed=True)
         return CreatedHit(str(reply["HIT"]["HITId"]), existed=False)
@@ -121,7 +129,7 @@ class MTurkClient:
         try:
             return listed_hit(self._transport.call("get_hit", HITId=hit_id)["HIT"])
         except CrowdError as error:
-            if _is(error, "HITDoesNotExist"):
+            if is_code(error, "HITDoesNotExist"):
                 return None
             raise
 
@@ -134,9 +142,13 @@ class MTurkClient:
                 yield listed_hit(shape)
 
     def list_assignments(self, hit_id: str) -> Iterator[ListedAssignment]:
-        """The submitted assignments of a HIT with their answers."""
+        """The submitted assignments of a HIT with their answers, each once."""
+        seen: set[tuple[str, str]] = set()
         for shape in self._pages("list_assignments_for_hit", "Assignments", HITId=hit_id):
-            yield listed_assignment(shape)
+            found = listed_assignment(shape)
+            if (found.assignment_id, found.worker_id) not in seen:
+                seen.add((found.assignment_id, found.worker_id))
+                yield found
 
     def approve(self, assignment_id: str, *, override_rejection: bool = False) -> bool:
         """Approve a submission; False where it was approved already (by an earlier try, or by itself)."""
@@ -150,15 +162,35 @@ class MTurkClient:
             "Rejected", "reject_assignment", AssignmentId=assignment_id, RequesterFeedback=reason
         )
 
-    def bonus(self, assignment_id: str, worker_id: str, cents: int, reason: str, *, token: str) -> bool:
-        """Grant a bonus once; False where an earlier request with this token granted it."""
+    def expire(self, hit_id: str) -> None:
+        """End a HIT now: nobody new may take it, who has it may finish."""
+        # A time of its own for each call: MTurk refuses the same one twice as a repeated request.
+        past = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
+        self._transport.call("update_expiration_for_hit", HITId=hit_id, ExpireAt=past)
+
+    def set_expiry(self, hit_id: str, when: dt.datetime) -> bool:
+        """Let a HIT be taken until this time; False where an earlier call set the same one."""
+        try:
+            self._transport.call("update_expiration_for_hit", HITId=hit_id, ExpireAt=when)
+        except CrowdError as error:
+            # MTurk refuses a time that it was given before, also where another one was set since.
+            found = (
+                self.get_hit(hit_id)
+                if error.code is not None and "idempotency" in str(error).lower()
+                else None
+            )
+            if found is None or abs(found.expires_at - when) > dt.timedelta(seconds=1):
+                raise
+            return False
+        return True
+
+    def extend(self, hit_id: str, additional: int, token: str) -> bool:
+        """Ask for more assignments of a HIT once; False where an earlier request with this token did."""
         try:
             self._transport.call(
-                "send_bonus",
-                AssignmentId=assignment_id,
-                WorkerId=worker_id,
-                BonusAmount=_dollars(cents),
-                Reason=reason,
+                "create_additional_assignments_for_hit",
+                HITId=hit_id,
+                NumberOfAdditionalAssignments=additional,
                 UniqueRequestToken=token,
             )
         except CrowdError as error:
@@ -167,18 +199,12 @@ class MTurkClient:
             raise
         return True
 
-    def expire(self, hit_id: str) -> None:
-        """End a HIT now: nobody new may take it, who has it may finish."""
-        # A time of its own for each call: MTurk refuses the same one twice as a repeated request.
-        past = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
-        self._transport.call("update_expiration_for_hit", HITId=hit_id, ExpireAt=past)
-
     def delete(self, hit_id: str) -> bool:
         """Dispose of a HIT whose submissions are all decided; False where it was deleted already."""
         try:
             self._transport.call("delete_hit", HITId=hit_id)
         except CrowdError as error:
-            if _is(error, "InvalidHITState"):
+            if is_code(error, "InvalidHITState"):
                 found = self.get_hit(hit_id)
                 if found is None or found.status == "Disposed":
                     return False
@@ -187,60 +213,13 @@ class MTurkClient:
 
     def balance(self) -> int:
         """Cents that may be spent."""
-        return _cents(self._transport.call("get_account_balance")["AvailableBalance"])
-
-    def find_qualification_type(self, name: str) -> str | None:
-        """The id of the caller's qualification type of exactly this name."""
-        found = self._pages(
-            "list_qualification_types",
-            "QualificationTypes",
-            Query=name,
-            MustBeRequestable=False,
-            MustBeOwnedByCaller=True,
-        )
-        return next((shape["QualificationTypeId"] for shape in found if shape["Name"] == name), None)
-
-    def create_qualification_type(self, name: str, description: str) -> str:
-        """The id of a new qualification type, or of the one of this name that exists."""
-        try:
-            reply = self._transport.call(
-                "create_qualification_type",
-                Name=name,
-                Description=description,
-                QualificationTypeStatus="Active",
-            )
-        except CrowdError as error:
-            if _is(error, "QualificationTypeAlreadyExists"):
-                found = self.find_qualification_type(name)
-                if found is not None:
-                    return found
-            raise
-        return str(reply["QualificationType"]["QualificationTypeId"])
-
-    def associate_qualification(self, qualification_type_id: str, worker_id: str, value: int = 1) -> None:
-        """Give a worker a qualification, without a mail about it."""
-        self._transport.call(
-            "associate_qualification_with_worker",
-            QualificationTypeId=qualification_type_id,
-            WorkerId=worker_id,
-            IntegerValue=value,
-            SendNotification=False,
-        )
-
-    def notify(self, worker_id: str, subject: str, text: str) -> str | None:
-        """Send a worker a message; why it could not be delivered, or None where it was."""
-        reply = self._transport.call(
-            "notify_workers", WorkerIds=[worker_id], Subject=subject, MessageText=text
-        )
-        for failure in reply.get("NotifyWorkersFailureStatuses", ()):
-            return str(failure.get("NotifyWorkersFailureMessage") or failure.get("NotifyWorkersFailureCode"))
-        return None
+        return cents(self._transport.call("get_account_balance")["AvailableBalance"])
 
     def _decide(self, wanted: str, operation: str, **parameters: Any) -> bool:
         try:
             self._transport.call(operation, **parameters)
         except CrowdError as error:
-            if _is(error, "InvalidAssignmentState"):
+            if is_code(error, "InvalidAssignmentState"):
                 shape = self._transport.call("get_assignment", AssignmentId=parameters["AssignmentId"])[
                     "Assignment"
                 ]
@@ -259,29 +238,3 @@ class MTurkClient:
             f"the server says that a HIT for {annotation!r} exists, but names none that it has; "
             "run `mitl publish` again"
         ) from cause
-
-    def _pages(self, operation: str, member: str, **parameters: Any) -> Iterator[Mapping[str, Any]]:
-        token: str | None = None
-        while True:
-            following = {} if token is None else {"NextToken": token}
-            reply = self._transport.call(operation, MaxResults=PAGE, **parameters, **following)
-            yield from reply[member]
-            token = reply.get("NextToken")
-            if not token or not reply[member]:
-                return
-
-
-def _is(error: CrowdError, name: str) -> bool:
-    """Whether this is MTurk's error of this name; old clients saw other capitals."""
-    return error.code is not None and error.code.lower().rpartition(".")[2] == name.lower()
-
-
-def _dollars(cents: int) -> str:
-    """The API's CurrencyAmount; made nowhere else."""
-    assert cents >= 0
-    return f"{cents // 100}.{cents % 100:02d}"
-
-
-def _cents(amount: str) -> int:
-    whole, _, part = amount.partition(".")
-    return int(whole) * 100 + int((part + "00")[:2])

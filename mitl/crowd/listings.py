@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from mitl.crowd.amounts import cents
+
 
 @dataclass(frozen=True, slots=True)
 class CreatedHit:
@@ -56,6 +58,17 @@ class ListedAssignment:
     answer_xml: str
 
 
+@dataclass(frozen=True, slots=True)
+class ListedBonus:
+    """A bonus that was granted."""
+
+    assignment_id: str
+    worker_id: str
+    cents: int
+    reason: str
+    granted_at: dt.datetime
+
+
 def listed_hit(shape: Mapping[str, Any]) -> ListedHit:
     """A HIT from the API's structure."""
     return ListedHit(
@@ -80,6 +93,17 @@ def listed_assignment(shape: Mapping[str, Any]) -> ListedAssignment:
         accepted_at=_utc(shape["AcceptTime"]),
         submitted_at=_utc(shape["SubmitTime"]),
         answer_xml=shape.get("Answer", ""),
+    )
+
+
+def listed_bonus(shape: Mapping[str, Any]) -> ListedBonus:
+    """A bonus from the API's structure."""
+    return ListedBonus(
+        assignment_id=shape["AssignmentId"],
+        worker_id=shape["WorkerId"],
+        cents=cents(shape["BonusAmount"]),
+        reason=shape.get("Reason", ""),
+        granted_at=_utc(shape["GrantTime"]),
     )
 
 

@@ -8,6 +8,7 @@ failed call is repeated only where that cannot cost twice, and a dead host is re
 
 from __future__ import annotations
 
+import datetime as dt
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -21,14 +22,18 @@ from botocore.exceptions import (
     BotoCoreError,
     ClientError,
     ConnectionClosedError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
     HTTPClientError,
     NoCredentialsError,
     ParamValidationError,
     PartialCredentialsError,
     ProfileNotFound,
+    ProxyConnectionError,
     ReadTimeoutError,
 )
 from botocore.exceptions import ConnectionError as BotoConnectionError
+from botocore.utils import parse_timestamp
 
 from mitl.crowd.limiter import AdaptiveLimiter
 from mitl.errors import CrowdError, EndpointError, FundsError, SettingsError
@@ -74,15 +79,23 @@ class Transport:
         self._limiter = limiter
         self._sleep = sleep
         self._client = _boto_client(url, keys, max_connections)
+        self._closed = False
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; a call that is still made in another thread is not repeated."""
+        self._closed = True
         self._client.close()
 
-    def call(self, operation: str, **parameters: Any) -> Mapping[str, Any]:
-        """The reply to one operation, by boto3's name for it."""
+    def call(self, operation: str, *, repeatable: bool = True, **parameters: Any) -> Mapping[str, Any]:
+        """The reply to one operation, by boto3's name for it.
+
+        Args:
+            repeatable: whether a repeat costs nothing, because the call carries a token or is idempotent. One that
+                is not is never made again once it may have had its effect.
+        """
         call = getattr(self._client, operation)
         throttled = failed = 0
+        unclear = False
         while True:
             self._limiter.wait()
             try:
@@ -94,20 +107,21 @@ class Transport:
                 if _is_throttle(error):
                     self._limiter.complain()
                     throttled += 1
-                    if throttled >= THROTTLED_TRIES:
-                        raise self._translate(error, operation) from error
+                    if throttled >= THROTTLED_TRIES or self._closed:
+                        raise _marked(self._translate(error, operation), unclear) from error
                     continue
                 failed += 1
-                if not _is_fault(error) or failed >= FAULT_TRIES:
-                    raise self._translate(error, operation) from error
+                unclear |= _is_fault(error)
+                if not _is_fault(error) or failed >= FAULT_TRIES or not repeatable or self._closed:
+                    raise _marked(self._translate(error, operation), unclear) from error
             except (BotoConnectionError, HTTPClientError) as error:
                 failed += 1
+                unclear |= _was_sent(error)
                 tries = FAULT_TRIES if isinstance(error, ReadTimeoutError) else 2
-                if failed >= tries:
-                    raise self._unreachable(error) from error
+                if failed >= tries or (unclear and not repeatable) or self._closed:
+                    raise _marked(self._unreachable(error), unclear) from error
             except (BotoCoreError, ProfileNotFound) as error:
                 raise self._local(error, operation) from error
-            # Every call that binds carries a token or is idempotent, so that a repeat costs nothing.
             self._sleep(0.2 * 2**failed)
 
     def _translate(self, error: ClientError, operation: str) -> CrowdError:
@@ -179,6 +193,8 @@ def _boto_client(url: str, keys: Keys | None, max_connections: int) -> Any:
         options["proxies"] = {}
     try:
         session = botocore.session.Session(session_vars=session_vars)
+        parsers = session.get_component("response_parser_factory")
+        parsers.set_parser_defaults(timestamp_parser=_timestamp)
         return session.create_client("mturk", endpoint_url=url, config=Config(**options), **credentials)
     except ProfileNotFound as error:
         raise SettingsError(
@@ -188,6 +204,24 @@ def _boto_client(url: str, keys: Keys | None, max_connections: int) -> Any:
         raise EndpointError(
             f"{url!r} is no endpoint: {' '.join(str(error).split())}; write http://host:port or https://host"
         ) from error
+
+
+def _marked(error: CrowdError, unclear: bool) -> CrowdError:
+    error.unclear = unclear
+    return error
+
+
+def _was_sent(error: Exception) -> bool:
+    """Whether a request may have reached the server although its reply did not come."""
+    return not isinstance(error, EndpointConnectionError | ConnectTimeoutError | ProxyConnectionError)
+
+
+def _timestamp(value: Any) -> dt.datetime:
+    """A time of a reply; MTurk's are seconds since 1970, which botocore would look at as text first."""
+    if isinstance(value, int | float):
+        return dt.datetime.fromtimestamp(value, dt.UTC)
+    found: dt.datetime = parse_timestamp(value)
+    return found
 
 
 def _is_throttle(error: ClientError) -> bool:

@@ -12,11 +12,11 @@ from sqlalchemy import text
 from mitl.db.engine import make_engine, parse_url
 from mitl.errors import StoreError
 
-WRITING, PUBLISH = "writing", "publish"
+WRITING, PUBLISH, PAY = "writing", "publish", "pay"
 
 _SPACE = 0x6D69746C
 """Keeps our advisory locks apart from those of other programs in the same database."""
-_NUMBERS = {WRITING: 1, PUBLISH: 2}
+_NUMBERS = {WRITING: 1, PUBLISH: 2, PAY: 3}
 
 
 def advisory_key(name: str) -> str:

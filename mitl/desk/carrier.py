@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from mitl.errors import MitlError
-from mitl.stages.paying import CarriedOut
+from mitl.stages.paying.paying import CarriedOut
 
 logger = logging.getLogger(__name__)
 

@@ -21,7 +21,8 @@ from mitl.desk.access import Access
 from mitl.desk.carrier import Carrier
 from mitl.records import Decision, Environment, Label
 from mitl.settings import Settings
-from mitl.stages.desk_evidence import Crowd, Habits, crowd, habits
+from mitl.stages.reviewing.evidence import Crowd, crowd
+from mitl.stages.reviewing.habits import Habits, habits
 
 PAGES = Path(__file__).parent / "pages"
 
@@ -102,10 +103,10 @@ class Desk:
 
     def crowd(self, session: Session, frame: Frame) -> Crowd:
         """All workers with their evidence, as of this frame."""
-        kept = self._kept
+        kept, rule = self._kept, self.settings.gold_rule
         with self._gathering:  # two pages at once would gather it twice
             if kept.habits is None or kept.answers != frame.answers:
-                kept.answers, kept.habits = frame.answers, habits(session, self.environment)
+                kept.answers, kept.habits = frame.answers, habits(session, self.environment, rule)
                 kept.crowd = None
             if kept.crowd is None or kept.version != frame.version:
                 kept.version, kept.crowd = frame.version, crowd(session, self.environment, kept.habits)
@@ -136,7 +137,19 @@ def _templates() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for name in ("finding", "reason", "money", "seconds", "span", "day", "when", "ago", "percent", "count"):
+    for name in (
+        "finding",
+        "either",
+        "reason",
+        "money",
+        "seconds",
+        "span",
+        "day",
+        "when",
+        "ago",
+        "percent",
+        "count",
+    ):
         made.filters[name] = getattr(words, name)
     for name in (
         "LABELS",
@@ -144,7 +157,6 @@ def _templates() -> jinja2.Environment:
         "OUTCOMES",
         "OUTCOME_LETTERS",
         "ROLES",
-        "EXPECTED",
         "DECISIONS",
         "SHORT_DECISIONS",
         "STANDINGS",

@@ -9,7 +9,7 @@ from mitl.db.store import answers as answer_store
 from mitl.desk import words
 from mitl.desk.desk import Desk
 from mitl.records import Decision
-from mitl.stages.desk_overview import overview
+from mitl.stages.reviewing.desk_overview import overview
 
 WAIT_S = 5.0
 """For the server's answer, before the page says that the decisions are still on their way."""
@@ -20,7 +20,7 @@ def first(desk: Desk, request: Request) -> Response:
     with desk.reading() as session:
         frame = desk.frame(session)
         people = desk.crowd(session, frame)
-        view = overview(session, desk.environment, desk.clock(), people.habits)
+        view = overview(session, desk.environment, desk.clock(), desk.settings.gold_rule, people.habits)
     standings = [one.standing for one in people.workers]
     return desk.page(
         "overview.html.j2",

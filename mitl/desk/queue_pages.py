@@ -10,9 +10,10 @@ from mitl.db.store.answers import AssignmentRow
 from mitl.desk.desk import Desk
 from mitl.errors import MitlError, StoreError, UsageError
 from mitl.records import Decision
-from mitl.stages.decisions import MIN_REASON, Ruling, find_submission, keep
-from mitl.stages.desk_submission import submission, waiting
-from mitl.stages.reversal import keep_reversal, reversible_until
+from mitl.stages.harvesting.deadlines import reversible_until
+from mitl.stages.reviewing.decisions import MIN_REASON, Ruling, find_submission, keep
+from mitl.stages.reviewing.desk_submission import submission, waiting
+from mitl.stages.reviewing.reversal import keep_reversal
 
 CHOICES = {
     one.value: one for one in (Decision.APPROVE, Decision.APPROVE_EXCLUDE, Decision.DROP, Decision.REJECT)
@@ -44,7 +45,7 @@ def _page(
     with desk.reading() as session:
         frame = desk.frame(session)
         people = desk.crowd(session, frame)
-        found = submission(session, desk.environment, number, people.golds)
+        found = submission(session, desk.environment, number, desk.settings.gold_rule, people.golds)
         rows = waiting(session, desk.environment)
         decided = _row(session, desk, after)
     numbers = [row.id for row in rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Sequence
 
 from mitl.hits.pricing import format_dollars
 from mitl.records import Decision, Environment, Finding, Label, Outcome, PairRole, Shortcoming
@@ -18,7 +19,6 @@ ROLES = {
     PairRole.REPEAT: "repeat",
     PairRole.OVERLAP: "second opinion",
 }
-EXPECTED = {PairRole.GOLD_POSITIVE: "yes or weak yes", PairRole.GOLD_NEGATIVE: "no or weak no"}
 DECISIONS = {
     Decision.NONE: "not looked at yet",
     Decision.PASS: "passed by rule: paid and used",
@@ -38,8 +38,8 @@ SHORT_DECISIONS = {
     Decision.REJECT: "rejected",
 }
 FINDINGS = {
-    "gold_positive_failed": "Failed a control that fits: said no to it.",
-    "gold_negative_failed": "Failed a control that does not fit: said yes to it.",
+    "gold_positive_failed": "Failed a control that fits.",
+    "gold_negative_failed": "Failed a control that does not fit.",
     "gold_missing": "A control was not answered.",
     "bad_record": "The worker's record on controls is poor.",
     "excluded_worker": "The worker is excluded already.",
@@ -80,6 +80,11 @@ def finding(one: Finding) -> str:
     if one.code in ("unreadable", "bad_value", "missing_answer", "same_worker") and one.detail:
         return f"{said.rstrip('.')} ({one.detail})."
     return said
+
+
+def either(labels: Sequence[Label]) -> str:
+    """Answers of which any will do."""
+    return " or ".join(LABELS[label] for label in labels)
 
 
 def reason(code: str) -> str:

@@ -12,9 +12,9 @@ from starlette.responses import RedirectResponse, Response
 
 from mitl.desk.desk import Desk
 from mitl.errors import MitlError, StoreError
-from mitl.stages.desk_evidence import Evidence
-from mitl.stages.desk_message import MAX_SUBJECT, MAX_TEXT, messages_to, send_message
-from mitl.stages.desk_submission import strips
+from mitl.stages.reviewing.desk_message import MAX_SUBJECT, MAX_TEXT, messages_to, send_message
+from mitl.stages.reviewing.desk_submission import strips
+from mitl.stages.reviewing.evidence import Evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ def _page(
         found = people.find(worker_id)
         if found is None:
             raise StoreError(f"nobody of number {worker_id} has submitted work on {desk.environment}")
-        work = strips(session, desk.environment, worker_id)
+        work = strips(session, desk.environment, worker_id, desk.settings.gold_rule)
         messages = messages_to(session, found.worker)
     return desk.page(
         "worker.html.j2",

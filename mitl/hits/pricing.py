@@ -41,6 +41,11 @@ class Bill:
         return self.hits * self.assignments
 
     @property
+    def each_cents(self) -> int:
+        """One assignment, reward and fee."""
+        return self.reward_cents + self.fee_cents
+
+    @property
     def rewards_cents(self) -> int:
         """All rewards."""
         return self.submissions * self.reward_cents
@@ -71,6 +76,17 @@ def fee_cents(reward_cents: int, assignments: int) -> int:
     """MTurk's fee for one assignment: 20 %, from 10 assignments 40 %; rounded half up, at least a cent."""
     percent = _FEE_PERCENT_MANY if assignments >= _MANY_ASSIGNMENTS else _FEE_PERCENT
     return max(_LEAST_FEE_CENTS, (reward_cents * percent + 50) // 100)
+
+
+def fee_rule(bill: Bill, *, charges_fee: bool) -> str:
+    """The rule behind a bill's fees, in words."""
+    if not charges_fee:
+        return "this endpoint charges none"
+    if bill.assignments >= _MANY_ASSIGNMENTS:
+        rule = f"{_FEE_PERCENT_MANY} % of each reward, since a HIT asks {_MANY_ASSIGNMENTS} workers or more"
+    else:
+        rule = f"{_FEE_PERCENT} % of each reward"
+    return f"{rule}, at least 1 cent: {format_dollars(bill.fee_cents)} each"
 
 
 def reward_for_floor(floor_cents_per_hour: int, estimate_s: int) -> int:

@@ -27,7 +27,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """On how many comparisons with another worker both said match, or both said no match."""
+    """On how many comparisons of two answers to one pair both said match, or both said no match."""
 
     same: int
     comparisons: int
@@ -97,4 +97,22 @@ def agreements(
                 if other != worker and other not in distrusted:
                     total[worker] += 1
                     same[worker] += side == their
+    return {worker: Agreement(same[worker], count) for worker, count in sorted(total.items())}
+
+
+def consistency(answers: Iterable[tuple[str, Pair, Label]]) -> dict[str, Agreement]:
+    """Each worker against their own first answer, where a pair came to them again; others are left out.
+
+    Args:
+        answers: (worker, pair, label), earlier before later.
+    """
+    first: dict[tuple[str, Pair], bool] = {}
+    same: dict[str, int] = defaultdict(int)
+    total: dict[str, int] = defaultdict(int)
+    for worker, pair, label in answers:
+        if (worker, pair) not in first:
+            first[worker, pair] = label.is_positive
+            continue
+        total[worker] += 1
+        same[worker] += label.is_positive == first[worker, pair]
     return {worker: Agreement(same[worker], count) for worker, count in sorted(total.items())}

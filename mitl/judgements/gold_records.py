@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from mitl.records import GoldControl, Label, PairRole
+from mitl.records import GoldControl
 
 MIN_GOLDS = 4
 """Fewer answered controls than this say nothing about a worker, good or bad."""
@@ -21,30 +21,14 @@ BAD_MEAN = Fraction(3, 4)
 MIN_FAILURES_TO_WITHDRAW = 2
 
 
-def gold_passed(role: PairRole, label: Label | None) -> bool | None:
-    """Whether a gold control was answered on its own side of the scale; None where it was not answered.
-
-    A gold positive passes with ``yes`` or ``weak_yes``, a gold negative with ``weak_no`` or ``no``.
-    """
-    if not role.is_gold:
-        raise ValueError(f"role is {role.value!r}, but only gold controls pass or fail")
-    if label is None:
-        return None
-    return label.is_positive == (role is PairRole.GOLD_POSITIVE)
-
-
 @dataclass(frozen=True, slots=True)
 class GoldAnswer:
-    """One worker's answer on one gold control; ``label`` is None where it was not answered."""
+    """How one worker did on one gold control."""
 
     worker: str
     gold: GoldControl
-    label: Label | None
-
-    @property
-    def passed(self) -> bool | None:
-        """As :func:`gold_passed`."""
-        return gold_passed(self.gold.role, self.label)
+    passed: bool | None
+    """As :meth:`GoldRule.passed`; None where it was not answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +85,7 @@ def gold_records(
     golds: dict[str, int] = {}
     for answer in answers:
         golds.setdefault(answer.worker, 0)
-        if answer.passed is None or answer.gold in withdrawn:
+        if answer.passed is None or (withdrawn and answer.gold in withdrawn):
             continue
         golds[answer.worker] += 1
         passes[answer.worker] += answer.passed
@@ -124,17 +108,24 @@ def withdrawn_golds(answers: Iterable[GoldAnswer]) -> frozenset[GoldControl]:
     by_gold: dict[GoldControl, list[GoldAnswer]] = defaultdict(list)
     for answer in kept:
         by_gold[answer.gold].append(answer)
+    # Few controls fail more than once, and no other can be withdrawn.
+    doubtful = {gold: met for gold, met in by_gold.items() if _failures(met) >= MIN_FAILURES_TO_WITHDRAW}
     withdrawn: frozenset[GoldControl] = frozenset()
-    while True:
+    while doubtful:
         records = gold_records(kept, withdrawn)
         added = {
             gold
-            for gold, met in by_gold.items()
+            for gold, met in doubtful.items()
             if gold not in withdrawn and _is_failed_by_good_workers(met, records)
         }
         if not added:
-            return withdrawn
+            break
         withdrawn |= added
+    return withdrawn
+
+
+def _failures(met: Iterable[GoldAnswer]) -> int:
+    return sum(not answer.passed for answer in met)
 
 
 def _is_failed_by_good_workers(met: Iterable[GoldAnswer], records: Mapping[str, GoldRecord]) -> bool:

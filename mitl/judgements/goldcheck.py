@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from mitl.judgements.gold_records import GoldRecord, gold_passed
+from mitl.judgements.gold_records import GoldRecord
 from mitl.records import Decision, Finding, GoldControl, Judgement, PairRole
+from mitl.records.gold_rule import GoldRule
 
 GOLD_POSITIVE_FAILED = "gold_positive_failed"
 GOLD_NEGATIVE_FAILED = "gold_negative_failed"
@@ -47,7 +48,9 @@ class GoldVerdict:
     findings: tuple[Finding, ...] = ()
 
 
-def check_assignment(judgements: Iterable[Judgement], withdrawn: Collection[GoldControl] = ()) -> GoldCheck:
+def check_assignment(
+    judgements: Iterable[Judgement], rule: GoldRule, withdrawn: Collection[GoldControl] = ()
+) -> GoldCheck:
     """How the gold controls among one assignment's judgements were answered; other roles are passed over."""
     sides: dict[str, list[GoldControl]] = {"passed": [], "failed": [], "unanswered": [], "withdrawn": []}
     for judgement in judgements:
@@ -57,7 +60,7 @@ def check_assignment(judgements: Iterable[Judgement], withdrawn: Collection[Gold
         if gold in withdrawn:
             sides["withdrawn"].append(gold)
             continue
-        passed = gold_passed(judgement.role, judgement.label)
+        passed = rule.passed(judgement.role, judgement.label)
         sides["unanswered" if passed is None else "passed" if passed else "failed"].append(gold)
     ordered = {side: tuple(sorted(golds, key=_place)) for side, golds in sides.items()}
     return GoldCheck(**ordered)

@@ -53,6 +53,7 @@ _CONTEXT: dict[str, object] = {
 
 FILE_NOTES = {
     "positives.parquet": (_PARQUET, "One row per positive, with what speaks for it."),
+    "negatives.parquet": (_PARQUET, "One row per pair that people called no match."),
     "judgements.parquet": (
         _PARQUET,
         "One row per answer, under a worker's pseudonym.",
@@ -72,19 +73,24 @@ _COLUMN_NOTES = {
     "sources": "What speaks for the positive: judgement, cxc, original.",
     "annotators": "The machine annotators that proposed the pair.",
     "n_judgements": "How many usable judgements the pair has.",
-    "probability": "Share of the usable judgements that are positive, without smoothing.",
+    "probability": "That the pair matches: the share of positive answers, or a model's posterior; see the datasheet.",
     "worker": "Pseudonym; the same worker has the same one throughout this release and no other.",
     "outcome": "answered, skipped or image_failed.",
     "shortcomings": "What the worker found wanting in the description.",
     "concepts": "What kind of thing is described wrongly.",
-    "active_ms": "Milliseconds that the worker spent on the pair, as measured by the page.",
+    "active_ms": "Milliseconds that the worker spent on the pair, as measured by the page, to the nearest second.",
     "usable": "Whether the answer counts towards the positives.",
+    "text": "The worker's own words, with [removed] for addresses, long numbers and ids; empty where there are none.",
     "kind": "image or caption.",
     "number": "The integer that stands for the id in the JSONs and in mturk_parsed.csv.",
     "external_id": "The data set's own id.",
 }
 
-_KEYS = {"positives": ("image_id", "caption_id"), "ids": ("kind", "number")}
+_KEYS = {
+    "positives": ("image_id", "caption_id"),
+    "negatives": ("image_id", "caption_id"),
+    "ids": ("kind", "number"),
+}
 
 
 def croissant(

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import html
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
+from mitl.judgements.aggregators import Aggregator
+from mitl.positives.markdown import plain, several, table
 from mitl.positives.release_input import ReleaseInput
+from mitl.positives.sheet_machines import proposals
+from mitl.positives.sheet_people import NOT_STATED, judging
 from mitl.positives.summary import Summary
-from mitl.records import Direction, IdKind, PositiveSource
-
-_NOT_STATED = "not stated"
+from mitl.records import Direction, ExclusionKind, IdKind, PositiveSource
 
 
 def datasheet(data: ReleaseInput, summary: Summary) -> str:
     """How the data came to be, what it holds and what to keep in mind, in Markdown."""
     card = data.card
     parts = [
-        f"# Datasheet of {_text(data.name)}",
-        _text(card.description) or f"Which images and captions of {_text(data.dataset)} match.",
+        f"# Datasheet of {plain(data.name)}",
+        plain(card.description) or f"Which images and captions of {plain(data.dataset)} match.",
         "## What it is for",
         "Retrieval between images and captions is scored against the pairs that are known to match. "
         "Most data sets know only the pairs in which the caption was written for the image, so a right "
@@ -27,23 +28,25 @@ def datasheet(data: ReleaseInput, summary: Summary) -> str:
         "## What it holds",
         _composition(data, summary),
         "## How pairs were proposed",
-        _proposals(summary),
+        proposals(data.origins, summary),
         "## How pairs were judged",
-        _judging(data, summary),
+        judging(data, summary),
         "## How judgements became positives",
         _merging(data, summary),
+        "## What was taken out",
+        _exclusions(data, summary),
         "## What to keep in mind",
-        _cautions(summary),
+        _cautions(data, summary),
         "## Rights, contact, upkeep",
-        _table(
+        table(
             ("", ""),
             [
-                ("licence of judgements and positives", _text(card.license) or _NOT_STATED),
-                ("licence of images and captions", _text(card.items_license) or _NOT_STATED),
-                ("made by", ", ".join(map(_text, card.creators)) or _NOT_STATED),
-                ("contact", _text(card.contact) or _NOT_STATED),
-                ("cite as", _text(card.citation) or _NOT_STATED),
-                ("version", _text(card.version)),
+                ("licence of judgements and positives", plain(card.license) or NOT_STATED),
+                ("licence of images and captions", plain(card.items_license) or NOT_STATED),
+                ("made by", ", ".join(map(plain, card.creators)) or NOT_STATED),
+                ("contact", plain(card.contact) or NOT_STATED),
+                ("cite as", plain(card.citation) or NOT_STATED),
+                ("version", plain(card.version)),
             ],
         ),
         "`manifest.json` holds the configuration, seeds and versions that rebuild these files, and "
@@ -59,17 +62,17 @@ def readme(data: ReleaseInput, summary: Summary, files: Iterable[str]) -> str:
     if data.card.license:
         front.append(f"license: {json.dumps(data.card.license, ensure_ascii=False)}")
     front.append("configs:")
-    for table in ("positives", "judgements", "ids"):
-        if f"{table}.parquet" in names:
-            front += [f"- config_name: {table}", f"  data_files: {table}.parquet"]
-            front += ["  default: true"] if table == "positives" else []
+    for name in ("positives", "negatives", "judgements", "ids"):
+        if f"{name}.parquet" in names:
+            front += [f"- config_name: {name}", f"  data_files: {name}.parquet"]
+            front += ["  default: true"] if name == "positives" else []
     listed = " and ".join(
         f"{summary.query_positives[direction]:,} for {summary.queries_listed[direction]:,} {noun} queries"
         for direction, noun in ((Direction.I2T, "image"), (Direction.T2I, "caption"))
     )
     body = [
-        f"# {_text(data.name)}",
-        f"{summary.positives:,} pairs of {_text(data.dataset)} in which the caption describes the image: "
+        f"# {plain(data.name)}",
+        f"{summary.positives:,} pairs of {plain(data.dataset)} in which the caption describes the image: "
         f"{listed}. How they came to be is told in `datasheet.md`.",
         "`image_to_caption.json` and `caption_to_image.json` load in the `eccv_caption` package:",
         "```python\nfrom eccv_caption import Metrics\n\nmetrics = Metrics()\n"
@@ -77,6 +80,11 @@ def readme(data: ReleaseInput, summary: Summary, files: Iterable[str]) -> str:
         "They list the queries that were sampled and have a positive; the positives of other items were "
         "not looked for.",
     ]
+    if summary.texts is not None:
+        body.append(
+            "`judgements.parquet` holds the workers' own words in its column `text`, after a scan that took addresses, "
+            "long numbers and ids out."
+        )
     if data.id_kind is IdKind.STRING:
         body.append("Their integers stand for string ids: `ids.parquet` tells which.")
     return "---\n" + "\n".join(front) + "\n---\n\n" + "\n\n".join(body) + "\n"
@@ -93,14 +101,15 @@ def _composition(data: ReleaseInput, summary: Summary) -> str:
             )
             for d, noun in ((Direction.I2T, "image"), (Direction.T2I, "caption"))
         ),
+        ("pairs that people called no match (`negatives.parquet`)", f"{summary.negatives:,}"),
         ("answers of people, of which usable", f"{summary.judgements:,}, {summary.usable:,}"),
         ("pairs with a usable answer", f"{summary.pairs_judged:,}"),
         ("pairs on which sources disagree (`conflicts.csv`)", f"{summary.conflicts:,}"),
         ("positives taken out by exclusion lists", f"{summary.excluded:,}"),
-        ("data set", _text(data.dataset)),
+        ("data set", plain(data.dataset)),
         ("environment", "practice money" if data.environment.value == "sandbox" else "real money"),
     ]
-    return _table(("", "count"), rows) + (
+    return table(("", "count"), rows) + (
         "\n\nImages and captions are named by their ids and are not part of the release."
     )
 
@@ -112,45 +121,20 @@ _SPEAKS = {
 }
 
 
-def _proposals(summary: Summary) -> str:
-    if not summary.proposed_by:
-        return "No machine annotator proposed any of these pairs."
-    rows = [(_text(name), f"{count:,}") for name, count in summary.proposed_by.items()]
-    return (
-        "Each machine annotator ranked the gallery for each sampled query; the first ranks were proposed. "
-        "Original pairs among them were asked like any other.\n\n"
-        + _table(("machine annotator", "pairs proposed"), rows)
-    )
+_TOGETHER = {
+    Aggregator.MAJORITY: "Several answers on one pair are taken together by majority; a tie goes to the answer nearer "
+    "the median, then towards no.",
+    Aggregator.DAWID_SKENE: "Several answers on one pair are taken together by the model of Dawid and Skene: each "
+    "worker errs in ways of their own, learned from the pairs that several people answered and from the controls.",
+    Aggregator.ORDINAL: "Several answers on one pair are taken together by an ordinal model: pairs match in degrees, "
+    "each worker has a bias and a noise, learned from the pairs that several people answered and from the controls.",
+}
 
-
-def _judging(data: ReleaseInput, summary: Summary) -> str:
-    total = sum(summary.labels.values())
-    rows = [
-        (label.value, f"{count:,}", f"{100 * count / total:.1f} %" if total else "–")
-        for label, count in summary.labels.items()
-    ]
-    lines = [
-        "People saw an image with a caption and chose one of four answers. Each page also held two "
-        "controls whose answer is known; a page that failed one went to a person, and nothing was "
-        "rejected by rule. Answers to controls are in none of these files.",
-        _table(("usable answers", "count", "share"), rows),
-        _table(("crowd", ""), _crowd(data, summary)),
-        "Workers appear under pseudonyms keyed by a secret that is not released. Their free-text "
-        "remarks are left out of this release, because free text may hold anything.",
-    ]
-    return "\n\n".join(lines)
-
-
-def _crowd(data: ReleaseInput, summary: Summary) -> list[tuple[str, str]]:
-    share, seconds = summary.largest_share, summary.median_active_s
-    return [
-        ("workers", f"{summary.workers:,}"),
-        ("share of the busiest worker", "–" if share is None else f"{100 * share:.1f} %"),
-        ("median active time a pair", "not measured" if seconds is None else f"{seconds:.1f} s"),
-        *((_text(name), _text(value)) for name, value in sorted(data.crowd_facts.items())),
-        ("pay", _text(data.card.pay) or _NOT_STATED),
-        ("consent and ethics review", _text(data.card.ethics) or _NOT_STATED),
-    ]
+_PROBABILITY = {
+    Aggregator.MAJORITY: "`probability` is the plain share of positive answers; after a single answer it is 0 or 1.",
+    Aggregator.DAWID_SKENE: "`probability` is the model's posterior that the answer is yes or weak_yes.",
+    Aggregator.ORDINAL: "`probability` is the model's posterior that the answer is yes or weak_yes.",
+}
 
 
 def _merging(data: ReleaseInput, summary: Summary) -> str:
@@ -164,10 +148,12 @@ def _merging(data: ReleaseInput, summary: Summary) -> str:
         )
     else:
         lines.append(
-            "Several answers on one pair are taken together by majority; a tie goes to the answer "
-            "nearer the median, then towards no. An answer of people beats a CxC rating, and a rating "
+            f"{_TOGETHER[rules.aggregator]} An answer of people beats a CxC rating, and a rating "
             "beats the original annotation."
         )
+        if data.fit:
+            lines.append(f"The fit of the model {data.fit}.")
+        lines += [f"{warning[:1].upper()}{warning[1:]}." for warning in data.warnings]
     accepted = "yes" if rules.strict else "yes or weak_yes"
     lines.append(
         f"A pair is positive if its answer is {accepted}; unasked pairs are, if CxC rates them "
@@ -178,28 +164,42 @@ def _merging(data: ReleaseInput, summary: Summary) -> str:
     return " ".join(lines)
 
 
-def _cautions(summary: Summary) -> str:
+def _exclusions(data: ReleaseInput, summary: Summary) -> str:
+    lists = data.origins.exclusions
+    if not lists:
+        return "There are no exclusion lists."
+    rows = [(plain(entry.source), _TAKES[entry.kind], f"{entry.entries:,}") for entry in lists]
+    official = (
+        " The released files that were reproduced do not apply lists of single pairs."
+        if data.rules.official
+        else ""
+    )
+    return (
+        table(("list", "takes out", "entries"), rows)
+        + f"\n\nThey took {several(summary.excluded, 'positive')} out of this release.{official}"
+    )
+
+
+_TAKES = {
+    ExclusionKind.CAPTION: "meaningless captions, with every pair of theirs",
+    ExclusionKind.PAIR: "captions from an image that they do not describe",
+    ExclusionKind.IMAGE: "images, with every pair of theirs",
+}
+
+
+def _cautions(data: ReleaseInput, summary: Summary) -> str:
+    crowd = data.origins.crowd
+    share = summary.largest_share if crowd is None else crowd.busiest_share
     return "\n".join(
         [
             "- Pairs that no machine annotator proposed were never asked. The set is not complete, and "
             "it favours models that resemble the annotators: say so when scoring one of them.",
-            "- `probability` is the plain share of positive answers; after a single answer it is 0 or 1.",
+            f"- {_PROBABILITY[data.rules.aggregator]}",
             "- Disagreement between people may be real. `judgements.parquet` keeps every answer as given.",
             *(
                 ["- More than a fifth of the answers come from one worker."]
-                if summary.largest_share is not None and summary.largest_share > 0.2
+                if share is not None and share > 0.2
                 else []
             ),
         ]
     )
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(header) + " |", "|" + " --- |" * len(header)]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
-
-
-def _text(value: str) -> str:
-    """Someone's words as one line of Markdown that is neither markup nor a table's edge."""
-    line = html.escape(" ".join(value.split()), quote=False)
-    return "".join("\\" + c if c in "\\`*_[]|#" else c for c in line)

@@ -102,6 +102,25 @@ def refuse_foreign(folder: Path) -> None:
         )
 
 
+def refuse_other(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Pass where nothing that lies there would be lost.
+
+    Raises:
+        ReleaseError: there is a release of another content, or something that is not a release's.
+    """
+    refuse_foreign(folder)
+    if not folder.exists() or not any(folder.iterdir()):
+        return
+    if (folder / MANIFEST).read_bytes() == files[MANIFEST]:
+        what = "this release, but with files that were changed since"
+    else:
+        what = "another release, of other judgements, rules or settings"
+    raise ReleaseError(
+        f"{str(folder)!r} holds {what}; nothing was overwritten; give --replace to put the new one in its place, "
+        "or choose another folder"
+    )
+
+
 def replace_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Put a folder with these files in place of what is there: written beside it, then renamed.
 

@@ -7,45 +7,29 @@ judgement, and the result does not depend on the order of any input.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from mitl.errors import ReleaseError
-from mitl.judgements.aggregation import PairAnswer, answers_by_pair, majority, most_positive
+import numpy as np
+from numpy.typing import NDArray
+
 from mitl.positives.exclusions import Exclusions
-from mitl.records import Direction, Judgement, Label, Pair, Positive, PositiveSource
+from mitl.positives.judgement_columns import JudgementColumns
+from mitl.positives.merge_columns import (
+    UNANSWERED,
+    AnswerColumns,
+    Evidence,
+    Ints,
+    MergedColumns,
+    gather,
+    merge_columns,
+)
+from mitl.positives.pair_answers import pair_answers
+from mitl.positives.rules import CXC_POSITIVE, MergeRules
+from mitl.proposals.packed import pack_ids, unpack_pairs
+from mitl.records import Direction, GoldControl, Judgement, Label, Negative, Pair, Positive, PositiveSource
 
-CXC_POSITIVE = 3.0
-"""From this mean SITS rating on, CxC calls an image and a caption a match (CxC, section 3)."""
-
-
-@dataclass(frozen=True, slots=True)
-class MergeRules:
-    """How the sources are merged; the defaults are the paper's recipe, verified plus CxC."""
-
-    cxc_threshold: float = CXC_POSITIVE
-    with_originals: bool = False
-    """Add an original pair where neither people nor CxC contradict it."""
-    strict: bool = False
-    """People's ``weak_yes`` is not enough, and a CxC rating does not lift it."""
-    official: bool = False
-    """Reproduce the released positives of ECCV Caption, slips included: see :func:`merge`."""
-
-    def __post_init__(self) -> None:
-        if self.official and self.with_originals:
-            raise ReleaseError(
-                "the official filters add no original pairs; "
-                "leave out either --official-filters or --with-originals"
-            )
-
-    @property
-    def answer_rule(self) -> Callable[[Sequence[Label]], Label]:
-        """How several judgements of one pair become its answer."""
-        return most_positive if self.official else majority
-
-    def accepts(self, label: Label) -> bool:
-        """Whether this answer of people makes a positive."""
-        return label is Label.YES if self.strict else label.is_positive
+__all__ = ["CXC_POSITIVE", "Conflict", "MergeInput", "MergeRules", "Merged", "merge", "positives_by_query"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,18 +54,10 @@ class Merged:
     conflicts: tuple[Conflict, ...]
     excluded: tuple[Pair, ...]
     """Pairs that would be positive, but that an exclusion list names."""
+    negatives: tuple[Negative, ...] = ()
+    """Pairs that people called no match and that no other source keeps."""
     query_filter: Mapping[Direction, frozenset[int]] | None = None
     """The queries that may be listed; None where every query may."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Evidence:
-    """All that is known of one pair."""
-
-    pair: Pair
-    answer: PairAnswer | None
-    score: float | None
-    original: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +71,8 @@ class MergeInput:
     found_by: Mapping[Pair, Collection[str]] = field(default_factory=dict)
     """The machine annotators that proposed each pair."""
     exclusions: Exclusions = field(default_factory=Exclusions)
+    withdrawn: Collection[GoldControl] = ()
+    """Controls that are not trusted; the others tell a fitted aggregator how workers err."""
 
 
 def merge(data: MergeInput, rules: MergeRules | None = None) -> Merged:
@@ -110,21 +88,15 @@ def merge(data: MergeInput, rules: MergeRules | None = None) -> Merged:
     Source: Chun et al., ECCV Caption, section 3.3; the released tool for ``official``.
     """
     rules = rules or MergeRules()
-    exclusions = data.exclusions.without_pairs() if rules.official else data.exclusions
-    evidence = _gather(data, rules)
-    positives, conflicts, excluded = [], [], []
-    for known in evidence:
-        kept = _is_positive(known, rules)
-        if known.pair in exclusions:
-            if kept:
-                excluded.append(known.pair)
-            continue
-        if kept:
-            positives.append(_positive(known, rules, data.found_by.get(known.pair, ())))
-        if _disagrees(known, rules):
-            conflicts.append(_conflict(known, rules, kept))
-    allowed = _official_queries(evidence, rules, exclusions) if rules.official else None
-    return Merged(tuple(positives), tuple(conflicts), tuple(excluded), allowed)
+    known = gather(*_columns(data, rules))
+    found = merge_columns(known, rules, data.exclusions)
+    return Merged(
+        _positives(found, data.found_by),
+        _conflicts(found),
+        tuple(unpack_pairs(known.pairs[found.excluded])),
+        _negatives(found, data.found_by),
+        found.query_filter,
+    )
 
 
 def positives_by_query(
@@ -149,90 +121,78 @@ def positives_by_query(
     return listed
 
 
-def _gather(data: MergeInput, rules: MergeRules) -> list[_Evidence]:
-    answers = answers_by_pair(data.judgements, rules.answer_rule)
-    scores: dict[Pair, float] = {}
-    for pair, score in data.ratings:
-        scores[pair] = max(score, scores.get(pair, score))
-    originals = frozenset(data.originals)
-    pairs = sorted(answers.keys() | scores.keys() | originals)
-    return [_Evidence(pair, answers.get(pair), scores.get(pair), pair in originals) for pair in pairs]
+def _columns(data: MergeInput, rules: MergeRules) -> tuple[AnswerColumns, Ints, NDArray[np.float64], Ints]:
+    judgements = JudgementColumns.from_records(data.judgements)
+    answers = pair_answers(judgements, rules, data.withdrawn).columns
+    ratings = list(data.ratings)
+    scores = np.array([score for _, score in ratings], np.float64)
+    return answers, _packed(pair for pair, _ in ratings), scores, _packed(data.originals)
 
 
-def _is_rated_match(known: _Evidence, rules: MergeRules) -> bool:
-    return known.score is not None and known.score >= rules.cxc_threshold
+def _packed(pairs: Iterable[Pair]) -> Ints:
+    """As given, repeated ones too."""
+    rows = np.array([(pair.image_id, pair.caption_id) for pair in pairs], np.int64).reshape(-1, 2)
+    return pack_ids(rows[:, 0], rows[:, 1])
 
 
-def _is_verified(known: _Evidence, rules: MergeRules) -> bool:
-    return known.answer is not None and rules.accepts(known.answer.label)
+_Finders = Mapping[Pair, Collection[str]]
 
 
-def _is_positive(known: _Evidence, rules: MergeRules) -> bool:
-    if rules.official:
-        return _is_verified(known, rules) or _is_rated_match(known, rules)
-    if known.answer is not None:
-        return _is_verified(known, rules)
-    if known.score is not None:
-        return _is_rated_match(known, rules)
-    return known.original and rules.with_originals
-
-
-def _positive(known: _Evidence, rules: MergeRules, found_by: Collection[str]) -> Positive:
-    verified = _is_verified(known, rules)
-    sources = {
-        PositiveSource.JUDGEMENT: verified,
-        PositiveSource.CXC: _is_rated_match(known, rules),
+def _positives(found: MergedColumns, found_by: _Finders) -> tuple[Positive, ...]:
+    known, rows = found.evidence, np.flatnonzero(found.kept)
+    speaks = {
+        PositiveSource.JUDGEMENT: found.verified,
+        PositiveSource.CXC: found.rated,
         PositiveSource.ORIGINAL: known.original,
     }
-    return Positive(
-        pair=known.pair,
-        label=known.answer.label if known.answer and verified else None,
-        sources=tuple(source for source, speaks in sources.items() if speaks),
-        annotators=tuple(sorted(set(found_by))),
-        n_judgements=known.answer.n_judgements if known.answer else 0,
-        probability=known.answer.probability if known.answer else None,
+    return tuple(
+        Positive(
+            pair=pair,
+            label=_label(known, row) if found.verified[row] else None,
+            sources=tuple(source for source, mask in speaks.items() if mask[row]),
+            annotators=_finders(found_by, pair),
+            n_judgements=int(known.n_judgements[row]),
+            probability=float(known.probability[row]) if known.n_judgements[row] else None,
+        )
+        for row, pair in zip(rows, unpack_pairs(known.pairs[rows]), strict=True)
     )
 
 
-def _disagrees(known: _Evidence, rules: MergeRules) -> bool:
-    votes = set()
-    if known.answer is not None:
-        votes.add(known.answer.label.is_positive)
-    if known.score is not None:
-        votes.add(_is_rated_match(known, rules))
-    if known.original:
-        votes.add(True)
-    return len(votes) > 1
-
-
-def _conflict(known: _Evidence, rules: MergeRules, kept: bool) -> Conflict:
-    if known.answer is not None and not (rules.official and kept and not _is_verified(known, rules)):
-        decided_by = PositiveSource.JUDGEMENT
-    else:
-        decided_by = PositiveSource.CXC
-    return Conflict(
-        pair=known.pair,
-        label=known.answer.label if known.answer else None,
-        n_judgements=known.answer.n_judgements if known.answer else 0,
-        cxc_score=known.score,
-        original=known.original,
-        decided_by=decided_by,
-        kept=kept,
+def _negatives(found: MergedColumns, found_by: _Finders) -> tuple[Negative, ...]:
+    known, rows = found.evidence, np.flatnonzero(found.negative)
+    return tuple(
+        Negative(
+            pair=pair,
+            label=list(Label)[known.label[row]],
+            annotators=_finders(found_by, pair),
+            n_judgements=int(known.n_judgements[row]),
+            probability=float(known.probability[row]),
+        )
+        for row, pair in zip(rows, unpack_pairs(known.pairs[rows]), strict=True)
     )
 
 
-def _official_queries(
-    evidence: Iterable[_Evidence], rules: MergeRules, exclusions: Exclusions
-) -> dict[Direction, frozenset[int]]:
-    """Queries with a verified and with a CxC positive, both looked for before exclusion lists apply."""
-    verified: dict[Direction, set[int]] = {d: set() for d in Direction}
-    rated: dict[Direction, set[int]] = {d: set() for d in Direction}
-    for known in evidence:
-        for has, queries in ((_is_verified, verified), (_is_rated_match, rated)):
-            if has(known, rules):
-                queries[Direction.I2T].add(known.pair.image_id)
-                queries[Direction.T2I].add(known.pair.caption_id)
-    return {
-        Direction.I2T: frozenset(verified[Direction.I2T] & rated[Direction.I2T] - exclusions.images),
-        Direction.T2I: frozenset(verified[Direction.T2I] & rated[Direction.T2I] - exclusions.captions),
-    }
+def _conflicts(found: MergedColumns) -> tuple[Conflict, ...]:
+    known, rows = found.evidence, np.flatnonzero(found.conflict)
+    scored = known.scored
+    return tuple(
+        Conflict(
+            pair=pair,
+            label=_label(known, row),
+            n_judgements=int(known.n_judgements[row]),
+            cxc_score=float(known.score[row]) if scored[row] else None,
+            original=bool(known.original[row]),
+            decided_by=PositiveSource.JUDGEMENT if found.by_judgement[row] else PositiveSource.CXC,
+            kept=bool(found.kept[row]),
+        )
+        for row, pair in zip(rows, unpack_pairs(known.pairs[rows]), strict=True)
+    )
+
+
+def _label(known: Evidence, row: np.int64) -> Label | None:
+    code = int(known.label[row])
+    return None if code == UNANSWERED else list(Label)[code]
+
+
+def _finders(found_by: _Finders, pair: Pair) -> tuple[str, ...]:
+    return tuple(sorted(set(found_by.get(pair, ()))))

@@ -46,6 +46,8 @@ def find_leaks(files: Mapping[str, bytes], ids: Mapping[str, Iterable[str]]) -> 
     wanted = {
         kind: sorted({value for value in values if len(value) >= MIN_ID}) for kind, values in ids.items()
     }
+    if not any(wanted.values()):
+        return []
     lengths = _lengths(value for values in wanted.values() for value in values)
     places: dict[str, set[str]] = {}
     for name, content in sorted(files.items()):

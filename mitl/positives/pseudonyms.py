@@ -5,12 +5,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
 
 from mitl.errors import ReleaseError
-from mitl.records import Judgement, Pair
+from mitl.positives.judgement_columns import UNMEASURED, JudgementColumns
+from mitl.proposals.packed import Ints
 
 MIN_SALT_BYTES = 16
+TIME_STEP_MS = 1000
+"""Times are released to the nearest second: a page's exact milliseconds could be found again in other logs."""
 
 
 def pseudonym(worker: str, salt: bytes) -> str:
@@ -28,25 +33,37 @@ def pseudonym(worker: str, salt: bytes) -> str:
     return "w_" + base64.b32encode(digest[:10]).decode("ascii").lower()
 
 
-def shown_judgements(judgements: Iterable[Judgement], salt: bytes) -> list[tuple[str, Judgement]]:
-    """The judgements that a release shows, each with its worker's pseudonym; gold controls are left out.
+def shown_judgements(judgements: JudgementColumns, salt: bytes) -> JudgementColumns:
+    """The judgements that a release shows, under pseudonyms; gold controls are left out.
 
-    In order of pair, pseudonym and then content: nothing of the order in which they came in is left.
+    In order of pair, pseudonym and then content: nothing of the order in which they came in is left. Times are to
+    the nearest second.
     """
-    shown = [judgement for judgement in judgements if not judgement.role.is_gold]
-    names = {worker: pseudonym(worker, salt) for worker in {judgement.worker for judgement in shown}}
-    return sorted(((names[j.worker], j) for j in shown), key=_place)
-
-
-def _place(named: tuple[str, Judgement]) -> tuple[Pair, str, str, int, bool, int, list[int], list[int]]:
-    worker, judgement = named
-    return (
-        judgement.pair,
-        worker,
-        judgement.outcome.value,
-        judgement.label.code if judgement.label else 0,
-        judgement.usable,
-        -1 if judgement.active_ms is None else judgement.active_ms,
-        [shortcoming.code for shortcoming in judgement.shortcomings],
-        [concept.code for concept in judgement.concepts],
+    shown = judgements.take(~judgements.gold)
+    names = [pseudonym(worker, salt) for worker in shown.workers]
+    by_name = sorted(range(len(names)), key=names.__getitem__)
+    place = np.empty(len(names), np.int32)
+    place[by_name] = np.arange(len(names), dtype=np.int32)
+    renamed = replace(
+        shown,
+        worker=place[shown.worker] if names else shown.worker,
+        workers=tuple(names[n] for n in by_name),
+        active_ms=_coarse(shown.active_ms),
     )
+    content = (
+        *(() if renamed.text is None else (renamed.text,)),
+        renamed.concepts,
+        renamed.shortcomings,
+        renamed.active_ms,
+        renamed.usable,
+        renamed.label,
+        renamed.outcome,
+        renamed.worker,
+        renamed.pairs,
+    )
+    return renamed.take(np.lexsort(content))
+
+
+def _coarse(active_ms: Ints) -> Ints:
+    steps = (active_ms + TIME_STEP_MS // 2) // TIME_STEP_MS * TIME_STEP_MS
+    return np.where(active_ms == UNMEASURED, UNMEASURED, steps)

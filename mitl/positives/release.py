@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
@@ -12,12 +12,13 @@ from pathlib import Path
 from mitl.errors import ReleaseError
 from mitl.positives.croissant import croissant
 from mitl.positives.datasheet import datasheet, readme
-from mitl.positives.folders import FORMAT, MANIFEST, file_entries, holds, replace_folder
+from mitl.positives.folders import FORMAT, MANIFEST, file_entries, holds, refuse_other, replace_folder
 from mitl.positives.ids import release_ids
-from mitl.positives.merging import positives_by_query
+from mitl.positives.merge_columns import listed_queries
+from mitl.positives.privacy import find_leaks
 from mitl.positives.release_input import ReleaseInput
 from mitl.positives.summary import Summary, summarise
-from mitl.positives.tables import ids_table, judgements_table, parquet_bytes, positives_table
+from mitl.positives.tables import ids_table, judgements_table, negatives_table, parquet_bytes, positives_table
 from mitl.positives.texts import conflicts_csv, json_bytes, official_csv, positives_json
 from mitl.records import Direction, IdKind
 
@@ -33,18 +34,44 @@ class WrittenRelease:
     summary: Summary
 
 
-def write_release(folder: Path, data: ReleaseInput) -> WrittenRelease:
+def write_release(
+    folder: Path,
+    data: ReleaseInput,
+    *,
+    private_ids: Mapping[str, Iterable[str]] | None = None,
+    replace: bool = False,
+) -> WrittenRelease:
     """Write the release folder, whole or not at all; nothing is touched if it already holds these very bytes.
 
+    Args:
+        replace: put it in place of an earlier release that the folder holds.
+        private_ids: kind → ids of which no file may hold one, nor a plain hash of one; looked for before writing.
+
     Raises:
-        ReleaseError: the folder holds something that is not a release's; an id, the salt or the
-            configuration is unfit; the place cannot be written.
+        ReleaseError: the folder holds another release or something that is not a release's; an id, the salt or the
+            configuration is unfit; a file would give a private id away; the place cannot be written.
     """
     files, summary = release_files(data)
+    _refuse_leaks(files, private_ids or {})
     changed = not holds(folder, files)
     if changed:
+        if not replace:
+            refuse_other(folder, files)
         replace_folder(folder, files)
     return WrittenRelease(folder, hashlib.sha256(files[MANIFEST]).hexdigest(), changed, summary)
+
+
+def _refuse_leaks(files: Mapping[str, bytes], private_ids: Mapping[str, Iterable[str]]) -> None:
+    leaks = find_leaks(files, private_ids)
+    if leaks:
+        first = leaks[0]
+        remedy = "take it out of [release] in mitl.toml, or out of the names of the project"
+        if first.file == "judgements.parquet":
+            remedy = "a worker wrote it; build the release without --with-texts"
+        raise ReleaseError(
+            f"{first.file} would hold the id of a {first.what} ({first.form}), and {len(leaks) - 1} more places would; "
+            f"nothing was written; {remedy}"
+        )
 
 
 def release_files(data: ReleaseInput) -> tuple[dict[str, bytes], Summary]:
@@ -57,10 +84,11 @@ def release_files(data: ReleaseInput) -> tuple[dict[str, bytes], Summary]:
         raise ReleaseError("the release has no name; give it one")
     images = release_ids(data.id_kind, data.image_ids, "image")
     captions = release_ids(data.id_kind, data.caption_ids, "caption")
-    listed = positives_by_query(data.merged, data.queries)
+    listed = listed_queries(data.merged, data.queries)
     summary = summarise(data, listed)
     tables = {
         "positives": positives_table(data, images, captions),
+        "negatives": negatives_table(data, images, captions),
         "judgements": judgements_table(data, images, captions),
     }
     if data.id_kind is IdKind.STRING:

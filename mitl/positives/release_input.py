@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from mitl.positives.merging import Merged, MergeRules
-from mitl.records import Direction, Environment, IdKind, Judgement, Proposal
+from mitl.positives.judgement_columns import JudgementColumns
+from mitl.positives.merge_columns import MergedColumns
+from mitl.positives.origins import Origins
+from mitl.positives.rules import MergeRules
+from mitl.positives.shown_texts import TextScan
+from mitl.proposals.columns import ProposalColumns
+from mitl.records import Direction, Environment, IdKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +52,20 @@ class ReleaseInput:
     image_ids: Mapping[int, str]
     caption_ids: Mapping[int, str]
     queries: Mapping[Direction, tuple[int, ...]]
-    merged: Merged
+    merged: MergedColumns
     rules: MergeRules
-    judgements: tuple[Judgement, ...]
-    proposals: tuple[Proposal, ...]
+    judgements: JudgementColumns
+    proposals: ProposalColumns
     salt: bytes
     seeds: Mapping[str, int] = field(default_factory=dict)
     configuration: Mapping[str, object] = field(default_factory=dict)
     """Whatever else decided the outcome, as JSON: annotators, batches, templates, exclusion lists."""
-    crowd_facts: Mapping[str, str] = field(default_factory=dict)
-    """Lines for the datasheet's account of the crowd: gold pass rate, median time, wages."""
+    origins: Origins = field(default_factory=Origins)
+    """How the answers came to be, for the datasheet."""
+    texts: TextScan | None = None
+    """What the scan of the judgements' texts found; None where they are left out."""
     card: ReleaseCard = field(default_factory=ReleaseCard)
+    fit: str = ""
+    """How the fit of the aggregator ended; empty for the majority, which fits nothing."""
+    warnings: tuple[str, ...] = ()
+    """Why its answers should be taken with care."""

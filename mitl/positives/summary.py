@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import statistics
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mitl.judgements.aggregation import counts_for_pair
+import numpy as np
+
+from mitl.positives.concord import Concord, concord
+from mitl.positives.judgement_columns import UNMEASURED
 from mitl.positives.release_input import ReleaseInput
+from mitl.positives.shown_texts import TextScan
+from mitl.proposals.packed import distinct
 from mitl.records import Direction, Label, PositiveSource
 
 
@@ -36,6 +39,11 @@ class Summary:
     """Distinct pairs that each annotator proposed."""
     conflicts: int
     excluded: int
+    negatives: int
+    """Pairs that people called no match."""
+    agreement: Concord
+    texts: TextScan | None
+    """None where texts are left out."""
 
     def as_json(self) -> dict[str, object]:
         """The figures for the manifest."""
@@ -53,33 +61,39 @@ class Summary:
             "pairs_proposed_by": dict(self.proposed_by),
             "conflicts": self.conflicts,
             "excluded_positives": self.excluded,
+            "negatives": self.negatives,
+            "agreement": self.agreement.as_json(),
+            "texts": None if self.texts is None else self.texts.as_json(),
         }
 
 
 def summarise(data: ReleaseInput, listed: Mapping[Direction, Mapping[int, tuple[int, ...]]]) -> Summary:
     """Count a release; gold controls are in no figure."""
-    shown = [judgement for judgement in data.judgements if not judgement.role.is_gold]
-    counting = [judgement for judgement in shown if counts_for_pair(judgement)]
-    sources = Counter(source for positive in data.merged.positives for source in positive.sources)
-    labels = Counter(judgement.label for judgement in counting)
-    work = Counter(judgement.worker for judgement in shown)
-    times = [judgement.active_ms / 1000 for judgement in shown if judgement.active_ms is not None]
-    pairs = {(proposal.annotator, proposal.pair) for proposal in data.proposals}
-    proposed_by = Counter(annotator for annotator, _ in pairs)
+    shown = data.judgements.take(~data.judgements.gold)
+    counting, merged = shown.counting, data.merged
+    speaks = (merged.verified, merged.rated, merged.evidence.original)
+    work = np.bincount(shown.worker, minlength=1)
+    times = shown.active_ms[shown.active_ms != UNMEASURED]
     return Summary(
-        positives=len(data.merged.positives),
-        by_source={source: sources[source] for source in PositiveSource},
+        positives=int(merged.kept.sum()),
+        by_source={
+            source: int((merged.kept & mask).sum())
+            for source, mask in zip(PositiveSource, speaks, strict=True)
+        },
         queries_asked={d: len(set(data.queries.get(d, ()))) for d in Direction},
         queries_listed={d: len(listed[d]) for d in Direction},
         query_positives={d: sum(map(len, listed[d].values())) for d in Direction},
         judgements=len(shown),
-        usable=len(counting),
-        pairs_judged=len({judgement.pair for judgement in counting}),
-        labels={label: labels[label] for label in Label},
-        workers=len(work),
-        largest_share=max(work.values()) / len(shown) if shown else None,
-        median_active_s=statistics.median(times) if times else None,
-        proposed_by=dict(sorted(proposed_by.items())),
-        conflicts=len(data.merged.conflicts),
-        excluded=len(data.merged.excluded),
+        usable=int(counting.sum()),
+        pairs_judged=len(distinct(shown.pairs[counting])),
+        labels={label: int((shown.label[counting] == place).sum()) for place, label in enumerate(Label)},
+        workers=int((work > 0).sum()),
+        largest_share=float(work.max() / len(shown)) if len(shown) else None,
+        median_active_s=float(np.median(times)) / 1000 if len(times) else None,
+        proposed_by=data.proposals.distinct_pairs(),
+        conflicts=int(merged.conflict.sum()),
+        excluded=int(merged.excluded.sum()),
+        negatives=int(merged.negative.sum()),
+        agreement=concord(shown),
+        texts=data.texts,
     )

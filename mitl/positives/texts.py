@@ -5,16 +5,17 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections import defaultdict
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from mitl.judgements.aggregation import counts_for_pair
 from mitl.positives.ids import ReleaseIds
 from mitl.positives.pseudonyms import shown_judgements
 from mitl.positives.release_input import ReleaseInput
-from mitl.records import Pair, PairRole, Proposal
+from mitl.proposals.columns import spans
+from mitl.proposals.packed import unpack_ids
+from mitl.records import Concept, Label, PositiveSource, Shortcoming
 
 OFFICIAL_COLUMNS = ("model", "ranking", "score", "cid", "iid", "annotation", "shortcoming", "shortcoming2")
 CONFLICT_COLUMNS = (
@@ -49,50 +50,50 @@ def official_csv(data: ReleaseInput, images: ReleaseIds, captions: ReleaseIds) -
     Ranks start at 1, scores are the annotator's similarities, answers are 1 (yes) to 4 (no); several
     shortcomings or concepts are joined by ``|``. Golds and repeats are left out.
     """
-    proposals: dict[Pair, list[Proposal]] = defaultdict(list)
-    for proposal in data.proposals:
-        proposals[proposal.pair].append(proposal)
-    rows: list[Sequence[object]] = []
-    for _, judgement in shown_judgements(data.judgements, data.salt):
-        if not counts_for_pair(judgement) or judgement.role is PairRole.REPEAT:
-            continue
-        assert judgement.label is not None
-        for proposal in sorted(proposals[judgement.pair], key=_proposal_place):
-            rows.append(
-                (
-                    proposal.annotator,
-                    proposal.rank,
-                    np.float32(proposal.similarity),
-                    captions.number[judgement.pair.caption_id],
-                    images.number[judgement.pair.image_id],
-                    judgement.label.code,
-                    "|".join(str(shortcoming.code) for shortcoming in judgement.shortcomings),
-                    "|".join(str(concept.code) for concept in judgement.concepts),
-                )
-            )
-    return _csv_bytes(OFFICIAL_COLUMNS, rows)
+    shown = shown_judgements(data.judgements, data.salt)
+    shown = shown.take(shown.counting & ~shown.repeat)
+    found = data.proposals
+    starts, ends = (np.searchsorted(found.pairs, shown.pairs, side=side) for side in ("left", "right"))
+    rows, proposed = np.repeat(np.arange(len(shown)), ends - starts), spans(starts, ends)
+    image_ids, caption_ids = unpack_ids(shown.pairs[rows])
+    columns = (
+        map(found.annotators.__getitem__, found.annotator[proposed].tolist()),
+        found.rank[proposed].tolist(),
+        found.similarity[proposed].astype(np.float32),
+        map(captions.number.__getitem__, caption_ids.tolist()),
+        map(images.number.__getitem__, image_ids.tolist()),
+        (shown.label[rows] + 1).tolist(),
+        map(_codes(len(Shortcoming)).__getitem__, shown.shortcomings[rows].tolist()),
+        map(_codes(len(Concept)).__getitem__, shown.concepts[rows].tolist()),
+    )
+    return _csv_bytes(OFFICIAL_COLUMNS, zip(*columns, strict=True))
 
 
 def conflicts_csv(data: ReleaseInput, images: ReleaseIds, captions: ReleaseIds) -> bytes:
     """Every pair on which people, CxC and the original annotation disagree, and what became of it."""
-    rows = [
+    merged, known = data.merged, data.merged.evidence
+    found = np.flatnonzero(merged.conflict)
+    names = [label.value for label in Label] + [""]  # the last is for UNANSWERED
+    image_ids, caption_ids = unpack_ids(known.pairs[found])
+    columns = (
+        map(images.shown.__getitem__, image_ids.tolist()),
+        map(captions.shown.__getitem__, caption_ids.tolist()),
+        map(names.__getitem__, known.label[found].tolist()),
+        known.n_judgements[found].tolist(),
+        ("" if math.isnan(score) else score for score in known.score[found].tolist()),
+        map(_truth, known.original[found].tolist()),
         (
-            images.shown[conflict.pair.image_id],
-            captions.shown[conflict.pair.caption_id],
-            conflict.label.value if conflict.label else "",
-            conflict.n_judgements,
-            "" if conflict.cxc_score is None else conflict.cxc_score,
-            _truth(conflict.original),
-            conflict.decided_by.value,
-            _truth(conflict.kept),
-        )
-        for conflict in sorted(data.merged.conflicts, key=lambda conflict: conflict.pair)
-    ]
-    return _csv_bytes(CONFLICT_COLUMNS, rows)
+            (PositiveSource.JUDGEMENT if by_judgement else PositiveSource.CXC).value
+            for by_judgement in merged.by_judgement[found].tolist()
+        ),
+        map(_truth, merged.kept[found].tolist()),
+    )
+    return _csv_bytes(CONFLICT_COLUMNS, zip(*columns, strict=True))
 
 
-def _proposal_place(proposal: Proposal) -> tuple[str, str, int, float]:
-    return proposal.annotator, proposal.direction.value, proposal.rank, proposal.similarity
+def _codes(values: int) -> list[str]:
+    """At the place of each set of bits, the official numbers of the values whose bits are set."""
+    return ["|".join(str(n + 1) for n in range(values) if mask >> n & 1) for mask in range(1 << values)]
 
 
 def _truth(value: bool) -> str:

@@ -8,6 +8,7 @@ Sorting by them is therefore the canonical order. ``external_id`` is the data se
 from mitl.records.answers import (
     Finding,
     Judgement,
+    Negative,
     ParsedAnswers,
     PlaceAnswer,
     Positive,
@@ -24,6 +25,7 @@ from mitl.records.enums import (
     JournalState,
     JudgementSource,
     Label,
+    OriginalVerdict,
     Outcome,
     PairRole,
     PositiveSource,
@@ -49,6 +51,7 @@ from mitl.records.pages import (
 from mitl.records.results import (
     StageResult,
     Table,
+    Verdict,
 )
 
 __all__ = [
@@ -72,6 +75,8 @@ __all__ = [
     "Judgement",
     "JudgementSource",
     "Label",
+    "Negative",
+    "OriginalVerdict",
     "Outcome",
     "PackedHit",
     "Pair",
@@ -87,4 +92,5 @@ __all__ = [
     "Shortcoming",
     "StageResult",
     "Table",
+    "Verdict",
 ]

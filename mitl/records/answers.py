@@ -57,6 +57,18 @@ class Judgement:
 
 
 @dataclass(frozen=True, slots=True)
+class Negative:
+    """A pair that people looked at and called no match."""
+
+    pair: Pair
+    label: Label
+    """``weak_no`` or ``no``."""
+    annotators: tuple[str, ...] = ()
+    n_judgements: int = 0
+    probability: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Positive:
     """A pair that counts as a match, with everything that speaks for it."""
 

@@ -186,6 +186,17 @@ class PositiveSource(StrEnum):
     ORIGINAL = "original"
 
 
+class OriginalVerdict(StrEnum):
+    """What a person says of a caption that was refused for its own image."""
+
+    KEEP = "keep"
+    """It does describe its image."""
+    WRONG = "wrong"
+    """It describes something else: the pair goes, other images may match it."""
+    MEANINGLESS = "meaningless"
+    """It describes nothing: every pair with it goes."""
+
+
 class ExclusionKind(StrEnum):
     """What an exclusion list names."""
 

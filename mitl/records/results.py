@@ -29,3 +29,11 @@ class StageResult:
     """For people, printed after the tables."""
     next: str = ""
     """What a person would do next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a check found, and in one line why it will not do; None where it will."""
+
+    result: StageResult
+    refusal: str | None = None

@@ -12,15 +12,15 @@ from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table
 from mitl.settings import Settings
 from mitl.settings import load as load_settings
-from mitl.stages.build_dataset import build_dataset
-from mitl.stages.evaluate import evaluate
-from mitl.stages.harvest import harvest
-from mitl.stages.init import ensure_config, init, loaded_content
-from mitl.stages.loading import Sources, load
-from mitl.stages.propose import QueryChoice, propose
-from mitl.stages.publish import Campaign, publish
-from mitl.stages.report import report
-from mitl.stages.review import settle
+from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.proposing.propose import QueryChoice, propose
+from mitl.stages.publishing.publish import Campaign, publish
+from mitl.stages.releasing.build_dataset import build_dataset
+from mitl.stages.releasing.evaluate import evaluate
+from mitl.stages.reporting.report import report
+from mitl.stages.reviewing.review import settle
+from mitl.stages.setup.init import ensure_config, init, loaded_content
+from mitl.stages.setup.loading import Sources, load
 from mitl.stages.simulate import simulate
 
 MINIS = ("pvse-mini", "vsrn-mini", "pcme-mini", "vilt-mini", "clip-mini")
@@ -65,7 +65,7 @@ def demo(
     )
     _work(settings, population, steps, progress)
     release, page = folder / "release", folder / "report.html"
-    steps.run("build-dataset", partial(build_dataset, settings, release, SANDBOX))
+    steps.run("build-dataset", partial(build_dataset, settings, release, SANDBOX, replace_earlier=True))
     steps.run("evaluate", partial(evaluate, settings, release=release, progress=progress))
     written = steps.run("report", partial(report, settings, page, SANDBOX))
     return _result(written, release, page, time.monotonic() - started)

@@ -18,7 +18,7 @@ from mitl.progress import Progress, no_progress
 from mitl.records import Environment, HitItem, HitState, StageResult, Table
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
-from mitl.stages.truth import TruthOf, has_known_truth, require_known, truth_source
+from mitl.stages.reporting.truth import TruthOf, default_truth, require_known, truth_source
 
 _NOT_FOR_MONEY = "scripted workers do not work for real money; use --sandbox"
 
@@ -53,7 +53,7 @@ def simulate(
     work = _open_hits(settings, environment)
     if not work.missing:
         return _nothing_to_do(work.environment, "mitl harvest" if work.hits else "mitl publish --sandbox")
-    truth_of_pair = truth_source(settings, truth or ("scenes" if has_known_truth(settings) else "official"))
+    truth_of_pair = truth_source(settings, truth or default_truth(settings))
     # One HIT is never given to one worker twice, so several assignments need several people.
     count = max(-(-work.missing // hits_per_worker), *(hit.assignments for hit in work.hits.values()))
     played = characters.characters(count, seed=settings.seed + work.known_workers)

@@ -6,7 +6,7 @@ that the pipeline relies on is held by the database.
 
 from mitl.db.models.answers import Assignment, Finding, ImportFile, Judgement, Rationale, Worker
 from mitl.db.models.base import Base
-from mitl.db.models.datasets import Caption, Dataset, Exclusion, Image, Rating
+from mitl.db.models.datasets import Caption, Dataset, Exclusion, Image, OriginalReview, Rating
 from mitl.db.models.hits import Batch, Hit, HitItem, Round
 from mitl.db.models.money import Journal, Ledger
 from mitl.db.models.proposals import Annotator, Pair, Proposal, Query, Run
@@ -28,6 +28,7 @@ __all__ = [
     "Journal",
     "Judgement",
     "Ledger",
+    "OriginalReview",
     "Pair",
     "Proposal",
     "Query",

@@ -53,9 +53,9 @@ class ImportFile(Base):
     """Of its bytes, unpacked: the same file is not brought in twice."""
     name: Mapped[str]
     kind: Mapped[str]
-    """``batch_csv`` or ``mturk_parsed``."""
+    """``batch_csv``, ``command_line``, ``assignment_list``, ``table`` or ``mturk_parsed``."""
     columns: Mapped[str | None]
-    """JSON: which column means what, where a mapping was given."""
+    """JSON: which column means what, where a mapping was given; how many places a page has; the style of ids."""
     batch_id: Mapped[int] = mapped_column(ForeignKey("batch.id"), index=True)
     rows: Mapped[int]
     imported_at: Mapped[dt.datetime]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime as dt
+
 from sqlalchemy import ForeignKey, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from mitl.db.base import int_pk
 from mitl.db.models.base import Base
-from mitl.records import ExclusionKind, IdKind
+from mitl.records import ExclusionKind, IdKind, OriginalVerdict
 
 
 class Dataset(Base):
@@ -74,3 +76,13 @@ class Exclusion(Base):
     caption_id: Mapped[int | None] = mapped_column(ForeignKey("caption.id"))
     reason: Mapped[str]
     source: Mapped[str]
+
+
+class OriginalReview(Base):
+    """What a person said of a caption that people or CxC had refused for its own image."""
+
+    __tablename__ = "original_verdict"
+    id: Mapped[int_pk]
+    caption_id: Mapped[int] = mapped_column(ForeignKey("caption.id"), unique=True)
+    verdict: Mapped[OriginalVerdict]
+    at: Mapped[dt.datetime]

@@ -19,7 +19,7 @@ class Journal(Base):
     __table_args__ = (UniqueConstraint("kind", "key"),)
     id: Mapped[int_pk]
     kind: Mapped[str]
-    """create, approve, reject, override, bonus, expire, extend, qualification, message."""
+    """create, approve, reject, override, bonus, expire, extend, delete, qualification, message."""
     key: Mapped[str]
     state: Mapped[JournalState]
     token: Mapped[str | None]

@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
 CHUNK = 10_000
+
+IN_LIST = 1000
+"""Values in one ``IN (…)``; both engines take so many."""
+
+T = TypeVar("T")
+
+
+def chunks(values: Sequence[T], size: int = IN_LIST) -> Iterator[list[T]]:
+    """The values in lists that a statement can take."""
+    for start in range(0, len(values), size):
+        yield list(values[start : start + size])
 
 
 def add_rows(session: Session, model: type, rows: Iterable[Mapping[str, Any]]) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import bindparam, func, select, update
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Batch, Hit, HitItem, Pair, Round
@@ -135,11 +135,11 @@ def add_batch(
     pilot: bool = False,
     estimate_s: int | None = None,
     source: JudgementSource = JudgementSource.CROWD,
+    after: int = 0,
 ) -> BatchRow:
-    """Insert a batch, named b1, b2, … in order."""
-    number = (session.scalar(select(func.count()).select_from(Batch)) or 0) + 1
+    """Insert a batch, named b1, b2, … in order and beyond b``after``, which the server may know from elsewhere."""
     row = Batch(
-        name=f"b{number}",
+        name=next_batch_name(session, after),
         round_id=round_id,
         environment=environment,
         direction=direction,
@@ -156,6 +156,12 @@ def add_batch(
     session.add(row)
     session.flush()
     return batch(session, row.id)
+
+
+def next_batch_name(session: Session, after: int = 0) -> str:
+    """The name of the batch that is inserted next, beyond b``after``."""
+    numbers = [int(name[1:]) for name in session.scalars(select(Batch.name)) if name[1:].isdigit()]
+    return f"b{max([after, *numbers]) + 1}"
 
 
 def batch(session: Session, batch_id: int) -> BatchRow:
@@ -246,14 +252,14 @@ def set_state(session: Session, hit_ids: Sequence[int], state: HitState) -> None
 
 def set_posted(session: Session, hit_id: int, mturk_hit_id: str) -> None:
     """The HIT is known to be on the server under this id."""
-    session.execute(
-        update(Hit).where(Hit.id == hit_id).values(state=HitState.POSTED, mturk_hit_id=mturk_hit_id)
-    )
+    session.connection().execute(_POSTED, {"row": hit_id, "server_id": mturk_hit_id})
 
 
-def set_server(session: Session, batch_id: int, server_id: str | None) -> None:
-    """Remember which server a batch was posted to."""
-    session.execute(update(Batch).where(Batch.id == batch_id).values(server_id=server_id))
+_POSTED = (
+    update(Hit.__table__)  # type: ignore[arg-type]
+    .where(Hit.id == bindparam("row"))
+    .values(state=HitState.POSTED, mturk_hit_id=bindparam("server_id"))
+)
 
 
 def gold_use(session: Session, environment: Environment) -> dict[tuple[PairRecord, PairRole], int]:

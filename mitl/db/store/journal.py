@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import func, literal, select, update
+from sqlalchemy import ColumnElement, bindparam, func, literal, select, update
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, Hit, Journal, Ledger
@@ -51,7 +51,7 @@ def find(session: Session, kind: str, key: str) -> JournalRow | None:
 
 def plan(session: Session, kind: str, calls: Sequence[tuple[str, str | None, str]], now: dt.datetime) -> int:
     """Write the intent of calls (key, token, request JSON) that are new to the journal; returns how many."""
-    known = set(session.scalars(select(Journal.key).where(Journal.kind == kind)))
+    known = _keys(session, kind, [key for key, _, _ in calls])
     return add_rows(
         session,
         Journal,
@@ -71,6 +71,37 @@ def plan(session: Session, kind: str, calls: Sequence[tuple[str, str | None, str
             if key not in known
         ),
     )
+
+
+def states(session: Session, kind: str) -> dict[str, JournalState]:
+    """All calls of a kind → where each is."""
+    return dict(session.execute(select(Journal.key, Journal.state).where(Journal.kind == kind)).all())
+
+
+def first_sent(session: Session, kind: str, keys: Sequence[str]) -> dict[str, dt.datetime]:
+    """Those of these calls that were ever made → when that was first."""
+    query = select(Journal.key, Journal.first_sent_at).where(
+        Journal.kind == kind, Journal.first_sent_at.is_not(None)
+    )
+    found: dict[str, dt.datetime] = {}
+    for start in range(0, len(keys), 1000):
+        chunk = Journal.key.in_(list(keys[start : start + 1000]))
+        found.update({key: at for key, at in session.execute(query.where(chunk)) if at is not None})
+    return found
+
+
+def done_keys(session: Session, kind: str, keys: Sequence[str]) -> set[str]:
+    """Those of these calls that are done."""
+    return _keys(session, kind, keys, Journal.state == JournalState.DONE)
+
+
+def _keys(session: Session, kind: str, keys: Sequence[str], *conditions: ColumnElement[bool]) -> set[str]:
+    """Those of these keys that the journal knows."""
+    query = select(Journal.key).where(Journal.kind == kind, *conditions)
+    found: set[str] = set()
+    for start in range(0, len(keys), 1000):
+        found.update(session.scalars(query.where(Journal.key.in_(list(keys[start : start + 1000])))))
+    return found
 
 
 def mark(
@@ -102,11 +133,42 @@ def mark(
         )
 
 
+def mark_done(session: Session, kind: str, replies: Mapping[str, str], now: dt.datetime) -> None:
+    """These calls succeeded, each with its reply as JSON."""
+    if replies:
+        rows = [{"of": kind, "name": key, "said": reply, "now": now} for key, reply in replies.items()]
+        session.connection().execute(_DONE, rows)
+
+
+_DONE = (
+    update(Journal.__table__)  # type: ignore[arg-type]
+    .where(Journal.kind == bindparam("of"), Journal.key == bindparam("name"))
+    .where(Journal.state != JournalState.DONE)
+    .values(state=JournalState.DONE, reply=bindparam("said"), error=None, at=bindparam("now"))
+)
+
+
+def take_back(session: Session, kind: str, keys: Sequence[str], since: dt.datetime) -> None:
+    """These calls were marked as sending and not made; those first marked so since then are planned again."""
+    for start in range(0, len(keys), 1000):
+        session.execute(
+            update(Journal)
+            .where(
+                Journal.kind == kind,
+                Journal.key.in_(list(keys[start : start + 1000])),
+                Journal.state == JournalState.SENDING,
+                Journal.first_sent_at >= since,
+            )
+            .values(state=JournalState.PLANNED, first_sent_at=None)
+        )
+
+
 def add_ledger(session: Session, assignment_id: int, kind: str, key: str, cents: int) -> None:
     """Book money once; a key that is booked already is left alone."""
     if session.scalar(select(Ledger.id).where(Ledger.key == key)) is None:
-        session.add(Ledger(assignment_id=assignment_id, kind=kind, key=key, cents=cents))
-        session.flush()
+        add_rows(
+            session, Ledger, [{"assignment_id": assignment_id, "kind": kind, "key": key, "cents": cents}]
+        )
 
 
 def spent(session: Session, environment: Environment) -> dict[str, int]:

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import select, update
+from sqlalchemy import and_, case, false, func, select, update
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, Hit, HitItem, Judgement, Pair, Rationale, Worker
-from mitl.records import Concept, Environment, RationaleKind, Shortcoming
+from mitl.db.store.bulk import chunks
+from mitl.records import Concept, Environment, Label, Outcome, PairRole, RationaleKind, Shortcoming
 from mitl.records import Judgement as JudgementRecord
 from mitl.records import Pair as PairRecord
+
+_GOLD_ROLES = [role for role in PairRole if role.is_gold]
+_Rationale = tuple[tuple[Shortcoming, ...], tuple[Concept, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +32,136 @@ class StoredJudgement:
     record: JudgementRecord
 
 
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many judgements of one submission were answered, and how many of them count."""
+
+    answered: int
+    usable: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What says whether one judgement may count, but for its submission."""
+
+    id: int
+    assignment_id: int
+    place: int
+    outcome: Outcome
+    label: Label | None
+    usable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """A judgement on a pair that its worker has judged more than once; controls are meant to come again."""
+
+    id: int
+    assignment_id: int
+    worker_id: int
+    pair_id: int
+    place: int
+
+
 def judgements(session: Session, environment: Environment) -> list[StoredJudgement]:
     """Every judgement of an environment, by submission and place, with its role and rationale."""
-    rationale = _rationale(session, environment)
-    query: Any = (
+    query = _judgements(environment).order_by(Judgement.assignment_id, Judgement.place)
+    return _stored(session.execute(query), _rationale(session, environment))
+
+
+def gold_judgements(session: Session, environment: Environment) -> list[StoredJudgement]:
+    """The judgements of an environment on controls, by submission and place: pair, role, worker and label alone."""
+    query = (
+        select(
+            Judgement.id,
+            Judgement.assignment_id,
+            Assignment.hit_id,
+            Worker.id,
+            Judgement.place,
+            Pair.image_id,
+            Pair.caption_id,
+            Worker.mturk_worker_id,
+            Judgement.label,
+            HitItem.role,
+        )
+        .join(Assignment, Assignment.id == Judgement.assignment_id)
+        .join(Worker, Worker.id == Assignment.worker_id)
+        .join(HitItem, (HitItem.hit_id == Assignment.hit_id) & (HitItem.place == Judgement.place))
+        .join(Pair, Pair.id == Judgement.pair_id)
+        .where(Worker.environment == environment, HitItem.role.in_(_GOLD_ROLES))
+        .order_by(Judgement.assignment_id, Judgement.place)
+    )
+    return [
+        StoredJudgement(*row[:5], JudgementRecord(PairRecord(*row[5:7]), row[7], row[8], role=row[9]))
+        for row in session.execute(query)
+    ]
+
+
+def tallies(session: Session, environment: Environment) -> dict[int, Tally]:
+    """Submission → how many of its judgements were answered and count; none where it has no judgement."""
+    query = (
+        select(
+            Judgement.assignment_id,
+            func.sum(case((_IS_ANSWERED, 1), else_=0)),
+            func.sum(case((Judgement.usable.is_(True), 1), else_=0)),
+        )
+        .join(Assignment, Assignment.id == Judgement.assignment_id)
+        .join(Worker, Worker.id == Assignment.worker_id)
+        .where(Worker.environment == environment)
+        .group_by(Judgement.assignment_id)
+    )
+    return {id_: Tally(int(done), int(used)) for id_, done, used in session.execute(query)}
+
+
+def marks(session: Session, assignment_ids: Sequence[int]) -> list[Mark]:
+    """What says whether the judgements of these submissions may count."""
+    query = select(
+        Judgement.id,
+        Judgement.assignment_id,
+        Judgement.place,
+        Judgement.outcome,
+        Judgement.label,
+        Judgement.usable,
+    ).order_by(Judgement.assignment_id, Judgement.place)
+    return [
+        Mark(*row)
+        for chunk in chunks(assignment_ids)
+        for row in session.execute(query.where(Judgement.assignment_id.in_(chunk)))
+    ]
+
+
+def judged_again(session: Session, environment: Environment) -> list[Again]:
+    """The judgements on pairs, controls left out, that one worker has judged more than once, each of them."""
+    of_worker = (
+        select(Assignment.worker_id, Judgement.pair_id)
+        .join(Assignment, Assignment.id == Judgement.assignment_id)
+        .join(Worker, Worker.id == Assignment.worker_id)
+        .where(Worker.environment == environment)
+        .group_by(Assignment.worker_id, Judgement.pair_id)
+        .having(func.count() > 1)
+        .subquery()
+    )
+    query = (
+        select(
+            Judgement.id, Judgement.assignment_id, Assignment.worker_id, Judgement.pair_id, Judgement.place
+        )
+        .join(Assignment, Assignment.id == Judgement.assignment_id)
+        .join(
+            of_worker,
+            (of_worker.c.worker_id == Assignment.worker_id) & (of_worker.c.pair_id == Judgement.pair_id),
+        )
+        .join(HitItem, (HitItem.hit_id == Assignment.hit_id) & (HitItem.place == Judgement.place))
+        .where(HitItem.role.not_in(_GOLD_ROLES))
+        .order_by(Judgement.id)
+    )
+    return [Again(*row) for row in session.execute(query)]
+
+
+_IS_ANSWERED = and_(Judgement.outcome == Outcome.ANSWERED, Judgement.label.is_not(None))
+
+
+def _judgements(environment: Environment) -> Any:
+    return (
         select(
             Judgement.id,
             Judgement.assignment_id,
@@ -56,11 +186,12 @@ def judgements(session: Session, environment: Environment) -> list[StoredJudgeme
         .join(HitItem, (HitItem.hit_id == Hit.id) & (HitItem.place == Judgement.place))
         .join(Pair, Pair.id == Judgement.pair_id)
         .where(Batch.environment == environment)
-        .order_by(Judgement.assignment_id, Judgement.place)
     )
+
+
+def _stored(results: Iterable[Any], rationale: Mapping[int, _Rationale]) -> list[StoredJudgement]:
     found = []
-    for result in session.execute(query):
-        row: list[Any] = list(result)
+    for row in results:
         shortcomings, concepts = rationale.get(row[0], ((), ()))
         found.append(
             StoredJudgement(
@@ -87,9 +218,6 @@ def judgements(session: Session, environment: Environment) -> list[StoredJudgeme
     return found
 
 
-_Rationale = tuple[tuple[Shortcoming, ...], tuple[Concept, ...]]
-
-
 def _rationale(session: Session, environment: Environment) -> Mapping[int, _Rationale]:
     query = (
         select(Rationale.judgement_id, Rationale.kind, Rationale.value)
@@ -109,10 +237,16 @@ def _rationale(session: Session, environment: Environment) -> Mapping[int, _Rati
     return {key: (tuple(first), tuple(second)) for key, (first, second) in values.items()}
 
 
+def use_answered(session: Session, assignment_ids: Sequence[int], usable: bool) -> None:
+    """Whether aggregation may read what was answered on these pages; what was not answered is never read."""
+    counts = _IS_ANSWERED if usable else false()
+    for chunk in chunks(assignment_ids):
+        session.execute(update(Judgement).where(Judgement.assignment_id.in_(chunk)).values(usable=counts))
+
+
 def set_usable(session: Session, ids: Sequence[int], usable: bool) -> None:
     """Whether aggregation may read these judgements."""
-    for start in range(0, len(ids), 1000):
-        chunk = list(ids[start : start + 1000])
+    for chunk in chunks(ids):
         session.execute(update(Judgement).where(Judgement.id.in_(chunk)).values(usable=usable))
 
 

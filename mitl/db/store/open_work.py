@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, Hit, HitItem, Judgement, Pair
 from mitl.db.store.hits import LIVE_STATES, HitRow, batches, hit_items, hits
-from mitl.records import Decision, Environment, HitState, PairRole
+from mitl.records import Decision, Environment, HitState, JudgementSource, PairRole
 from mitl.records import Pair as PairRecord
 
 
@@ -77,22 +77,33 @@ def asked_pairs(session: Session, environment: Environment) -> set[PairRecord]:
 
 
 def barren_hits(session: Session, environment: Environment) -> list[Barren]:
-    """Closed HITs without a successor that leave something to be asked again.
+    """Closed HITs without a successor that leave something to be asked again; past work from files is never.
 
     A HIT of candidates counts where fewer of its submissions were usable than workers were wanted, for those of its
     pairs that lack usable answers and are on no other HIT. A HIT of overlaps counts for the pairs that no second
     worker has judged usably: a second opinion of the first worker is none.
     """
+    usable = _usable_submissions(session, environment)
+    wanted = {
+        row.id: row.assignments
+        for row in batches(session, environment)
+        if row.source is not JudgementSource.IMPORT
+    }
+    overlaps = _overlap_hits(session, environment)
+    replaced = set(session.scalars(select(Hit.replaces_id).where(Hit.replaces_id.is_not(None))))
+    closed = [
+        hit
+        for hit in hits(session, environment, (HitState.CLOSED,))
+        if hit.id not in replaced
+        and hit.batch_id in wanted
+        and (hit.id in overlaps or usable.get(hit.id, 0) < hit.assignments)
+    ]
+    if not closed:
+        return []
+    items = hit_items(session, [hit.id for hit in closed])
     workers = usable_workers(session, environment)
     live = live_pairs(session, environment)
     second = _second_opinions(session, environment)
-    usable = _usable_submissions(session, environment)
-    wanted = {row.id: row.assignments for row in batches(session, environment)}
-    replaced = set(session.scalars(select(Hit.replaces_id).where(Hit.replaces_id.is_not(None))))
-    closed = [hit for hit in hits(session, environment, (HitState.CLOSED,)) if hit.id not in replaced]
-    short = [hit for hit in closed if usable.get(hit.id, 0) < hit.assignments]
-    overlaps = _overlap_hits(session, environment)
-    items = hit_items(session, [hit.id for hit in closed if hit in short or hit.id in overlaps])
     found = []
     taken: set[PairRecord] = set()
     for hit in closed:

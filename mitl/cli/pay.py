@@ -1,0 +1,141 @@
+"""``mitl pay``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import click
+
+from mitl.cli.app import DOLLARS, App, common, endpoint_option, environment_options
+from mitl.cli.tables import printable, render_table
+from mitl.records import Environment, Table
+
+
+@click.group("pay", invoke_without_command=True)
+@environment_options
+@click.option(
+    "--floor", type=DOLLARS, metavar="DOLLARS", help="Hold wages against this an hour [default: mitl.toml]."
+)
+@click.option(
+    "--csv",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write a row for each batch and worker.",
+)
+@common
+def command(app: App, environment: Environment | None, floor: int | None, csv: Path | None) -> None:
+    """Show what was paid: rewards, fees and bonuses by batch and by worker, and the hourly wages.
+
+    Time is the active time that pages measured, never more than passed between acceptance and submission.
+    """
+    from mitl.stages.paying.report import pay_report
+
+    app.finish(pay_report(app.settings, environment, floor=floor, csv=csv))
+
+
+@command.command("top-up")
+@environment_options
+@click.option("--floor", type=DOLLARS, metavar="DOLLARS", help="Least pay an hour [default: mitl.toml].")
+@click.option("--max-cost", type=DOLLARS, metavar="DOLLARS", help="Refuse a total above this.")
+@click.option("--skip", multiple=True, metavar="WORKER", help="Leave this worker out; may be repeated.")
+@click.option("--dry-run", is_flag=True, help="Show the bonuses; send nothing.")
+@click.option(
+    "--yes-total",
+    type=DOLLARS,
+    metavar="DOLLARS",
+    help="On live: the exact total, instead of typing it.",
+)
+@endpoint_option
+@common
+def top_up(
+    app: App,
+    environment: Environment | None,
+    floor: int | None,
+    max_cost: int | None,
+    skip: tuple[str, ...],
+    dry_run: bool,
+    yes_total: int | None,
+) -> None:
+    """Lift those who earned less than the wage floor to it, by a bonus each.
+
+    The bonuses are shown, and on live confirmed by their total, before any is sent. Run again after an
+    interruption, it sends what is missing and nothing twice.
+    """
+    from mitl.stages.paying.top_up import TopUpTerms
+    from mitl.stages.paying.top_up import top_up as stage
+
+    confirm = _confirm(yes_total, "the total of the bonuses", "send them", "nothing new was sent")
+    result = stage(
+        app.settings,
+        environment,
+        TopUpTerms(floor, max_cost, frozenset(skip), dry_run),
+        confirm=confirm,
+        announce=None if app.quiet else _show,
+        progress=app.progress,
+    )
+    app.finish(result)
+
+
+def _show(tables: Sequence[Table], lines: Sequence[str]) -> None:
+    for table in tables:
+        click.echo(render_table(table))
+    for line in lines:
+        click.echo(printable(line))
+
+
+@command.command("compensate")
+@click.argument("worker")
+@environment_options
+@click.option("--amount", type=DOLLARS, metavar="DOLLARS", required=True, help="What the worker gets.")
+@click.option("--reason", required=True, help="Why, in a sentence; the worker reads it.")
+@click.option(
+    "--yes-total",
+    type=DOLLARS,
+    metavar="DOLLARS",
+    help="On live: the exact total, fee included, instead of typing it.",
+)
+@endpoint_option
+@common
+def compensate(
+    app: App, worker: str, environment: Environment | None, amount: int, reason: str, yes_total: int | None
+) -> None:
+    """Pay WORKER a bonus, as for work that could not be submitted.
+
+    It is sent once: the same amount for the same reason again sends nothing. It does not count as pay for the
+    submitted work when a top-up looks at that.
+    """
+    from mitl.stages.paying.compensate import Gift
+    from mitl.stages.paying.compensate import compensate as stage
+
+    gift = Gift(worker, amount, " ".join(reason.split()))
+    confirm = _confirm(yes_total, "the bonus with its fee", "send it", "nothing was sent")
+    app.finish(stage(app.settings, gift, environment, confirm=confirm, progress=app.progress))
+
+
+@command.command("check")
+@environment_options
+@click.option("--adopt", is_flag=True, help="Book the bonuses that only the server knows.")
+@endpoint_option
+@common
+def check(app: App, environment: Environment | None, adopt: bool) -> int:
+    """Hold the ledger against the assignments and bonuses that the server lists, submission by submission.
+
+    The exit status is 1 where they differ. After a database was restored from a backup, run it with --adopt before
+    the next top-up.
+    """
+    from mitl.stages.paying.check import check_pay
+
+    return app.conclude(check_pay(app.settings, environment, adopt=adopt, progress=app.progress))
+
+
+def _confirm(
+    yes_total: int | None, subject: str, verb: str, undone: str
+) -> Callable[[Environment, int], bool]:
+    """What asks for the exact total on live, and for nothing on the sandbox."""
+    from mitl.cli.confirming import confirmed
+
+    return lambda chosen, total: (
+        chosen is Environment.SANDBOX
+        or confirmed(total, yes_total, subject=subject, verb=verb, undone=undone)
+    )

@@ -1,0 +1,162 @@
+"""The answers that a foreign row gives by a mapping; what is odd becomes a finding, never an exception."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from mitl.crowd.answers import MAX_ACTIVE_MS, MAX_FINDINGS, MAX_TEXT
+from mitl.crowd.column_map import ANY, ColumnMap, Source
+from mitl.hits.xmltext import xml_safe
+from mitl.records import Concept, Finding, Label, Outcome, PlaceAnswer, Shortcoming
+
+_E = TypeVar("_E", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True)
+class MappedAnswer:
+    """What a row says of one pair."""
+
+    image: str
+    """As the file names it."""
+    caption: str
+    """Its id in the file, or its text."""
+    by_text: bool
+    answer: PlaceAnswer | None
+    """None where there is none; its place counts within the row, from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class MappedRow:
+    """What a row says."""
+
+    answers: tuple[MappedAnswer, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    unmapped: tuple[str, ...] = ()
+    """Labels that the mapping has no word for."""
+
+
+def read_mapped(mapping: ColumnMap, cells: Mapping[str, str], places: Sequence[int]) -> MappedRow:
+    """The answers of a row, place by place.
+
+    Args:
+        cells: expanded, so that fields within an answer document stand as columns.
+        places: the numbers in the columns' names; (0,) where they have none.
+    """
+    answers: list[MappedAnswer] = []
+    findings: list[Finding] = []
+    unmapped: list[str] = []
+    for place in places:
+        for values in _each_place(mapping, cells, place, findings):
+            if not values["label"].strip() and not values["image"]:
+                continue  # the page was shorter
+            number = len(answers) + 1
+            answer = _answer(mapping, values, number, findings, unmapped)
+            by_text = "caption" not in values
+            caption = values["caption_text" if by_text else "caption"]
+            answers.append(MappedAnswer(values["image"], caption, by_text, answer))
+    return MappedRow(tuple(answers), tuple(findings[:MAX_FINDINGS]), tuple(unmapped))
+
+
+def _each_place(
+    mapping: ColumnMap, cells: Mapping[str, str], place: int, findings: list[Finding]
+) -> list[dict[str, str]]:
+    """Source → value, once for every part of cells that hold several places."""
+    parts = {name: _parts(source, cells, place) for name, source in mapping.sources.items()}
+    split = {name: len(parts[name]) for name, source in mapping.sources.items() if source.split is not None}
+    if len(set(split.values())) > 1:
+        counts = ", ".join(f"{name} {count}" for name, count in split.items())
+        findings.append(
+            Finding("bad_value", f"cells that belong together have different numbers of parts: {counts}")
+        )
+        return []
+    n_parts = next(iter(split.values()), 1)
+    return [
+        {name: values[number if name in split else 0] for name, values in parts.items()}
+        for number in range(n_parts)
+    ]
+
+
+def _parts(source: Source, cells: Mapping[str, str], place: int) -> list[str]:
+    if source.column is None:
+        return [source.value or ""]
+    cell = cells.get(source.column_at(place), "")
+    parts = [cell] if source.split is None else source.split.split(cell)
+    if len(parts) > 1 and not parts[-1]:
+        parts.pop()  # what follows the last separator
+    return [_matched(source, part or "") for part in parts]
+
+
+def _matched(source: Source, text: str) -> str:
+    found = source.pattern.search(text) if source.pattern else None
+    if found is None:
+        return text
+    return (found[1] if found.re.groups else found[0]) or ""
+
+
+def _answer(
+    mapping: ColumnMap,
+    values: Mapping[str, str],
+    place: int,
+    findings: list[Finding],
+    unmapped: list[str],
+) -> PlaceAnswer | None:
+    cell = values["label"]
+    word = _word(mapping, "labels", cell, Label)
+    if word is None:
+        if cell.strip():
+            unmapped.append(cell.strip())
+            findings.append(Finding("bad_value", f"label is {_shown(cell)}; the mapping has no word for it"))
+        else:
+            findings.append(Finding("missing_answer", f"place {place} has no usable answer"))
+        return None
+    label = Label(word) if word in set(Label) else None
+    return PlaceAnswer(
+        place=place,
+        outcome=Outcome.ANSWERED if label is not None else Outcome(word),
+        label=label,
+        shortcomings=_several(mapping, "shortcoming", values, Shortcoming, findings),
+        concepts=_several(mapping, "concept", values, Concept, findings),
+        text=xml_safe(values.get("text", "")).strip()[:MAX_TEXT],
+        active_ms=_active_ms(values.get("active_ms", ""), findings),
+    )
+
+
+def _several(
+    mapping: ColumnMap, key: str, values: Mapping[str, str], enum: type[_E], findings: list[Finding]
+) -> tuple[_E, ...]:
+    """The words of a cell that may hold several, joined by ``|``."""
+    found = set()
+    for part in filter(None, (part.strip() for part in values.get(key, "").split("|"))):
+        word = _word(mapping, f"{key}s", part, enum)
+        if word is None:
+            findings.append(Finding("bad_value", f"{key} is {_shown(part)}; known: {', '.join(enum)}"))
+        else:
+            found.add(word)
+    return tuple(member for member in enum if member.value in found)
+
+
+def _word(mapping: ColumnMap, table: str, cell: str, enum: type[StrEnum]) -> str | None:
+    """Our word for the file's value: as the mapping says, else the value itself where it is one of ours."""
+    text, words = cell.strip(), mapping.words.get(table, {})
+    if text in words or ANY not in words or not text:
+        own = text if text in set(enum) else None
+        return words.get(text, own)
+    return words[ANY]
+
+
+def _active_ms(text: str, findings: list[Finding]) -> int | None:
+    text = text.strip()
+    if not text:
+        return None
+    if re.fullmatch(r"[0-9]{1,8}(\.[0-9]+)?", text) and float(text) <= MAX_ACTIVE_MS:
+        return round(float(text))
+    findings.append(Finding("bad_value", f"active_ms is {_shown(text)}; milliseconds up to a day are right"))
+    return None
+
+
+def _shown(text: str) -> str:
+    return ascii(text) if len(text) <= 80 else ascii(text[:80]) + "…"

@@ -1,0 +1,171 @@
+"""Past work that was read from files: which files, and the HITs and documents that came from them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import delete, func, select, update
+from sqlalchemy.orm import Session
+
+from mitl.db.models import Assignment, Batch, Hit, HitItem, ImportFile
+from mitl.db.store.bulk import add_rows, chunks
+from mitl.db.store.proposals import ensure_pairs
+from mitl.records import Environment, HitState, JudgementSource, PairRole
+from mitl.records import Pair as PairRecord
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRow:
+    """A file that was brought in."""
+
+    sha256: str
+    name: str
+    kind: str
+    columns: str | None
+    """JSON: which column means what."""
+    batch: str
+    rows: int
+    imported_at: dt.datetime
+
+
+@dataclass(frozen=True, slots=True)
+class PastHit:
+    """A HIT that somebody posted elsewhere."""
+
+    token: str
+    """Names it here; made of its id, so that a second file of the batch finds it."""
+    mturk_hit_id: str | None
+    assignments: int
+    """Workers who were wanted, as far as the file says."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredDocument:
+    """A submission of past work as stored."""
+
+    id: int
+    hit_id: int
+    raw_xml: str
+
+
+def imports(session: Session) -> dict[str, ImportRow]:
+    """The files that were brought in, by the hash of their bytes."""
+    query = select(
+        ImportFile.sha256,
+        ImportFile.name,
+        ImportFile.kind,
+        ImportFile.columns,
+        Batch.name,
+        ImportFile.rows,
+        ImportFile.imported_at,
+    ).join(Batch, Batch.id == ImportFile.batch_id)
+    return {row[0]: ImportRow(*row) for row in session.execute(query.order_by(ImportFile.id))}
+
+
+def add_import(
+    session: Session,
+    *,
+    sha256: str,
+    name: str,
+    kind: str,
+    columns: str | None,
+    batch_id: int,
+    rows: int,
+    now: dt.datetime,
+) -> None:
+    """Remember a file, so that it is not brought in twice."""
+    session.add(
+        ImportFile(
+            sha256=sha256,
+            name=name,
+            kind=kind,
+            columns=columns,
+            batch_id=batch_id,
+            rows=rows,
+            imported_at=now,
+        )
+    )
+    session.flush()
+
+
+def set_columns(session: Session, sha256: str, columns: str) -> None:
+    """Write down that a file's columns mean something else than was said before."""
+    session.execute(update(ImportFile).where(ImportFile.sha256 == sha256).values(columns=columns))
+
+
+def past_hits(session: Session, tokens: Sequence[str]) -> dict[str, int]:
+    """Token → row, of those HITs that an earlier file brought in."""
+    query = select(Hit.token, Hit.id)
+    return {
+        token: id_
+        for chunk in chunks(tokens)
+        for token, id_ in session.execute(query.where(Hit.token.in_(chunk)))
+    }
+
+
+def add_past_hits(session: Session, batch_id: int, hits: Sequence[PastHit]) -> dict[str, int]:
+    """Insert HITs that are over, numbered on within the batch; returns their rows by token."""
+    last = session.scalar(select(func.max(Hit.number)).where(Hit.batch_id == batch_id)) or 0
+    add_rows(
+        session,
+        Hit,
+        (
+            {
+                "batch_id": batch_id,
+                "number": number,
+                "attempt": 1,
+                "replaces_id": None,
+                "assignments": hit.assignments,
+                "state": HitState.CLOSED,
+                "mturk_hit_id": hit.mturk_hit_id,
+                "token": hit.token,
+            }
+            for number, hit in enumerate(hits, start=last + 1)
+        ),
+    )
+    return past_hits(session, [hit.token for hit in hits])
+
+
+def set_items(session: Session, items: Mapping[int, Sequence[tuple[PairRecord, PairRole]]]) -> None:
+    """Write what stands on these HITs, places from 1, instead of what an earlier reading put there."""
+    for chunk in chunks(list(items)):
+        session.execute(delete(HitItem).where(HitItem.hit_id.in_(chunk)))
+    ids = ensure_pairs(session, {pair for placed in items.values() for pair, _ in placed})
+    add_rows(
+        session,
+        HitItem,
+        (
+            {"hit_id": hit_id, "place": place, "pair_id": ids[pair], "role": role}
+            for hit_id, placed in items.items()
+            for place, (pair, role) in enumerate(placed, start=1)
+        ),
+    )
+
+
+def past_batches(session: Session, environment: Environment) -> list[int]:
+    """The batches of an environment that hold past work, oldest first."""
+    query = select(Batch.id).where(Batch.environment == environment, Batch.source == JudgementSource.IMPORT)
+    return list(session.scalars(query.order_by(Batch.id)))
+
+
+def hits_of(session: Session, batch_id: int) -> list[int]:
+    """The HITs of a batch."""
+    return list(session.scalars(select(Hit.id).where(Hit.batch_id == batch_id).order_by(Hit.id)))
+
+
+def documents(session: Session, hit_ids: Sequence[int]) -> list[StoredDocument]:
+    """The submissions of these HITs, in order of arrival."""
+    query = select(Assignment.id, Assignment.hit_id, Assignment.raw_xml)
+    found = [
+        StoredDocument(*row)
+        for chunk in chunks(hit_ids)
+        for row in session.execute(query.where(Assignment.hit_id.in_(chunk)))
+    ]
+    return sorted(found, key=lambda document: document.id)
+
+
+def batch_of(session: Session, hit_id: int) -> int:
+    """The batch of a HIT."""
+    return session.execute(select(Hit.batch_id).where(Hit.id == hit_id)).scalar_one()

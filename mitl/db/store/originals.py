@@ -1,0 +1,76 @@
+"""What a person said of originals that people or CxC refused, and the exclusion lists that follow from it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Collection
+
+from sqlalchemy import delete, select, update
+from sqlalchemy.orm import Session
+
+from mitl.db.models import Caption, Exclusion, OriginalReview
+from mitl.records import ExclusionKind, OriginalVerdict, Pair
+
+SOURCE = "review of originals"
+_REASONS = {
+    OriginalVerdict.WRONG: "wrong for its own image",
+    OriginalVerdict.MEANINGLESS: "describes nothing",
+}
+
+
+def verdicts(session: Session) -> dict[int, OriginalVerdict]:
+    """Caption → what was said of it."""
+    return dict(session.execute(select(OriginalReview.caption_id, OriginalReview.verdict)).all())
+
+
+def set_verdict(session: Session, pair: Pair, verdict: OriginalVerdict, now: dt.datetime) -> bool:
+    """Store a verdict on a caption with its own image and bring the exclusion list in line; whether it is news.
+
+    Only entries that this review made are ever taken back: lists that came with the data set stay.
+    """
+    known = session.scalar(select(OriginalReview.verdict).where(OriginalReview.caption_id == pair.caption_id))
+    if known is verdict:
+        return False
+    if known is None:
+        session.add(OriginalReview(caption_id=pair.caption_id, verdict=verdict, at=now))
+    else:
+        session.execute(
+            update(OriginalReview)
+            .where(OriginalReview.caption_id == pair.caption_id)
+            .values(verdict=verdict, at=now)
+        )
+        session.execute(
+            delete(Exclusion).where(Exclusion.caption_id == pair.caption_id, Exclusion.source == SOURCE)
+        )
+    if verdict is not OriginalVerdict.KEEP:
+        meaningless = verdict is OriginalVerdict.MEANINGLESS
+        session.add(
+            Exclusion(
+                kind=ExclusionKind.CAPTION if meaningless else ExclusionKind.PAIR,
+                image_id=None if meaningless else pair.image_id,
+                caption_id=pair.caption_id,
+                reason=_REASONS[verdict],
+                source=SOURCE,
+            )
+        )
+    session.flush()
+    return True
+
+
+def exclude_images(session: Session, image_ids: Collection[int], reason: str, source: str) -> int:
+    """Take these images out of the positives, each once; returns how many were not excluded before."""
+    query = select(Exclusion.image_id).where(Exclusion.kind == ExclusionKind.IMAGE)
+    new = sorted(set(image_ids) - set(session.scalars(query)))
+    session.add_all(
+        Exclusion(kind=ExclusionKind.IMAGE, image_id=image, caption_id=None, reason=reason, source=source)
+        for image in new
+    )
+    session.flush()
+    return len(new)
+
+
+def captions_by_external_id(session: Session, external_ids: Collection[str]) -> dict[str, Pair]:
+    """The original pair of each caption that is known by these ids."""
+    query = select(Caption.external_id, Caption.image_id, Caption.id)
+    wanted = set(external_ids)
+    return {name: Pair(image, id_) for name, image, id_ in session.execute(query) if name in wanted}

@@ -1,0 +1,183 @@
+"""What was parsed from submissions, written in sets.
+
+The raw documents of a set are stored and committed before they are parsed. So a submission without a parse is one
+that a run died over, and whoever comes next parses it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import delete, select
+from sqlalchemy.orm import Session
+
+from mitl.db.models import Assignment, Batch, Finding, Hit, HitItem, Judgement, Rationale
+from mitl.db.store.bulk import add_rows, chunks
+from mitl.records import Environment, JudgementSource, ParsedAnswers, PlaceAnswer, RationaleKind
+from mitl.records import Finding as FindingRecord
+
+UNREADABLE = "unreadable"
+MISSING_ANSWER = "missing_answer"
+_MARKS_OF_A_PARSE = (UNREADABLE, MISSING_ANSWER)
+"""A parse without an answer has one of these findings."""
+
+
+@dataclass(frozen=True, slots=True)
+class RawSubmission:
+    """A stored submission with its document."""
+
+    id: int
+    hit_id: int
+    raw_xml: str
+    """Byte for byte."""
+
+
+def places(session: Session, hit_ids: Sequence[int]) -> dict[int, tuple[int, list[int]]]:
+    """HIT → its batch and the places that its page has."""
+    query = select(Hit.batch_id, HitItem.hit_id, HitItem.place).join(Hit, Hit.id == HitItem.hit_id)
+    found: dict[int, tuple[int, list[int]]] = {}
+    for chunk in chunks(hit_ids):
+        rows = session.execute(query.where(HitItem.hit_id.in_(chunk)).order_by(HitItem.place))
+        for batch_id, hit_id, place in rows:
+            found.setdefault(hit_id, (batch_id, []))[1].append(place)
+    return found
+
+
+def unparsed(
+    session: Session, environment: Environment, ids: Sequence[int] | None = None
+) -> dict[int, RawSubmission]:
+    """Submissions from the crowd that have no parse, by id; all of them, or those among ``ids``."""
+    query = (
+        select(Assignment.id, Assignment.hit_id, Assignment.raw_xml)
+        .join(Hit, Hit.id == Assignment.hit_id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .where(
+            Batch.environment == environment,
+            Batch.source == JudgementSource.CROWD,
+            ~select(Judgement.id).where(Judgement.assignment_id == Assignment.id).exists(),
+            ~select(Finding.id)
+            .where(Finding.assignment_id == Assignment.id, Finding.code.in_(_MARKS_OF_A_PARSE))
+            .exists(),
+        )
+        .order_by(Assignment.id)
+    )
+    parts = [query] if ids is None else [query.where(Assignment.id.in_(chunk)) for chunk in chunks(ids)]
+    return {row[0]: RawSubmission(*row) for part in parts for row in session.execute(part)}
+
+
+def ids(session: Session, environment: Environment, source: JudgementSource) -> list[int]:
+    """The submissions of an environment that came that way, in order of their rows."""
+    query = (
+        select(Assignment.id)
+        .join(Hit, Hit.id == Assignment.hit_id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .where(Batch.environment == environment, Batch.source == source)
+        .order_by(Assignment.id)
+    )
+    return list(session.scalars(query))
+
+
+def raw(session: Session, assignment_ids: Sequence[int]) -> list[RawSubmission]:
+    """These submissions with their documents as received, parsed or not, in order of their rows."""
+    query = select(Assignment.id, Assignment.hit_id, Assignment.raw_xml).order_by(Assignment.id)
+    return [
+        RawSubmission(*row)
+        for chunk in chunks(assignment_ids)
+        for row in session.execute(query.where(Assignment.id.in_(chunk)))
+    ]
+
+
+def set_parses(
+    session: Session,
+    parses: Mapping[int, ParsedAnswers],
+    *,
+    source: JudgementSource = JudgementSource.CROWD,
+) -> None:
+    """Write what was parsed from these submissions, in place of an earlier parse; nothing of it is usable yet."""
+    _forget_parses(session, list(parses))
+    pairs = _pairs(session, list(parses))
+    add_rows(
+        session,
+        Judgement,
+        (
+            {
+                "assignment_id": id_,
+                "place": answer.place,
+                "pair_id": pairs[id_, answer.place],
+                "outcome": answer.outcome,
+                "label": answer.label,
+                "active_ms": answer.active_ms,
+                "usable": False,
+                "source": source,
+            }
+            for id_, parsed in parses.items()
+            for answer in parsed.answers
+        ),
+    )
+    _add_rationale(session, parses)
+    add_all_findings(session, {id_: parsed.findings for id_, parsed in parses.items()})
+
+
+def _forget_parses(session: Session, ids: Sequence[int]) -> None:
+    for chunk in chunks(ids):
+        own = select(Judgement.id).where(Judgement.assignment_id.in_(chunk))
+        session.execute(delete(Rationale).where(Rationale.judgement_id.in_(own)))
+        session.execute(delete(Judgement).where(Judgement.assignment_id.in_(chunk)))
+
+
+def _pairs(session: Session, ids: Sequence[int]) -> dict[tuple[int, int], int]:
+    """(Submission, place) → row of the pair that stands there."""
+    query = select(Assignment.id, HitItem.place, HitItem.pair_id).join(
+        HitItem, HitItem.hit_id == Assignment.hit_id
+    )
+    return {
+        (id_, place): pair
+        for chunk in chunks(ids)
+        for id_, place, pair in session.execute(query.where(Assignment.id.in_(chunk)))
+    }
+
+
+def _add_rationale(session: Session, parses: Mapping[int, ParsedAnswers]) -> None:
+    given = {
+        (id_, answer.place): reasons
+        for id_, parsed in parses.items()
+        for answer in parsed.answers
+        if (reasons := _reasons(answer))
+    }
+    query = select(Judgement.assignment_id, Judgement.place, Judgement.id)
+    rows: list[dict[str, Any]] = []
+    for chunk in chunks(sorted({id_ for id_, _ in given})):
+        found = session.execute(query.where(Judgement.assignment_id.in_(chunk)).order_by(Judgement.id))
+        for id_, place, judgement in found:
+            rows += [{"judgement_id": judgement, **reason} for reason in given.get((id_, place), ())]
+    add_rows(session, Rationale, rows)
+
+
+def _reasons(answer: PlaceAnswer) -> list[dict[str, Any]]:
+    given = [(RationaleKind.SHORTCOMING, value.value) for value in answer.shortcomings]
+    given += [(RationaleKind.CONCEPT, value.value) for value in answer.concepts]
+    given += [(RationaleKind.TEXT, answer.text)] if answer.text else []
+    return [{"kind": kind, "value": value} for kind, value in given]
+
+
+def add_all_findings(session: Session, given: Mapping[int, Iterable[FindingRecord]]) -> None:
+    """Note something about submissions, by id; the same note is not written twice."""
+    wanted = {id_: {(one.code, one.detail) for one in found} for id_, found in given.items()}
+    wanted = {id_: notes for id_, notes in wanted.items() if notes}
+    known: dict[int, set[tuple[str, str]]] = defaultdict(set)
+    query = select(Finding.assignment_id, Finding.code, Finding.detail)
+    for chunk in chunks(list(wanted)):
+        for id_, code, detail in session.execute(query.where(Finding.assignment_id.in_(chunk))):
+            known[id_].add((code, detail))
+    add_rows(
+        session,
+        Finding,
+        (
+            {"assignment_id": id_, "code": code, "detail": detail}
+            for id_, notes in wanted.items()
+            for code, detail in sorted(notes - known[id_])
+        ),
+    )

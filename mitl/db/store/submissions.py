@@ -1,0 +1,137 @@
+"""Submissions as received, written in sets; see `mitl.db.store.parses` for what they say."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import case, func, select
+from sqlalchemy.orm import Session
+
+from mitl.db.models import Assignment, Worker
+from mitl.db.store.answers import submission_key
+from mitl.db.store.bulk import add_rows, chunks
+from mitl.records import Decision, Environment
+
+
+@dataclass(frozen=True, slots=True)
+class NewSubmission:
+    """A submission as the requester API lists it, on a HIT of ours."""
+
+    hit_id: int
+    worker: str
+    """The worker's id on the requester API."""
+    mturk_assignment_id: str
+    accepted_at: dt.datetime | None
+    submitted_at: dt.datetime | None
+    status: str
+    raw_xml: str
+
+    @property
+    def key(self) -> str:
+        """Names the submission in the journal and the ledger."""
+        return submission_key(self.mturk_assignment_id, self.worker)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSubmission:
+    """A submission as it stands here."""
+
+    id: int
+    status: str
+    """As the API said last: Submitted, Approved, Rejected."""
+    decision: Decision
+
+
+def worker_ids(session: Session, environment: Environment, names: Iterable[str]) -> dict[str, int]:
+    """Rows of these workers by their ids on the requester API, made at first sight."""
+    wanted = sorted(set(names))
+    found = _known_workers(session, environment, wanted)
+    new = [name for name in wanted if name not in found]
+    if not new:
+        return found
+    empty = {"excluded_at": None, "capped_at": None, "note": None}
+    add_rows(
+        session, Worker, ({"environment": environment, "mturk_worker_id": name, **empty} for name in new)
+    )
+    return found | _known_workers(session, environment, new)
+
+
+def _known_workers(session: Session, environment: Environment, names: Sequence[str]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    query = select(Worker.mturk_worker_id, Worker.id).where(Worker.environment == environment)
+    for chunk in chunks(names):
+        found.update(dict(session.execute(query.where(Worker.mturk_worker_id.in_(chunk))).all()))
+    return found
+
+
+def add_submissions(
+    session: Session, environment: Environment, new: Sequence[NewSubmission]
+) -> dict[int, NewSubmission]:
+    """Insert those that are not stored yet, with their raw documents; returns them by their new ids.
+
+    A submission is one by its assignment's id and its worker: the id alone may come again after a return.
+    """
+    workers = worker_ids(session, environment, (one.worker for one in new))
+    by_key = {(one.mturk_assignment_id, workers[one.worker]): one for one in new}
+    known = _ids(session, by_key)
+    added = {key: one for key, one in by_key.items() if key not in known}
+    add_rows(
+        session,
+        Assignment,
+        (
+            {
+                "hit_id": one.hit_id,
+                "worker_id": worker,
+                "mturk_assignment_id": name,
+                "accepted_at": one.accepted_at,
+                "submitted_at": one.submitted_at,
+                "status": one.status,
+                "decision": Decision.NONE,
+                "raw_xml": one.raw_xml,
+            }
+            for (name, worker), one in added.items()
+        ),
+    )
+    return {id_: added[key] for key, id_ in _ids(session, added).items()}
+
+
+def _ids(session: Session, keys: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
+    """(Assignment's id on the requester API, worker's row) → row, of those that are stored."""
+    wanted = set(keys)
+    query = select(Assignment.mturk_assignment_id, Assignment.worker_id, Assignment.id)
+    found = {}
+    for chunk in chunks(sorted({name for name, _ in wanted})):
+        for name, worker, id_ in session.execute(query.where(Assignment.mturk_assignment_id.in_(chunk))):
+            if (name, worker) in wanted:
+                found[name, worker] = id_
+    return found
+
+
+def stored_submissions(session: Session, hit_ids: Sequence[int]) -> dict[str, StoredSubmission]:
+    """The submissions of these HITs that are stored, by key."""
+    query = select(
+        Assignment.mturk_assignment_id,
+        Worker.mturk_worker_id,
+        Assignment.id,
+        Assignment.status,
+        Assignment.decision,
+    ).join(Worker, Worker.id == Assignment.worker_id)
+    return {
+        submission_key(name, worker): StoredSubmission(id_, status, decision)
+        for chunk in chunks(hit_ids)
+        for name, worker, id_, status, decision in session.execute(query.where(Assignment.hit_id.in_(chunk)))
+    }
+
+
+def stored_counts(session: Session, environment: Environment) -> dict[int, tuple[int, int]]:
+    """HIT → how many of its submissions are stored, and how many of those the server has settled."""
+    settled = func.sum(case((Assignment.status == "Submitted", 0), else_=1))
+    query = (
+        select(Assignment.hit_id, func.count(), settled)
+        .join(Worker, Worker.id == Assignment.worker_id)
+        .where(Worker.environment == environment)
+        .group_by(Assignment.hit_id)
+    )
+    return {hit_id: (stored, int(done)) for hit_id, stored, done in session.execute(query)}

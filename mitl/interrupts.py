@@ -1,0 +1,37 @@
+"""Holding Ctrl-C back while a step must not be cut in two."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+@contextmanager
+def interrupts_held() -> Iterator[Callable[[], None]]:
+    """Hold Ctrl-C back for the block; it is delivered at its end, or where the function that this gives is called.
+
+    Only the main thread hears signals; elsewhere, and where Ctrl-C is ignored, nothing changes.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield lambda: None
+        return
+    came: list[tuple[int, FrameType | None]] = []
+    held = True
+
+    def let_through() -> None:
+        nonlocal held
+        if held:
+            held = False
+            signal.signal(signal.SIGINT, before)
+            if came:
+                before(*came[0])
+
+    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    try:
+        yield let_through
+    finally:
+        let_through()

@@ -1,0 +1,175 @@
+"""Krippendorff's alpha: agreement of any number of people on any share of the items, corrected for chance.
+
+Source: Krippendorff, Content Analysis, 4th edition, chapter 12; Computing Krippendorff's Alpha-Reliability, 2011.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mitl.judgements.answer_table import UNKNOWN, AnswerTable
+
+Floats = NDArray[np.float64]
+Counts = NDArray[np.int64]
+
+REPLICATES = 1000
+INTERVAL = 0.95
+_CHUNK = 1 << 18
+
+
+class Scale(StrEnum):
+    """What the distance of two values means."""
+
+    NOMINAL = "nominal"
+    """Equal or not."""
+    ORDINAL = "ordinal"
+    """By the answers that lie between."""
+    INTERVAL = "interval"
+    """By the squared difference of the values."""
+
+
+@dataclass(frozen=True, slots=True)
+class Alpha:
+    """An estimate of agreement, or why there is none."""
+
+    alpha: float | None
+    """1 is perfect, 0 what chance gives."""
+    low: float | None
+    """Lower end of the bootstrap interval over the items; None where too few replicates can be estimated."""
+    high: float | None
+    units: int
+    """Items with answers of two people or more."""
+    answers: int
+    """Their answers."""
+    reason: str = ""
+    """Why ``alpha`` is None, for people."""
+
+
+def table_alpha(
+    table: AnswerTable,
+    scale: Scale = Scale.ORDINAL,
+    *,
+    with_known: bool = False,
+    replicates: int = REPLICATES,
+    seed: int = 0,
+) -> Alpha:
+    """Agreement between the workers of a table.
+
+    A worker who answered an item more than once counts with the first answer: alpha is about people, and
+    nobody is a second person. Known items (gold controls) are left out unless asked for: they are easier
+    than others, and everybody meets them.
+    """
+    first = np.ones(len(table), dtype=bool)
+    first[1:] = (np.diff(table.item) != 0) | (np.diff(table.worker) != 0)
+    if not with_known:
+        first &= table.known[table.item] == UNKNOWN
+    cells = table.item[first].astype(np.int64) * table.n_labels + table.label[first]
+    patterns: dict[tuple[int, ...], int] = {}
+    for counts in _blocks(cells, table.n_items, table.n_labels):
+        rows, times = np.unique(counts[counts.sum(axis=1) > 1], axis=0, return_counts=True)
+        for row, n in zip(rows.tolist(), times.tolist(), strict=True):
+            patterns[tuple(row)] = patterns.get(tuple(row), 0) + n
+    rows = np.array(sorted(patterns), dtype=np.int64).reshape(-1, table.n_labels)
+    times = np.array([patterns[tuple(row)] for row in rows.tolist()], dtype=np.int64)
+    return _estimate(rows, times, np.arange(table.n_labels), scale, replicates, seed)
+
+
+def alpha(
+    counts: ArrayLike,
+    scale: Scale = Scale.ORDINAL,
+    *,
+    values: ArrayLike | None = None,
+    replicates: int = REPLICATES,
+    seed: int = 0,
+) -> Alpha:
+    """Agreement from counts.
+
+    Args:
+        counts: (units, values) how many people gave each value to each unit; each person once.
+        values: (values,) ascending, what they stand for on the interval scale; 0, 1, … by default.
+        replicates: resamples of the units, of the same seed, for the interval.
+
+    Raises:
+        ValueError: counts are not a table of whole numbers from 0, or values do not fit it.
+    """
+    table = np.asarray(counts)
+    if table.ndim != 2 or not np.issubdtype(table.dtype, np.integer) or (table.size and table.min() < 0):
+        raise ValueError("counts must be a table (units, values) of whole numbers from 0")
+    stand_for = np.arange(table.shape[1]) if values is None else np.asarray(values, dtype=np.float64)
+    if stand_for.shape != (table.shape[1],) or np.any(np.diff(stand_for) <= 0):
+        raise ValueError(f"{table.shape[1]} ascending values are right, one for each column of the counts")
+    rows, times = np.unique(table[table.sum(axis=1) > 1].astype(np.int64), axis=0, return_counts=True)
+    return _estimate(rows, times, stand_for, scale, replicates, seed)
+
+
+def _blocks(cells: Counts, n_items: int, n_labels: int) -> Iterator[Counts]:
+    for start in range(0, n_items, _CHUNK):
+        stop = min(start + _CHUNK, n_items)
+        first, last = np.searchsorted(cells, [start * n_labels, stop * n_labels])
+        counted = np.bincount(cells[first:last] - start * n_labels, minlength=(stop - start) * n_labels)
+        yield counted.reshape(-1, n_labels)
+
+
+def _estimate(
+    rows: Counts, times: Counts, values: NDArray[np.generic], scale: Scale, replicates: int, seed: int
+) -> Alpha:
+    """From distinct rows of counts, each of two answers or more, and how many units have each."""
+    units, sizes = int(times.sum()), rows.sum(axis=1)
+    answers = int((times * sizes).sum())
+    if not units:
+        return Alpha(None, None, None, 0, 0, "no item has answers of two people")
+    if np.count_nonzero(times @ rows) < 2:
+        reason = "all answers are the same, so nothing shows whether people could have disagreed"
+        return Alpha(None, None, None, units, answers, reason)
+    pairs = _coincidences(rows, sizes)
+    found = _alphas(times[None], rows, pairs, values, scale)[0]
+    drawn = np.random.default_rng(seed).multinomial(units, times / units, size=replicates)
+    bootstrap = _alphas(drawn, rows, pairs, values, scale)
+    bootstrap = bootstrap[~np.isnan(bootstrap)]
+    if units < 2 or len(bootstrap) < replicates / 2 or not len(bootstrap):
+        return Alpha(float(found), None, None, units, answers)
+    tail = (1 - INTERVAL) / 2
+    low, high = np.quantile(bootstrap, [tail, 1 - tail])
+    return Alpha(float(found), float(low), float(high), units, answers)
+
+
+def _coincidences(rows: Counts, sizes: Counts) -> Floats:
+    """(rows, values × values) the ordered pairs of answers of different people, each unit weighing its answers."""
+    pairs = rows[:, :, None] * rows[:, None, :].astype(np.float64)
+    diagonal = np.arange(rows.shape[1])
+    pairs[:, diagonal, diagonal] -= rows
+    weighted: Floats = pairs / (sizes - 1)[:, None, None]
+    return weighted.reshape(len(rows), -1)
+
+
+def _alphas(times: Counts, rows: Counts, pairs: Floats, values: NDArray[np.generic], scale: Scale) -> Floats:
+    """(B,) alpha for each (B, rows) of multiplicities; NaN where only one value is left."""
+    n_values = rows.shape[1]
+    observed = (times @ pairs).reshape(-1, n_values, n_values)
+    totals = (times @ rows).astype(np.float64)  # (B, values)
+    distance = _distances(totals, values, scale)
+    n = totals.sum(axis=1)
+    expected = totals[:, :, None] * totals[:, None, :]
+    disagreement = (observed * distance).sum(axis=(1, 2)) * (n - 1)
+    by_chance = (expected * distance).sum(axis=(1, 2))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found: Floats = np.where(by_chance > 0, 1 - disagreement / by_chance, np.nan)
+    return found
+
+
+def _distances(totals: Floats, values: NDArray[np.generic], scale: Scale) -> Floats:
+    """(B, values, values) squared distances; on the ordinal scale they follow the totals."""
+    n_values = totals.shape[1]
+    if scale is Scale.NOMINAL:
+        return np.broadcast_to(1 - np.eye(n_values), (len(totals), n_values, n_values))
+    if scale is Scale.INTERVAL:
+        line = values.astype(np.float64)
+        return np.broadcast_to((line[:, None] - line) ** 2, (len(totals), n_values, n_values))
+    middle = totals.cumsum(axis=1) - totals / 2  # where a value's answers lie in the order of all
+    squared: Floats = (middle[:, :, None] - middle[:, None, :]) ** 2
+    return squared

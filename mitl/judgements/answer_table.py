@@ -1,0 +1,216 @@
+"""Answers as columns: item, worker and label of each, grouped by item; what every aggregator reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from mitl.judgements.aggregation import counts_for_pair
+from mitl.records import Judgement, Label, Outcome, Pair, PairRole
+
+UNKNOWN = -1
+"""In ``known``: nobody told the answer of this item."""
+
+Ints = NDArray[np.int32]
+Labels = NDArray[np.int8]
+Known = dict[PairRole, Label]
+
+GOLD_LABELS: Known = {PairRole.GOLD_POSITIVE: Label.YES, PairRole.GOLD_NEGATIVE: Label.NO}
+"""What a gold control is known to be."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class AnswerTable:
+    """Answers grouped by item, then by worker; several of one worker on one item keep the order given.
+
+    Labels are places on a scale, 0 the best (``yes``) and ``n_labels - 1`` the worst (``no``).
+
+    Raises:
+        ValueError: columns differ in length, a code is out of range, or an item has no answer.
+    """
+
+    item: Ints
+    """(n,) codes from 0 without gaps, ascending."""
+    worker: Ints
+    """(n,) codes from 0; a worker may have no answer."""
+    label: Labels
+    """(n,) from 0 to ``n_labels - 1``."""
+    n_workers: int
+    n_labels: int = len(Label)
+    known: Labels = field(default_factory=lambda: np.empty(0, dtype=np.int8))
+    """(items,) the label of an item that is known beforehand, else ``UNKNOWN``; empty: all unknown."""
+    starts: NDArray[np.int64] = field(init=False)
+    """(items + 1,) where each item's answers begin."""
+
+    def __post_init__(self) -> None:
+        columns = (self.item, self.worker, self.label)
+        if len({len(column) for column in columns}) > 1:
+            lengths = ", ".join(str(len(column)) for column in columns)
+            raise ValueError(f"item, worker and label have {lengths} rows, but each answer needs all three")
+        n_items = int(self.item[-1]) + 1 if len(self.item) else 0
+        starts = np.searchsorted(self.item, np.arange(n_items + 1)).astype(np.int64)
+        if len(self.item) and (
+            np.any(np.diff(self.item) < 0) or self.item[0] < 0 or np.any(np.diff(starts) == 0)
+        ):
+            raise ValueError("items must ascend from 0 without gaps; use answer_table() to make them so")
+        _check_range("worker", self.worker, 0, self.n_workers)
+        _check_range("label", self.label, 0, self.n_labels)
+        known = self.known if len(self.known) else np.full(n_items, UNKNOWN, dtype=np.int8)
+        if len(known) != n_items:
+            raise ValueError(f"known has {len(known)} rows, but there are {n_items} items")
+        _check_range("known label", known, UNKNOWN, self.n_labels)
+        object.__setattr__(self, "known", known)
+        object.__setattr__(self, "starts", starts)
+
+    def __len__(self) -> int:
+        return len(self.item)
+
+    @property
+    def n_items(self) -> int:
+        """Distinct items."""
+        return len(self.starts) - 1
+
+    @property
+    def answers_per_item(self) -> NDArray[np.int64]:
+        """(items,) how many answers each item has."""
+        return np.diff(self.starts)
+
+    def counts(self, start: int = 0, stop: int | None = None) -> NDArray[np.int64]:
+        """(items, labels) how often each label was given, for the items from ``start`` to before ``stop``."""
+        stop = self.n_items if stop is None else stop
+        rows = slice(int(self.starts[start]), int(self.starts[stop]))
+        cells = (self.item[rows].astype(np.int64) - start) * self.n_labels + self.label[rows]
+        counted = np.bincount(cells, minlength=(stop - start) * self.n_labels)
+        return counted.reshape(stop - start, self.n_labels)
+
+    def with_known(self, known: ArrayLike) -> AnswerTable:
+        """The same answers with other items known; (items,) of labels and ``UNKNOWN``."""
+        column = np.asarray(known, dtype=np.int8)
+        return AnswerTable(self.item, self.worker, self.label, self.n_workers, self.n_labels, column)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KeyedTable:
+    """An answer table with what its codes stand for."""
+
+    answers: AnswerTable
+    items: tuple[tuple[Pair, PairRole | None], ...]
+    """A pair with its gold role, or with None for its answers as a candidate, repeat or overlap."""
+    workers: tuple[str, ...]
+
+
+def answer_table(
+    items: ArrayLike,
+    workers: ArrayLike,
+    labels: ArrayLike,
+    *,
+    n_labels: int = len(Label),
+    n_workers: int | None = None,
+    known: ArrayLike = (),
+) -> AnswerTable:
+    """A table of answers in any order.
+
+    Args:
+        items, workers: codes from 0; see :func:`codes` for other ids.
+        known: (items,) as in :class:`AnswerTable`.
+
+    Raises:
+        ValueError: as :class:`AnswerTable`, before any code is narrowed.
+    """
+    item, worker, label = (
+        _integers(name, c) for name, c in zip(_NAMES, (items, workers, labels), strict=True)
+    )
+    if not len(item) == len(worker) == len(label):
+        return AnswerTable(item.astype(np.int32), worker.astype(np.int32), label.astype(np.int8), 0)
+    workers_total = n_workers if n_workers is not None else int(worker.max(initial=-1)) + 1
+    _check_range("item", item, 0, np.iinfo(np.int32).max)
+    _check_range("worker", worker, 0, workers_total)
+    _check_range("label", label, 0, n_labels)
+    known_labels = _integers("known label", known)
+    _check_range("known label", known_labels, UNKNOWN, n_labels)
+    key = item.astype(np.int64) * workers_total + worker
+    if np.any(key[1:] < key[:-1]):
+        order = np.argsort(key, kind="stable")
+        item, worker, label = item[order], worker[order], label[order]
+    return AnswerTable(
+        item.astype(np.int32),
+        worker.astype(np.int32),
+        label.astype(np.int8),
+        workers_total,
+        n_labels,
+        known_labels.astype(np.int8),
+    )
+
+
+def codes(ids: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.generic]]:
+    """Codes from 0 for ids of one kind, and the ids in the order of their codes (ascending).
+
+    As everywhere in NumPy a string's trailing NULs do not count.
+    """
+    distinct, coded = np.unique(np.asarray(ids), return_inverse=True)
+    return coded.reshape(-1).astype(np.int64), distinct
+
+
+def from_judgements(judgements: Iterable[Judgement], gold_labels: Known | None = None) -> KeyedTable:
+    """The usable answers of pairs and of gold controls.
+
+    A pair that was asked as a control and as a candidate is two items: what a control is known to be says
+    nothing about the answer that people are asked for.
+
+    Args:
+        gold_labels: what each gold role is known to be; the default is ``GOLD_LABELS``. A role that is left
+            out is not read: withdrawn controls should not reach this function.
+    """
+    gold_labels = GOLD_LABELS if gold_labels is None else gold_labels
+    keys: list[tuple[Pair, str]] = []
+    workers: list[str] = []
+    labels: list[int] = []
+    for judgement in judgements:
+        gold = judgement.role if judgement.role.is_gold else None
+        if judgement.label is None or not _counts(judgement, gold, gold_labels):
+            continue
+        keys.append((judgement.pair, gold.value if gold else ""))
+        workers.append(judgement.worker)
+        labels.append(judgement.label.code - 1)
+    items = sorted(set(keys))
+    place = {key: code for code, key in enumerate(items)}
+    names = sorted(set(workers))
+    worker_place = {name: code for code, name in enumerate(names)}
+    roles = [PairRole(role) if role else None for _, role in items]
+    answers = answer_table(
+        [place[key] for key in keys],
+        [worker_place[name] for name in workers],
+        labels,
+        n_workers=len(names),
+        known=[gold_labels[role].code - 1 if role else UNKNOWN for role in roles],
+    )
+    return KeyedTable(answers, tuple(zip((pair for pair, _ in items), roles, strict=True)), tuple(names))
+
+
+_NAMES = ("item", "worker", "label")
+
+
+def _counts(judgement: Judgement, gold: PairRole | None, gold_labels: Known) -> bool:
+    if gold is None:
+        return counts_for_pair(judgement)
+    return judgement.usable and judgement.outcome is Outcome.ANSWERED and gold in gold_labels
+
+
+def _integers(name: str, column: ArrayLike) -> NDArray[np.integer]:
+    array = np.asarray(column)
+    if array.size == 0:
+        return np.empty(0, dtype=np.int64)
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise ValueError(
+            f"the {name} column is {array.dtype} of shape {array.shape}; integers in one row are right"
+        )
+    return array
+
+
+def _check_range(name: str, column: NDArray[np.integer], low: int, end: int) -> None:
+    if len(column) and not (low <= column.min() and column.max() < end):
+        wrong = column.min() if column.min() < low else column.max()
+        raise ValueError(f"{name} {wrong} is out of range: {low} to {end - 1} are known")

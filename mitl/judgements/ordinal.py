@@ -1,0 +1,174 @@
+"""The ordinal model: a match in degrees, workers who set their limits differently and err by different amounts.
+
+Each item has a latent match z. Worker j answers at least level k with probability Φ((z - t_k - b_j) / s_j): the
+thresholds t_1 < … < t_{K-1} are shared, b_j ~ N(0, β²) is the worker's bias, log s_j ~ N(log s, γ²) the worker's
+noise; t, s, β and γ are learned, so workers with few answers stay near the crowd. What the bare model lacks, and
+why it is here:
+
+* The typical noise s is learned and not 1: z has variance 1, so nothing else says how well a crowd tells pairs apart.
+* A share of each worker's answers is blind, given without looking, by shares of the labels that are the worker's
+  own; both are learned, under priors. Without it one slip rules a level out, and clickers pass for noise or bias.
+* Thresholds are those of the median worker, and the mean of b is learned: a few who always give one label do not
+  move everybody's scale.
+* z has mean 0 and variance 1, but its shape is learned, held near the normal: pairs that plainly match or plainly
+  do not are more common than the middle of a normal distribution allows.
+
+The true level of an item is the stretch between thresholds that holds z: what a worker without bias or noise
+would answer. An item that is known (a gold control) has its z within that stretch: for ``yes`` at or beyond the
+uppermost threshold, for ``no`` at or below the lowest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mitl.judgements.answer_table import AnswerTable, Labels
+from mitl.judgements.convergence import Convergence, has_settled
+from mitl.judgements.majority import POSITIVE_LABELS
+from mitl.judgements.ordinal_curves import Grid, curves, make_grid
+from mitl.judgements.ordinal_population import learn_population
+from mitl.judgements.ordinal_readers import Floats32, Reader, Sample
+from mitl.judgements.ordinal_steps import (
+    Parameters,
+    blend,
+    starting_parameters,
+    step_spread,
+    step_thresholds,
+    step_workers,
+)
+from mitl.judgements.posterior_sweep import Floats, Sweeper, Swept
+
+_SLOWEST = 0.25
+"""Least share of a step that is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrdinalOptions:
+    """How the model is fitted and what is reported."""
+
+    n_cells: int = 33
+    """Cells of the quadrature grid."""
+    limit: int = 500
+    """Passes at most."""
+    tolerance: float = 1e-5
+    """The fit has settled when passes change the log-likelihood by no more than this, in nats an answer."""
+    anchor: float = 0.05
+    """Share of the items that the normal shape of z is worth; infinity keeps z normal."""
+    interval: float = 0.9
+    """Probability that the credible interval holds."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ordinal:
+    """A fitted model; arrays of items are in the table's order."""
+
+    parameters: Parameters
+    level: Floats32
+    """(items, labels) probability of each true label, the best first."""
+    answer: Floats32
+    """(items, labels) probability of each answer of a typical worker, noise and blind answers included."""
+    match: Floats32
+    """(items,) posterior mean of z."""
+    low: Floats32
+    """(items,) lower end of the central credible interval of z."""
+    high: Floats32
+    """(items,) upper end."""
+    convergence: Convergence
+
+    def positive(self, n_positive: int = POSITIVE_LABELS) -> Floats32:
+        """(items,) probability that the true label is one of the ``n_positive`` best: P(yes or weak_yes)."""
+        total: Floats32 = self.level[:, :n_positive].sum(axis=1).clip(0, 1)
+        return total
+
+    @property
+    def label(self) -> Labels:
+        """(items,) the most probable label; of equals the worse one."""
+        n_labels = self.level.shape[1]
+        label: Labels = (n_labels - 1 - self.level[:, ::-1].argmax(axis=1)).astype(np.int8)
+        return label
+
+
+def fit_ordinal(table: AnswerTable, options: OrdinalOptions | None = None) -> Ordinal:
+    """Fit by expectation maximisation over the matches, the workers' parameters at their posterior mode.
+
+    In the items' final posteriors what is left to know of each worker is integrated out.
+
+    Raises:
+        ValueError: there are no answers, or fewer than two labels.
+    """
+    if not len(table):
+        raise ValueError("there are no answers to fit a model to")
+    if table.n_labels < 2:
+        raise ValueError(f"{table.n_labels} label makes no scale; two or more are right")
+    options = options or OrdinalOptions()
+    grid = make_grid(options.n_cells)
+    sweeper, sample = Sweeper(table), Sample(table, grid)
+    active = np.bincount(table.worker, minlength=table.n_workers) > 0
+    parameters, population = starting_parameters(table), grid.mass
+    trace: list[float] = []
+    pace = 1.0
+    while True:
+        prior = _log_prior(parameters, grid, population)
+        swept = sweeper.sweep(log_answers(parameters, grid), prior, sample.read)
+        trace.append(swept.log_likelihood)
+        settled = has_settled(trace, options.tolerance * len(table))
+        if settled or len(trace) >= options.limit:
+            break
+        if len(trace) > 1 and trace[-1] < trace[-2]:
+            pace = max(pace / 2, _SLOWEST)  # the steps overshoot each other
+        moved = _maximise(parameters, swept, grid, active, sample.observed_shares(parameters))
+        if np.isfinite(options.anchor):
+            moved, learned = learn_population(moved, swept.items[0], grid, options.anchor)
+            population = (1 - pace) * population + pace * learned
+        parameters = blend(parameters, moved, pace)
+    reader = Reader(table, parameters, grid, options.interval)
+    sweeper.sweep(log_answers(parameters, grid, marginal=True), prior, reader.read)
+    found = (reader.level, reader.answer, reader.match, reader.low, reader.high)
+    return Ordinal(parameters, *found, Convergence(tuple(trace), settled))
+
+
+def log_answers(parameters: Parameters, grid: Grid, *, marginal: bool = False) -> Floats:
+    """(workers, labels, nodes) log-probability of each answer.
+
+    Args:
+        marginal: integrate out what is left to know of each worker: b exactly (it widens the noise), log s
+            over three points.
+    """
+    points = ((-np.sqrt(3), 1 / 6), (0.0, 2 / 3), (np.sqrt(3), 1 / 6)) if marginal else ((0.0, 1.0),)
+    total = np.zeros((len(parameters.bias), len(parameters.thresholds) + 1, len(grid.nodes)))
+    for shift, weight in points:
+        noise = np.exp(parameters.log_noise + shift * np.sqrt(parameters.noise_variance))
+        if marginal:
+            noise = np.sqrt(noise**2 + parameters.bias_variance)
+        at = curves(grid.nodes, parameters.thresholds, parameters.bias, noise, parameters.blind)
+        total += weight * at.probability
+    logs: Floats = np.log(total, out=total)[:, ::-1]
+    return logs
+
+
+def _log_prior(parameters: Parameters, grid: Grid, population: Floats) -> Floats:
+    """(labels + 1, Q): of an unknown item, then of items whose z lies within each label's stretch."""
+    within = grid.within(parameters.thresholds)[::-1] * (population / grid.mass)
+    # A stretch without mass belongs to a label that nobody gave; an item known to be that one says nothing.
+    empty = within.sum(axis=1) <= 0
+    within[empty] = population
+    within /= within.sum(axis=1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        logs: Floats = np.log(np.vstack([population, within]))
+    return logs
+
+
+def _maximise(
+    parameters: Parameters,
+    swept: Swept,
+    grid: Grid,
+    active: NDArray[np.bool_],
+    observed: tuple[float, float],
+) -> Parameters:
+    counts = swept.answers[:, ::-1]  # by level
+    parameters = step_thresholds(parameters, counts, grid)
+    parameters = step_workers(parameters, counts, grid, observed)
+    return step_spread(parameters, active)

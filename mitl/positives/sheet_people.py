@@ -1,0 +1,222 @@
+"""The datasheet's account of the people: controls, workers, time, pay, agreement, texts, past work."""
+
+from __future__ import annotations
+
+from mitl.hits.pricing import format_dollars
+from mitl.positives.concord import Concord
+from mitl.positives.markdown import listed, percent, plain, several, table
+from mitl.positives.origins import BatchPay, ControlKind, Controls, Crowd, PastWork, Pay
+from mitl.positives.release_input import ReleaseInput
+from mitl.positives.scrubbing import MARK
+from mitl.positives.shown_texts import TextScan
+from mitl.positives.summary import Summary
+from mitl.records import Environment
+
+NOT_STATED = "not stated"
+
+_FILES = {
+    "batch_csv": "batch CSV of the requester site",
+    "command_line": "results of the command line tools",
+    "assignment_list": "list of assignments",
+    "table": "table with a column mapping",
+    "mturk_parsed": "CSV in ECCV Caption's layout",
+}
+
+
+def judging(data: ReleaseInput, summary: Summary) -> str:
+    """What people were asked, what they answered, and who they were."""
+    total = sum(summary.labels.values())
+    answers = [(label.value, f"{n:,}", percent(n, total)) for label, n in summary.labels.items()]
+    origins = data.origins
+    parts = [
+        "People saw an image with a caption and chose one of four answers.",
+        table(("usable answers", "count", "share"), answers),
+        "### Controls",
+        _controls(origins.controls),
+        "### Workers",
+        _workers(origins.crowd, summary),
+        "### Time and pay",
+        _time_and_pay(data, summary),
+        "### Agreement",
+        agreement(summary.agreement),
+        "### Words of the workers",
+        _texts(summary.texts),
+    ]
+    if origins.past_work:
+        parts += ["### Past work", *(_past_work(work) for work in origins.past_work)]
+    return "\n\n".join(parts)
+
+
+def agreement(found: Concord) -> str:
+    """Alpha with its interval, or why there is none."""
+    alpha = found.alpha
+    if alpha.alpha is None:
+        return f"Agreement between people cannot be estimated: {alpha.reason}."
+    interval = (
+        f"95 % bootstrap interval {alpha.low:.3f} to {alpha.high:.3f}"
+        if found.has_interval
+        else "too few pairs for an interval"
+    )
+    return (
+        f"Krippendorff's alpha, ordinal: {alpha.alpha:.3f} ({interval}), from {alpha.answers:,} usable answers of two "
+        f"people or more on {several(found.pairs, 'pair')}; controls are left out. All gave the same answer on "
+        f"{percent(found.same_label, found.pairs)} of these pairs, and answers on one side, match or no match, on "
+        f"{percent(found.same_side, found.pairs)}."
+    )
+
+
+def _controls(controls: Controls | None) -> str:
+    if controls is None:
+        return "None of the pages held a control, a pair whose answer is known beforehand."
+    rows = [
+        (name, f"{kind.controls:,}", _passed(kind))
+        for name, kind in (("gold positives", controls.positive), ("gold negatives", controls.negative))
+    ]
+    return "\n\n".join(
+        [
+            "Each page held two pairs whose answer is known, a gold positive and a gold negative, at places that "
+            "workers could not tell. Gold positives are original pairs, drawn at random: those that CxC rates 4.5 or "
+            "more first, none that CxC rates below 3 or that an exclusion list names. Gold negatives were drawn at "
+            "random from the pairs of a query with an item that no machine annotator ranked for it and that nobody "
+            f"calls a match. The rule: {controls.rule}. A page that failed one went to a person, and nothing was "
+            f"rejected by rule. A control that workers of good record failed was withdrawn: {controls.withdrawn:,}.",
+            table(("", "controls", "answered as expected"), rows),
+            "Answers to controls are in none of these files.",
+        ]
+    )
+
+
+def _passed(kind: ControlKind) -> str:
+    return f"{kind.passed:,} of {kind.seen:,} ({percent(kind.passed, kind.seen)})"
+
+
+def _workers(crowd: Crowd | None, summary: Summary) -> str:
+    named = "Workers appear under pseudonyms keyed by a secret that is not released."
+    if crowd is None:
+        return f"Nobody worked on pages that were posted for this release. {named}"
+    limit = crowd.max_hits_per_worker
+    rows = [
+        ("workers", f"{crowd.workers:,}"),
+        (
+            "share of their answers that the busiest gave",
+            "–" if crowd.busiest_share is None else percent(crowd.busiest_share),
+        ),
+        ("excluded from further work by a person", f"{crowd.excluded:,}"),
+        (
+            "reached the most HITs that one may do",
+            f"{crowd.capped:,}" + ("" if limit is None else f" (at most {limit:,} HITs)"),
+        ),
+        ("submitted HITs", f"{crowd.submissions:,}"),
+        ("… paid, answers used", f"{crowd.used:,}"),
+        ("… paid, answers not used", f"{crowd.paid_unused:,}"),
+        ("… rejected by a person", f"{crowd.rejected:,}"),
+        ("… not decided yet", f"{crowd.undecided:,}"),
+    ]
+    return table(("", "count"), rows) + f"\n\n{named}"
+
+
+def _time_and_pay(data: ReleaseInput, summary: Summary) -> str:
+    pay, seconds = data.origins.pay, summary.median_active_s
+    rows = [
+        (
+            "median active time a pair, as its page measured it",
+            "not measured" if seconds is None else f"{seconds:.1f} s",
+        )
+    ]
+    if pay is not None:
+        rows += _time_rows(pay) + _money_rows(pay)
+    stated = data.card.pay
+    if stated:
+        rows.append(("what the makers say of pay", plain(stated)))
+    rows.append(("consent and ethics review", plain(data.card.ethics) or NOT_STATED))
+    parts = [table(("", ""), rows)]
+    if data.origins.batches:
+        columns = ("wording", "direction", "HITs", "workers asked for each", "reward")
+        parts.append(table(columns, [_batch(batch) for batch in data.origins.batches]))
+    if pay is not None:
+        parts.append(_how_timed(data.environment))
+    return "\n\n".join(parts)
+
+
+def _time_rows(pay: Pay) -> list[tuple[str, str]]:
+    median = pay.median_page_s
+    return [
+        ("median active time a HIT", "not measured" if median is None else f"{median:.0f} s"),
+        ("paid HITs, of which timed", f"{pay.pages:,}, {pay.timed_pages:,}"),
+    ]
+
+
+def _money_rows(pay: Pay) -> list[tuple[str, str]]:
+    hourly = pay.median_hourly_cents
+    rows = [
+        ("rewards paid", format_dollars(pay.rewards_cents)),
+        (
+            "bonuses paid",
+            f"{format_dollars(pay.bonuses_cents)} to {several(pay.bonus_workers, 'worker')}"
+            if pay.bonus_workers
+            else "none",
+        ),
+        ("fees", format_dollars(pay.fees_cents)),
+        (
+            "median pay for an hour of active time, over workers, bonuses included",
+            "not known" if hourly is None else format_dollars(hourly),
+        ),
+    ]
+    if not pay.floor_cents:
+        return [*rows, ("wage floor", "none was set")]
+    floor = f"{format_dollars(pay.floor_cents)} an hour"
+    return [
+        *rows,
+        (
+            f"workers paid less than the floor of {floor}",
+            f"{percent(pay.workers_under, pay.timed_workers)} of {pay.timed_workers:,}",
+        ),
+        (
+            "timed HITs whose reward alone pays less",
+            f"{percent(pay.pages_under, pay.timed_pages)} of {pay.timed_pages:,}",
+        ),
+    ]
+
+
+def _how_timed(environment: Environment) -> str:
+    measured = "Pages measured the time in which they were looked at and used."
+    if environment is Environment.SANDBOX:
+        return f"{measured} This was practice money: nobody was owed any of it, and the pages' times are taken as told."
+    return (
+        f"{measured} A page's time counts for no more than passed between acceptance and submission, and for no more "
+        "than was allowed; where a page measured nothing, the median of its wording stands in for a worker's hours."
+    )
+
+
+def _batch(batch: BatchPay) -> tuple[str, ...]:
+    wording = plain(batch.wording) + (" (pilot)" if batch.pilot else "")
+    reward = format_dollars(batch.reward_cents)
+    return wording, plain(batch.direction), f"{batch.hits:,}", f"{batch.assignments:,}", reward
+
+
+def _texts(scan: TextScan | None) -> str:
+    if scan is None:
+        return "What workers wrote in their own words is left out of this release, because free text may hold anything."
+    if not scan.texts:
+        return "The column `text` of `judgements.parquet` is for the workers' own words; nobody wrote any."
+    return (
+        f"The column `text` of `judgements.parquet` holds what workers wrote, {several(scan.texts, 'text')}. "
+        f"A scan put `{MARK}` in place of addresses, phone numbers, ids and long numbers and codes: "
+        + (f"{scan.taken} in {several(scan.changed, 'text')}." if scan.removed else "it found none.")
+        + " It does not know names of people or places."
+    )
+
+
+def _past_work(work: PastWork) -> str:
+    kinds = listed([f"{_FILES.get(kind, plain(kind))} ({several(rows, 'row')})" for kind, rows in work.files])
+    line = (
+        f"Batch {plain(work.batch)} was not posted for this release but read from {kinds or 'a file'}: "
+        f"{several(work.submissions, 'submission')} of {several(work.workers, 'worker')}. How its workers were "
+        "recruited, checked and paid is not known here."
+    )
+    if any(kind == "mturk_parsed" for kind, _ in work.files):
+        line += (
+            " Such a CSV names no workers: the answers on one pair are told apart by their number, so figures about "
+            "workers say nothing of these answers."
+        )
+    return line

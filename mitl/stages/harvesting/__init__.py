@@ -1,0 +1,1 @@
+"""From submissions to judgements: fetching, parsing, controls, decisions, caps."""

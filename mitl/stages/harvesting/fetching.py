@@ -1,0 +1,209 @@
+"""Fetching submissions: calls in threads, raw documents stored in windows, each window parsed once it is safe."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter, deque
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from sqlalchemy.orm import Session
+
+from mitl.crowd.client import ListedAssignment, MTurkClient
+from mitl.db.store import answers as answer_store
+from mitl.db.store import hits as hit_store
+from mitl.db.store import journal
+from mitl.db.store import parses as parse_store
+from mitl.db.store import submissions as submission_store
+from mitl.db.store.bulk import chunks
+from mitl.db.store.hits import BatchRow, HitRow
+from mitl.db.store.parses import RawSubmission
+from mitl.db.store.submissions import NewSubmission, StoredSubmission
+from mitl.errors import CrowdError
+from mitl.progress import Progress
+from mitl.records import Decision, Environment, Finding, JournalState
+from mitl.stages.calls import THREADS
+from mitl.stages.harvesting.parsing import Parser
+from mitl.stages.hits.sweep import Sweep
+from mitl.stages.paying.paying import (
+    APPROVE,
+    APPROVED,
+    APPROVED_BEFORE_REJECTION,
+    OVERRIDE,
+    REJECT,
+    REJECTED,
+    SUBMITTED,
+    book_payment,
+)
+
+WINDOW = 64
+"""HITs whose submissions are stored in one transaction, and parsed in the next."""
+_AHEAD = 2
+"""Windows that are fetched while an earlier one is stored."""
+_LOOKS = 3
+"""Times that a HIT is listed where the listing holds fewer submissions than the server counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """What came with one sweep."""
+
+    new: int
+    """Submissions that were not stored before."""
+    settled: int
+    """Stored submissions that were approved or rejected on the server by another hand, or by themselves."""
+    recovered: int
+    """Stored submissions that a call of ours had approved, whose booking was lost."""
+    lost: tuple[HitRow, ...]
+    """Deleted HITs whose submissions the server no longer gives."""
+
+
+class Fetcher:
+    """Brings the stored submissions of one environment up to date."""
+
+    def __init__(
+        self,
+        session: Session,
+        client: MTurkClient,
+        environment: Environment,
+        wordings: Path,
+        *,
+        charges_fee: bool,
+        in_order: bool = False,
+    ) -> None:
+        """Args: in_order: one call after the other; a server in this process gains nothing by threads."""
+        self._session, self._client, self._environment = session, client, environment
+        self._charges_fee, self._threads = charges_fee, 1 if in_order else THREADS
+        self._batches = {batch.id: batch for batch in hit_store.batches(session, environment)}
+        self._parser = Parser(session, environment, self._batches, wordings)
+        session.rollback()
+
+    def fetch(self, swept: Sweep, posted: Sequence[HitRow], progress: Progress) -> Fetched:
+        """Store and parse what is new on these HITs; another harvest may do the same meanwhile."""
+        stored = submission_store.stored_counts(self._session, self._environment)
+        self._session.rollback()
+        changed = [hit for hit in posted if _has_changed(swept, hit, *stored.get(hit.id, (0, 0)))]
+        if not changed:
+            return Fetched(0, 0, 0, ())
+        counts: Counter[str] = Counter()
+        lost: list[HitRow] = []
+        # Closing the windows waits for the calls in flight and starts no further one, whatever happens here.
+        with progress("harvest", len(changed)) as advance, closing(self._windows(changed, swept)) as windows:
+            for window in windows:
+                lost += [hit for hit, found in window if found is None]
+                counts += self._store([one for _, found in window for one in found or ()])
+                advance(len(window))
+        return Fetched(counts["new"], counts["settled"], counts["recovered"], tuple(lost))
+
+    def _windows(self, hits: Sequence[HitRow], swept: Sweep) -> Generator[list[_Listed]]:
+        """The HITs with what the server lists of them, window by window; the next ones are fetched meanwhile."""
+        windows = iter(chunks(hits, WINDOW))
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="harvest") as pool:
+            ahead: deque[list[Future[_Listed]]] = deque()
+
+            def start(count: int) -> None:
+                for window in islice(windows, count):
+                    ahead.append([pool.submit(self._listed, hit, swept) for hit in window])
+
+            try:
+                start(_AHEAD)
+                while ahead:
+                    yield from self._ready(ahead.popleft())
+                    start(1)
+            finally:
+                for future in (future for window in ahead for future in window):
+                    future.cancel()
+
+    def _ready(self, window: Sequence[Future[_Listed]]) -> Iterator[list[_Listed]]:
+        """What a window brought; its first failure is raised after the rest was stored."""
+        done: list[_Listed] = []
+        failure: CrowdError | None = None
+        for future in window:
+            try:
+                done.append(future.result())
+            except CrowdError as error:
+                failure = failure or error
+        yield done
+        if failure is not None:
+            raise failure
+
+    def _listed(self, hit: HitRow, swept: Sweep) -> _Listed:
+        """A HIT's submissions, each once; None where the HIT was deleted and the server gives none."""
+        found: dict[tuple[str, str], ListedAssignment] = {}
+        try:
+            for _ in range(_LOOKS):
+                for one in self._client.list_assignments(str(hit.mturk_hit_id)):
+                    found[one.assignment_id, one.worker_id] = one
+                if len(found) >= swept.n_submitted(hit):
+                    break
+        except CrowdError:
+            if hit not in swept.deleted:
+                raise
+            return hit, None
+        return hit, [(hit, one) for one in found.values()]
+
+    def _store(self, listed: Sequence[tuple[HitRow, ListedAssignment]]) -> Counter[str]:
+        """Keep what is new, raw and committed first; returns how many are new, settled and recovered."""
+        if not listed:
+            return Counter()
+        given = [
+            NewSubmission(
+                hit_id=hit.id,
+                worker=one.worker_id,
+                mturk_assignment_id=one.assignment_id,
+                accepted_at=one.accepted_at,
+                submitted_at=one.submitted_at,
+                status=one.status,
+                raw_xml=one.answer_xml,
+            )
+            for hit, one in listed
+        ]
+        batches = {hit.id: self._batches[hit.batch_id] for hit, _ in listed}
+        known = submission_store.stored_submissions(self._session, list(batches))
+        added = submission_store.add_submissions(self._session, self._environment, given)
+        for id_, one in added.items():
+            if one.status == APPROVED:  # by itself, because nobody harvested in time
+                self._book(id_, one, batches[one.hit_id])
+        counts = Counter(new=len(added))
+        for one in given:
+            before = known.get(one.key)
+            if before is not None and before.status == SUBMITTED and one.status != SUBMITTED:
+                ours = self._settle(before, one, batches[one.hit_id])
+                counts["settled"] += not ours
+                counts["recovered"] += ours and one.status == APPROVED
+        self._session.commit()
+        self._parser.parse([RawSubmission(id_, one.hit_id, one.raw_xml) for id_, one in added.items()])
+        return counts
+
+    def _settle(self, before: StoredSubmission, now: NewSubmission, batch: BatchRow) -> bool:
+        """Book what the server has decided; returns whether a call of ours did it, whose booking was lost."""
+        answer_store.set_status(self._session, before.id, now.status)
+        kinds = (REJECT,) if now.status == REJECTED else (APPROVE, OVERRIDE)
+        calls = [journal.find(self._session, kind, now.key) for kind in kinds]
+        ours = any(call is not None and call.first_sent_at is not None for call in calls)
+        for kind in kinds:
+            journal.mark(self._session, kind, [now.key], JournalState.DONE, dt.datetime.now(dt.UTC))
+        if now.status == APPROVED:
+            self._pay(before, now, batch)
+        return ours
+
+    def _pay(self, before: StoredSubmission, now: NewSubmission, batch: BatchRow) -> None:
+        self._book(before.id, now, batch)
+        if before.decision is Decision.REJECT:
+            answer_store.set_decision(self._session, [before.id], Decision.DROP)
+            finding = Finding(APPROVED_BEFORE_REJECTION, "the work had been approved by itself")
+            parse_store.add_all_findings(self._session, {before.id: [finding]})
+
+    def _book(self, assignment_id: int, one: NewSubmission, batch: BatchRow) -> None:
+        book_payment(self._session, assignment_id, one.key, batch, charges_fee=self._charges_fee)
+
+
+_Listed = tuple[HitRow, list[tuple[HitRow, ListedAssignment]] | None]
+
+
+def _has_changed(swept: Sweep, hit: HitRow, stored: int, settled: int) -> bool:
+    return swept.n_submitted(hit) > stored or swept.n_settled(hit) > settled

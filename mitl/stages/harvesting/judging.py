@@ -1,0 +1,160 @@
+"""What the stored answers mean now: decisions, usable judgements, finished HITs. No call is made here."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from sqlalchemy.orm import Session
+
+from mitl.db.store import answers as answer_store
+from mitl.db.store import hits as hit_store
+from mitl.db.store import judgements as judgement_store
+from mitl.db.store import parses as parse_store
+from mitl.db.store.answers import AssignmentRow
+from mitl.db.store.judgements import Again, StoredJudgement
+from mitl.judgements.goldcheck import BAD_RECORD, check_assignment, decide
+from mitl.judgements.usability import is_usable
+from mitl.records import Decision, Environment, Finding, HitState, Judgement, Label, Pair
+from mitl.records.gold_rule import GoldRule
+from mitl.stages.harvesting.golds import GoldState, gold_state
+
+SAME_WORKER = "same_worker"
+LATE_BAD_RECORD = "bad_record_after_approval"
+
+_UNDECIDED = (Decision.NONE, Decision.QUEUED)
+_ANSWERED = Judgement(Pair(0, 0), "", Label.YES)
+"""Stands for any answered judgement of a page."""
+
+
+def judge(session: Session, environment: Environment, rule: GoldRule) -> GoldState:
+    """Decide about new submissions, forgive what a withdrawn control caused, mark what may be used, close HITs.
+
+    Safe to repeat: the outcome depends on the stored answers and people's decisions alone. A submission that was
+    stored and not parsed yet is left for whoever parses it.
+    """
+    golds = judgement_store.gold_judgements(session, environment)
+    submissions = answer_store.assignments(session, environment)
+    state = gold_state(golds, rule)
+    unread = parse_store.unparsed(session, environment)
+    decisions = _decide(session, [row for row in submissions if row.id not in unread], golds, state, rule)
+    _mark_usable(session, environment, submissions, decisions, state)
+    _close(session, environment, submissions, decisions)
+    return state
+
+
+def _decide(
+    session: Session,
+    submissions: Sequence[AssignmentRow],
+    golds: Sequence[StoredJudgement],
+    state: GoldState,
+    rule: GoldRule,
+) -> dict[int, Decision]:
+    """Write what follows from the controls; returns the decisions that changed."""
+    on_page: dict[int, list[Judgement]] = defaultdict(list)
+    for stored in golds:
+        on_page[stored.assignment_id].append(stored.record)
+    changed: dict[Decision, list[int]] = defaultdict(list)
+    findings = {}
+    for row in submissions:
+        if row.decision not in _UNDECIDED:
+            continue
+        check = check_assignment(on_page[row.id], rule, state.withdrawn)
+        verdict = decide(check, state.record(row.worker), excluded=row.excluded)
+        findings[row.id] = verdict.findings
+        if verdict.decision is not row.decision:
+            changed[verdict.decision].append(row.id)
+    parse_store.add_all_findings(session, findings)
+    for decision, ids in changed.items():
+        answer_store.set_decision(session, ids, decision)
+    return {id_: decision for decision, ids in changed.items() for id_ in ids}
+
+
+def _mark_usable(
+    session: Session,
+    environment: Environment,
+    submissions: Sequence[AssignmentRow],
+    decisions: Mapping[int, Decision],
+    state: GoldState,
+) -> None:
+    rows = {row.id: row for row in submissions}
+    repeated = _asked_before(judgement_store.judged_again(session, environment), submissions)
+    special = {again.assignment_id for again in repeated}
+    # Whether a page counts is said by its submission; its places are looked at only where some come again.
+    pages: dict[bool, list[int]] = {True: [], False: []}
+    for id_, tally in judgement_store.tallies(session, environment).items():
+        counts = _may_count(_ANSWERED, rows[id_], decisions, state)
+        if id_ not in special and tally.usable != tally.answered * counts:
+            pages[counts].append(id_)
+    places: dict[bool, list[int]] = {True: [], False: []}
+    twice = {again.id for again in repeated}
+    for mark in judgement_store.marks(session, sorted(special)):
+        judgement = replace(_ANSWERED, outcome=mark.outcome, label=mark.label)
+        counts = _may_count(judgement, rows[mark.assignment_id], decisions, state, mark.id in twice)
+        if counts != mark.usable:
+            places[counts].append(mark.id)
+    for counts in (True, False):
+        judgement_store.use_answered(session, pages[counts], counts)
+        judgement_store.set_usable(session, places[counts], counts)
+    _note(session, submissions, decisions, state, repeated)
+
+
+def _note(
+    session: Session,
+    submissions: Sequence[AssignmentRow],
+    decisions: Mapping[int, Decision],
+    state: GoldState,
+    repeated: Sequence[Again],
+) -> None:
+    """Write down why answers do not count though their page passed."""
+    findings: dict[int, list[Finding]] = defaultdict(list)
+    for again in repeated:
+        detail = f"place {again.place} was asked of this worker before"
+        findings[again.assignment_id].append(Finding(SAME_WORKER, detail))
+    for row in submissions:
+        if decisions.get(row.id, row.decision) is Decision.PASS and state.record(row.worker).is_bad:
+            findings[row.id].append(Finding(LATE_BAD_RECORD, BAD_RECORD))
+    parse_store.add_all_findings(session, findings)
+
+
+def _may_count(
+    judgement: Judgement,
+    row: AssignmentRow,
+    decisions: Mapping[int, Decision],
+    state: GoldState,
+    same_worker: bool = False,
+) -> bool:
+    decision = decisions.get(row.id, row.decision)
+    record = state.record(row.worker)
+    return is_usable(judgement, decision, record, excluded=row.excluded, same_worker=same_worker)
+
+
+def _asked_before(rows: Sequence[Again], submissions: Sequence[AssignmentRow]) -> list[Again]:
+    """Those on a pair that the same worker judged earlier, in the order in which the work was submitted."""
+    order = {row.id: place for place, row in enumerate(submissions)}
+    seen: set[tuple[int, int]] = set()
+    repeated = []
+    for row in sorted(rows, key=lambda row: (order[row.assignment_id], row.place)):
+        if (row.worker_id, row.pair_id) in seen:
+            repeated.append(row)
+        seen.add((row.worker_id, row.pair_id))
+    return repeated
+
+
+def _close(
+    session: Session,
+    environment: Environment,
+    submissions: Sequence[AssignmentRow],
+    decisions: Mapping[int, Decision],
+) -> None:
+    """A HIT is finished when all the assignments that were paid for are decided."""
+    decided: dict[int, int] = defaultdict(int)
+    for row in submissions:
+        decided[row.hit_id] += decisions.get(row.id, row.decision) not in _UNDECIDED
+    finished = [
+        hit.id
+        for hit in hit_store.hits(session, environment, (HitState.POSTED,))
+        if decided[hit.id] >= hit.assignments
+    ]
+    hit_store.set_state(session, finished, HitState.CLOSED)

@@ -1,0 +1,1 @@
+"""Posted HITs beside what the server says of them: finding, ending, extending, deleting."""

@@ -1,0 +1,201 @@
+"""Asking more workers of HITs that are posted, or giving the HITs more time: priced, confirmed, journalled, called."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Callable, Sequence
+
+from mitl.db.store import desk as desk_store
+from mitl.db.store import hit_changes, journal
+from mitl.db.store.hits import BatchRow
+from mitl.errors import FundsError, StoreError, UsageError
+from mitl.hits.pricing import format_dollars
+from mitl.progress import Progress, no_progress
+from mitl.records import Environment, JournalState, StageResult
+from mitl.settings import Settings
+from mitl.stages.calls import Call, make_calls, plan_calls
+from mitl.stages.hits.extend_plan import Longer, More, Wish, longer, more
+from mitl.stages.hits.scope import Scope, open_scope
+from mitl.stages.publishing.purse import Purse
+
+EXTEND = "extend"
+
+__all__ = ["Wish", "extend"]
+
+
+def extend(
+    settings: Settings,
+    wish: Wish,
+    environment: Environment | None = None,
+    *,
+    confirm: Callable[[Environment, int], bool],
+    announce: Callable[[str], None] | None = None,
+    progress: Progress = no_progress,
+) -> StageResult:
+    """Ask more workers of a batch's HITs, or give the HITs more time; again, it does what is missing.
+
+    Args:
+        confirm: is shown the total in cents and says whether to go on; not asked where nothing new is owed.
+        announce: is given the bill's lines before anything is planned.
+
+    Raises:
+        UsageError: no such batch, fewer than ten workers raised to ten or more, HITs whose time is over and no
+            ``days``, a bill above ``max_cost_cents`` or not confirmed.
+        FundsError: the balance or the ceiling does not cover the bill.
+        StoreError: the batch has HITs that are not posted yet.
+        CrowdError: a call failed; those that succeeded are booked, and the next run goes on.
+    """
+    with open_scope(settings, [wish.batch], environment) as scope:
+        [batch] = scope.batches
+        if scope.planned:
+            raise StoreError(
+                f"{scope.planned:,} HITs of batch {batch.name} are planned and not posted; run `mitl publish` first"
+            )
+        out, now = scope.out(), dt.datetime.now(dt.UTC)
+        due = [
+            one.call(scope.project_id, scope.environment)
+            for one in more(batch, out, wish, charges_fee=scope.charges_fee, now=now)
+        ]
+        purse = Purse(scope.session, settings, scope.environment, charges_fee=scope.charges_fee)
+        total = _plan(scope, batch, wish, due, purse, confirm, announce or (lambda line: None))
+        extended = _ask_more(scope, due, purse, progress)
+        if wish.assignments is not None and wish.assignments > batch.assignments:
+            hit_changes.set_batch_wanted(scope.session, batch.id, wish.assignments)
+            scope.session.commit()
+        prolonged = _prolong(scope, wish, now, progress)
+        return _result(scope, batch, extended, prolonged, total)
+
+
+def _plan(
+    scope: Scope,
+    batch: BatchRow,
+    wish: Wish,
+    due: Sequence[Call[More]],
+    purse: Purse,
+    confirm: Callable[[Environment, int], bool],
+    say: Callable[[str], None],
+) -> int:
+    """Price, confirm and journal what no earlier run has planned; returns its cost in cents."""
+    states = journal.states(scope.session, EXTEND)
+    scope.session.rollback()
+    fresh = [one for one in due if one.key not in states]
+    total = sum(one.subject.cost_cents for one in fresh)
+    if not fresh:
+        return 0
+    balance = scope.client.balance()
+    for line in _bill(scope, batch, fresh, total, balance, purse):
+        say(line)
+    if wish.max_cost_cents is not None and total > wish.max_cost_cents:
+        raise UsageError(
+            f"the extension is {format_dollars(total)}, above --max-cost {format_dollars(wish.max_cost_cents)}; "
+            "raise it, or ask fewer workers"
+        )
+    if total > balance:
+        raise FundsError(
+            f"the extension is {format_dollars(total)}, but the balance is {format_dollars(balance)}; raise the "
+            "budget with `mitl crowd budget`, or ask fewer workers"
+        )
+    purse.require(total, "the extension")
+    scope.session.rollback()
+    if not confirm(scope.environment, total):
+        raise UsageError("the total was not confirmed; nothing was extended")
+    # Somebody else may have promised money while a person was typing.
+    purse.require(total, "the extension")
+    plan_calls(scope.session, EXTEND, fresh)
+    scope.session.commit()
+    return total
+
+
+def _bill(
+    scope: Scope, batch: BatchRow, fresh: Sequence[Call[More]], total: int, balance: int, purse: Purse
+) -> list[str]:
+    wanted = fresh[0].subject.wanted
+    fees = "with the fee" if scope.charges_fee else "no fee is charged here"
+    lines = [
+        f"extend {batch.name} on {scope.environment}: {len(fresh):,} HITs ask {wanted} workers each instead of "
+        f"{min(one.subject.hit.assignments for one in fresh)}",
+        f"  {sum(one.subject.additional for one in fresh):,} more assignments at "
+        f"{format_dollars(batch.reward_cents)} ({fees})",
+        f"  total {format_dollars(total)}; the balance is {format_dollars(balance)}",
+    ]
+    left = purse.left()
+    scope.session.rollback()
+    if left is not None:
+        lines.append(f"  {format_dollars(left)} are left below the ceiling")
+    return lines
+
+
+def _ask_more(scope: Scope, due: Sequence[Call[More]], purse: Purse, progress: Progress) -> int:
+    def call(one: More) -> bool:
+        # What the server has already needs no call; after a day it would not know the token again.
+        return not one.on_server and scope.client.extend(
+            one.found.hit_id, one.additional, one.token(scope.project_id)
+        )
+
+    def recheck(window: Sequence[Call[More]]) -> None:
+        purse.recheck()
+        scope.session.rollback()
+
+    return make_calls(
+        scope.session,
+        EXTEND,
+        due,
+        call=call,
+        book=lambda one, _: hit_changes.set_wanted(scope.session, one.hit.id, one.wanted),
+        progress=progress,
+        before_window=recheck,
+    )
+
+
+def _prolong(scope: Scope, wish: Wish, now: dt.datetime, progress: Progress) -> int:
+    """Give the HITs their time; those that were closed are out again since more workers are asked."""
+    rows = desk_store.calls(scope.session, EXTEND, "")
+    states = {row.key: row.state for row in rows}
+    planned = {
+        row.key: dt.datetime.fromisoformat(request["until"])
+        for row, request in ((row, json.loads(row.request)) for row in rows)
+        if "until" in request and row.state is not JournalState.DONE
+    }
+    fresh = {hit.id: hit for hit in hit_changes.latest_hits(scope.session, scope.environment)}
+    scope.session.rollback()
+    out = [(fresh[hit.id], found) for hit, found in scope.out()]
+
+    def call(one: Longer) -> bool:
+        return scope.client.set_expiry(one.hit.mturk_hit_id or "", one.until)
+
+    return make_calls(
+        scope.session,
+        EXTEND,
+        [one.call(scope.environment) for one in longer(out, wish, states, planned, now=now)],
+        call=call,
+        book=lambda one, _: None,
+        progress=progress,
+        label="prolong",
+    )
+
+
+def _result(scope: Scope, batch: BatchRow, extended: int, prolonged: int, total: int) -> StageResult:
+    lines = []
+    if extended:
+        lines.append(f"{extended:,} HITs of batch {batch.name} ask more workers")
+    if prolonged:
+        lines.append(f"{prolonged:,} HITs of batch {batch.name} can be taken for longer")
+    if not lines:
+        lines.append(f"nothing to do: batch {batch.name} asks as many workers for as long as wished")
+    absent = len(scope.hits) - len(scope.out())
+    if absent:
+        lines.append(f"{absent:,} HITs are deleted on the server and stay as they are")
+    return StageResult(
+        status="done" if extended or prolonged else "nothing_to_do",
+        counts={
+            "batch": batch.name,
+            "environment": scope.environment.value,
+            "hits_extended": extended,
+            "hits_prolonged": prolonged,
+            "total_cents": total,
+        },
+        warnings=scope.sweep.warnings,
+        lines=tuple(lines),
+        next="mitl status, and mitl harvest when people have worked",
+    )

@@ -1,0 +1,1 @@
+"""Bringing in work that was done before, from files."""

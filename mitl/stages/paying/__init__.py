@@ -1,0 +1,1 @@
+"""What work is paid: approvals, bonuses, wages, and the ledger held against the server."""

@@ -1,0 +1,280 @@
+"""Whether the ledger says what the server says: rewards of approved work and bonuses, submission by submission."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from mitl.crowd.amounts import is_code
+from mitl.crowd.client import ListedBonus, MTurkClient
+from mitl.crowd.endpoint import open_endpoint
+from mitl.db.locks import PAY, only_one
+from mitl.db.session import open_database, reading
+from mitl.db.store import hits as hit_store
+from mitl.db.store import journal, ledger
+from mitl.db.store.answers import submission_key
+from mitl.db.store.ledger import BONUS, SettledWork
+from mitl.errors import CrowdError
+from mitl.hits.pricing import fee_cents, format_dollars
+from mitl.progress import Progress, no_progress
+from mitl.records import Environment, JournalState, JudgementSource, StageResult, Table, Verdict
+from mitl.settings import Settings
+from mitl.stages.calls import THREADS
+from mitl.stages.environment import choose_environment, require_same_server
+from mitl.stages.paying.paying import APPROVED
+from mitl.stages.paying.top_up_plan import key_of_reference
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class OnServer:
+    """What the server says of one HIT."""
+
+    hit_id: str
+    statuses: dict[str, str]
+    """Submission's key → Submitted, Approved or Rejected."""
+    bonuses: tuple[ListedBonus, ...]
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that the ledger and the server do not agree on."""
+
+    submission: str
+    """Its key."""
+    here: str
+    there: str
+
+
+def check_pay(
+    settings: Settings,
+    environment: Environment | None = None,
+    *,
+    adopt: bool = False,
+    progress: Progress = no_progress,
+) -> Verdict:
+    """Hold the ledger against the assignments and bonuses that the server lists.
+
+    Args:
+        adopt: book the bonuses that only the server knows, such as those sent by hand or before a backup was
+            restored, so that later top-ups count them.
+
+    Raises:
+        EndpointError: no server answers.
+        StoreError: another `mitl pay` is at work, with ``adopt``.
+    """
+    with (
+        open_database(settings.db_url) as session,
+        only_one(settings.db_url, PAY) if adopt else nullcontext(),
+    ):
+        with reading(session):
+            chosen = choose_environment(session, environment)
+        with open_endpoint(settings, chosen) as endpoint:
+            with reading(session):
+                require_same_server(session, endpoint, chosen)
+                known = _Books.of(session, chosen)
+            there = _listed(endpoint.client(), known.hit_ids, progress)
+        adopted: list[ListedBonus] = []
+        if adopt:
+            adopted = _adopt(session, settings.project_id, known, there, charges_fee=endpoint.charges_fee)
+            with reading(session):
+                known = _Books.of(session, chosen)
+    return _verdict(chosen, known, there, adopted)
+
+
+@dataclass(frozen=True, slots=True)
+class _Books:
+    """What this project has booked."""
+
+    environment: Environment
+    hit_ids: tuple[str, ...]
+    """On the server, of HITs that were posted from here."""
+    settled: dict[str, SettledWork]
+    """By the submission's key."""
+    rewards: dict[str, int]
+    """HIT → cents of one assignment."""
+    bonuses: dict[int, list[int]]
+
+    @classmethod
+    def of(cls, session: Session, environment: Environment) -> _Books:
+        """All of an environment."""
+        batches = {
+            batch.id: batch
+            for batch in hit_store.batches(session, environment)
+            if batch.source is JudgementSource.CROWD
+        }
+        posted = [
+            (hit.mturk_hit_id, batches[hit.batch_id].reward_cents)
+            for hit in hit_store.hits(session, environment)
+            if hit.mturk_hit_id is not None and hit.batch_id in batches
+        ]
+        return cls(
+            environment=environment,
+            hit_ids=tuple(hit_id for hit_id, _ in posted),
+            settled={row.key: row for row in ledger.settled_work(session, environment)},
+            rewards=dict(posted),
+            bonuses=ledger.bonuses(session, environment),
+        )
+
+
+def _listed(client: MTurkClient, hit_ids: Sequence[str], progress: Progress) -> list[OnServer]:
+    with (
+        progress("compare", len(hit_ids)) as advance,
+        ThreadPoolExecutor(THREADS, thread_name_prefix="compare") as pool,
+    ):
+        found = []
+        for one in pool.map(lambda hit_id: _of_hit(client, hit_id), hit_ids):
+            found.append(one)
+            advance(1)
+    return found
+
+
+def _of_hit(client: MTurkClient, hit_id: str) -> OnServer:
+    try:
+        statuses = {
+            submission_key(one.assignment_id, one.worker_id): one.status
+            for one in client.list_assignments(hit_id)
+        }
+        return OnServer(hit_id, statuses, tuple(client.list_bonuses(hit_id=hit_id)))
+    except CrowdError as error:
+        if is_code(error, "HITDoesNotExist"):
+            return OnServer(hit_id, {}, (), gone=True)
+        raise
+
+
+def _differences(known: _Books, there: Sequence[OnServer]) -> list[Difference]:
+    found: list[Difference] = []
+    own: dict[str, list[str]] = defaultdict(list)
+    for key, row in known.settled.items():
+        own[row.mturk_hit_id].append(key)
+    for hit in there:
+        if hit.gone:
+            continue
+        reward = known.rewards[hit.hit_id]
+        found += _reward_differences(known, hit, reward, own[hit.hit_id])
+        found += _bonus_differences(known, hit, own[hit.hit_id])
+    return found
+
+
+def _reward_differences(
+    known: _Books, hit: OnServer, reward: int, own: Iterable[str]
+) -> Iterable[Difference]:
+    for key in sorted({*hit.statuses, *own}):
+        booked = known.settled[key].reward_cents if key in known.settled else None
+        status = hit.statuses.get(key)
+        paid = reward if status == APPROVED else 0
+        if (booked or 0) != paid or status is None:
+            here = "not fetched" if booked is None else f"reward {format_dollars(booked)}"
+            yield Difference(
+                key, here, "not listed" if status is None else f"{status}, {format_dollars(paid)}"
+            )
+
+
+def _bonus_differences(known: _Books, hit: OnServer, own: Iterable[str]) -> Iterable[Difference]:
+    granted: dict[str, Counter[int]] = {key: Counter() for key in own}
+    for bonus in hit.bonuses:
+        key = submission_key(bonus.assignment_id, bonus.worker_id)
+        granted.setdefault(key, Counter())[bonus.cents] += 1
+    for key, there in sorted(granted.items()):
+        row = known.settled.get(key)
+        here = Counter(known.bonuses.get(row.id, ()) if row is not None else ())
+        if here != there:
+            yield Difference(key, _bonus_words(here - there), _bonus_words(there - here))
+
+
+def _bonus_words(only: Counter[int]) -> str:
+    amounts = ", ".join(format_dollars(cents) for cents in sorted(only.elements()))
+    return f"bonus {amounts}" if amounts else "no such bonus"
+
+
+def _adopt(
+    session: Session, project_id: str, known: _Books, there: Sequence[OnServer], *, charges_fee: bool
+) -> list[ListedBonus]:
+    """Book the bonuses that only the server knows, all of them or none; those of a top-up under its own key."""
+    now = dt.datetime.now(dt.UTC)
+    adopted = []
+    booked = {key: Counter(known.bonuses.get(row.id, ())) for key, row in known.settled.items()}
+    for hit in there:
+        for place, bonus in enumerate(sorted(hit.bonuses, key=lambda one: one.granted_at)):
+            name = submission_key(bonus.assignment_id, bonus.worker_id)
+            if name not in known.settled:
+                continue  # its submission comes with the next harvest
+            if booked[name][bonus.cents]:
+                booked[name][bonus.cents] -= 1
+                continue
+            row = known.settled[name]
+            key = key_of_reference(project_id, known.environment, bonus.worker_id, bonus.reason)
+            if key is None or journal.done_keys(session, BONUS, [key]):
+                key = f"found:{name}:{bonus.granted_at:%Y%m%dT%H%M%S.%f}:{place}"
+            request = json.dumps({"environment": known.environment.value, "worker": bonus.worker_id})
+            journal.plan(session, BONUS, [(key, None, request)], now)
+            journal.mark(session, BONUS, [key], JournalState.DONE, now, reply=json.dumps(bonus.cents))
+            journal.add_ledger(session, row.id, BONUS, f"bonus:{key}", bonus.cents)
+            if charges_fee:
+                journal.add_ledger(session, row.id, "fee", f"fee:bonus:{key}", fee_cents(bonus.cents, 1))
+            adopted.append(bonus)
+    session.commit()
+    return adopted
+
+
+def _verdict(
+    chosen: Environment, known: _Books, there: Sequence[OnServer], adopted: Sequence[ListedBonus]
+) -> Verdict:
+    differences = _differences(known, there)
+    gone = {hit.hit_id for hit in there if hit.gone}
+    lost = sum(row.mturk_hit_id in gone for row in known.settled.values())
+    rewards = sum(row.reward_cents for row in known.settled.values())
+    bonuses = sum(map(sum, known.bonuses.values()))
+    counts: dict[str, object] = {
+        "environment": chosen.value,
+        "hits": len(there),
+        "submissions": len(known.settled),
+        "rewards_cents": rewards,
+        "bonuses_cents": bonuses,
+        "adopted": len(adopted),
+        "unchecked": lost,
+        "differences": [
+            {"submission": one.submission, "here": one.here, "there": one.there} for one in differences
+        ],
+    }
+    warning = f"{lost:,} submissions are on HITs that the server no longer has, and cannot be compared"
+    shown = tuple((one.submission, one.here, one.there) for one in differences[:_SHOWN])
+    more = f", the first {_SHOWN}" if len(differences) > _SHOWN else ""
+    title = f"differences: {len(differences):,}{more}"
+    lines = [
+        f"{len(known.settled):,} submissions on {len(there):,} HITs compared: rewards {format_dollars(rewards)}, "
+        f"bonuses {format_dollars(bonuses)}"
+    ]
+    if adopted:
+        cents = sum(one.cents for one in adopted)
+        lines.append(
+            f"{len(adopted):,} bonuses of {format_dollars(cents)} were booked that only the server knew"
+        )
+    result = StageResult(
+        counts=counts,
+        warnings=(warning,) if lost else (),
+        tables=(Table(title, ("submission", "here", "on the server"), shown),) if shown else (),
+        lines=(*lines, *(() if differences else ("the ledger and the server agree",))),
+    )
+    return Verdict(result, _refusal(differences))
+
+
+def _refusal(differences: Sequence[Difference]) -> str | None:
+    if not differences:
+        return None
+    first = differences[0]
+    count = "1 submission" if len(differences) == 1 else f"{len(differences):,} submissions"
+    return (
+        f"the ledger and the server differ on {count}, first {first.submission}: here {first.here}, there "
+        f"{first.there}; run `mitl harvest` for work that was decided meanwhile, and `mitl pay check --adopt` for "
+        "bonuses that were sent from elsewhere"
+    )

@@ -1,0 +1,1 @@
+"""From annotators to candidate pairs: rankings, samples, estimates, checks of weights."""

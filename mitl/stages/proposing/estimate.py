@@ -1,0 +1,270 @@
+"""Planning: what proposing takes in operations, bytes, time and money, on this and on other hardware."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import annotators
+from annotators import registry
+from mitl.db.session import open_database
+from mitl.db.store import items as item_store
+from mitl.errors import AnnotatorError, UsageError
+from mitl.hits.pricing import format_dollars
+from mitl.records import StageResult, Table
+from mitl.retrieval.estimates import NAMED, Estimate, Hardware, Plan, Workload, estimate, total
+from mitl.retrieval.network_costs import NETWORKS
+from mitl.retrieval.probes import here
+from mitl.settings import Settings
+from mitl.stages.proposing.scopes import SHORTLIST, split_scope
+
+HERE = "here"
+HARDWARE = (HERE, *NAMED)
+_LOW_PRECISIONS = ("bfloat16", "float16")
+_LARGEST_HEADER = 100 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What `mitl propose --estimate` was asked."""
+
+    images: int | None = None
+    """In place of the project's."""
+    captions: int | None = None
+    image_queries: int | None = None
+    """How many of them search; all by default."""
+    caption_queries: int | None = None
+    hardware: tuple[str, ...] = (HERE, "h200")
+    machines: int = 1
+    cents_per_hour: int | None = None
+    """Of one machine."""
+
+
+def estimate_proposing(settings: Settings, chosen: Sequence[str], wanted: Wanted) -> StageResult:
+    """FLOP, bytes, time and money of ranking with these annotators (the five networks by default).
+
+    Nothing is ranked and nothing is written.
+
+    Raises:
+        AnnotatorError: of none of the annotators the costs are known.
+        UsageError: unknown hardware, or more queries than items.
+    """
+    unknown = [name for name in wanted.hardware if name not in HARDWARE]
+    if unknown:
+        raise UsageError(f"no hardware called {unknown[0]!r}; known: {', '.join(HARDWARE)}")
+    names = list(dict.fromkeys(chosen or NETWORKS))
+    plans = {name: plan for name in names if (plan := _plan(settings, name)) is not None}
+    if not plans:
+        raise AnnotatorError(
+            f"costs are known of the networks {', '.join(NETWORKS)} and of weights of theirs, but not of "
+            f"{', '.join(map(repr, names))}; name one of them with --annotator"
+        )
+    work = _workload(settings, wanted)
+    machines = [here(_weights(settings)) if name == HERE else NAMED[name] for name in wanted.hardware]
+    found = [_on(machine, work, wanted, plans, _alternatives(settings, plans)) for machine in machines]
+    warnings = tuple(
+        f"nothing is known of the costs of annotator {name!r}, so it is left out"
+        for name in names
+        if name not in plans
+    )
+    return _result(work, wanted, found, warnings)
+
+
+@dataclass(frozen=True, slots=True)
+class _OnHardware:
+    """All annotators on one hardware, and what some of them would take if they were run otherwise."""
+
+    hardware: Hardware
+    parts: Mapping[str, Estimate]
+    alternatives: Mapping[str, Estimate]
+
+
+def _on(
+    hardware: Hardware,
+    work: Workload,
+    wanted: Wanted,
+    plans: Mapping[str, Plan],
+    alternatives: Mapping[str, Plan],
+) -> _OnHardware:
+    def estimates(of: Mapping[str, Plan]) -> dict[str, Estimate]:
+        price = wanted.cents_per_hour
+        return {
+            name: estimate(plan, work, hardware, machines=wanted.machines, cents_per_hour=price)
+            for name, plan in of.items()
+        }
+
+    return _OnHardware(hardware, estimates(plans), estimates(alternatives))
+
+
+def _alternatives(settings: Settings, plans: Mapping[str, Plan]) -> dict[str, Plan]:
+    """Cheaper ways to score pairs one by one, for annotators about which nothing is set yet."""
+    found = {}
+    for name, plan in plans.items():
+        if plan.costs.vectors or name in settings.annotator_config:
+            continue
+        low = replace(plan, low_precision=True)
+        found[f"{name} in bfloat16"] = low
+        candidates = SHORTLIST * max(1, len(plans) - 1)
+        found[f"{name} in bfloat16, shortlist {SHORTLIST}"] = replace(low, shortlist=candidates)
+    return found
+
+
+def _workload(settings: Settings, wanted: Wanted) -> Workload:
+    images, captions = wanted.images, wanted.captions
+    if images is None or captions is None:
+        with open_database(settings.db_url, read_only=True) as session:
+            dataset = item_store.dataset(session)
+            there = (
+                len(item_store.images(session, dataset.id, settings.project)),
+                len(item_store.captions(session, dataset.id)),
+            )
+        images, captions = images or there[0], captions or there[1]
+    image_queries = images if wanted.image_queries is None else min(wanted.image_queries, images)
+    caption_queries = captions if wanted.caption_queries is None else min(wanted.caption_queries, captions)
+    return Workload(images, captions, image_queries, caption_queries)
+
+
+def _plan(settings: Settings, name: str) -> Plan | None:
+    """An annotator's costs by its sizes; None where they are not known."""
+    config, scope = split_scope(name, settings.annotator_config.get(name, {}))
+    if registry.FILE_BUILDERS.keys() & config.keys():
+        return None
+    network: str | None = registry.network_of(name, config)
+    sizes: dict[str, Any] = {}
+    files = _files(settings, name)
+    stated = next((found for file in files if (found := _stated(file)) is not None), None)
+    if stated is not None:
+        network, sizes = stated
+    if network not in NETWORKS:
+        return None
+    if network == "vsrn" and len(files) > 1:
+        sizes = {**sizes, "checkpoints": len(files)}
+    per_query = None
+    if scope is not None and scope.shortlist is not None:
+        per_query = scope.shortlist * max(1, len(scope.sources) or len(settings.annotators) - 1)
+    low = str(config.get("precision", "float32")) in _LOW_PRECISIONS
+    return Plan(NETWORKS[network](**sizes), low, per_query)
+
+
+def _files(settings: Settings, name: str) -> list[Path]:
+    """An annotator's weights: those that are set, or those that come with the package."""
+    given = settings.annotator_config.get(name, {}).get("weights")
+    if given is None:
+        return [Path(annotators.__file__).parent / "weights" / f"{name}.safetensors"]
+    return [settings.project / Path(str(file)) for file in (given if isinstance(given, list) else [given])]
+
+
+def _weights(settings: Settings) -> Iterator[Path]:
+    """Files of the project that a disk can be measured with."""
+    for name in settings.annotator_config:
+        yield from _files(settings, name)
+
+
+def _stated(path: Path) -> tuple[str, dict[str, Any]] | None:
+    """The network and sizes that a weights file of ours states in its header; None for any other file."""
+    try:
+        with path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            about = json.loads(file.read(length) if length < _LARGEST_HEADER else b"")["__metadata__"]
+        network, config = str(about["network"]), json.loads(about["config"])
+        known = set(inspect.signature(NETWORKS[network]).parameters)
+        return network, {key: value for key, value in config.items() if key in known}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error):
+        return None
+
+
+def _result(
+    work: Workload, wanted: Wanted, found: Sequence[_OnHardware], warnings: tuple[str, ...]
+) -> StageResult:
+    counts: dict[str, object] = {
+        "images": work.images,
+        "captions": work.captions,
+        "image_queries": work.image_queries,
+        "caption_queries": work.caption_queries,
+        "machines": wanted.machines,
+        "estimates": {
+            on.hardware.name: {
+                "hardware": asdict(on.hardware),
+                "annotators": {name: _numbers(part) for name, part in on.parts.items()},
+                "total": _numbers(total(on.parts)),
+                "alternatives": {name: _numbers(part) for name, part in on.alternatives.items()},
+            }
+            for on in found
+        },
+    }
+    lines = (
+        f"for {work.images:,} images and {work.captions:,} captions, of which {work.image_queries:,} and "
+        f"{work.caption_queries:,} search; a plan from rates, not a promise",
+        "not counted: making region features for vsrn, and fetching data to other machines",
+    )
+    tables = tuple(_table(on, wanted.machines) for on in found)
+    return StageResult(counts=counts, tables=tables, lines=lines, warnings=warnings, next="mitl propose")
+
+
+def _numbers(part: Estimate) -> dict[str, object]:
+    return {
+        "encode_flop": part.encode_flop,
+        "compare_flop": part.compare_flop,
+        "pairs": part.pairs,
+        "kept_bytes": part.kept_bytes,
+        "read_bytes": part.read_bytes,
+        "seconds": part.seconds,
+        "cents": None if part.cents is None else round(part.cents),
+    }
+
+
+def _table(on: _OnHardware, machines: int) -> Table:
+    rates = on.hardware
+    title = (
+        f"{rates.name} ({rates.source}): {scaled(rates.float32, 'FLOP/s')} float32, {scaled(rates.low, 'FLOP/s')} "
+        f"low precision, {scaled(rates.memory, 'B/s')} memory, {scaled(rates.disk, 'B/s')} disk, "
+        f"{rates.pictures:,.0f} pictures/s; reached by networks {rates.network_share:.0%}, "
+        f"by search {rates.search_share:.0%}"
+    )
+    if machines > 1:
+        title += f"; {machines:,} machines"
+    rows = [(name, *_cells(part)) for name, part in on.parts.items()]
+    if len(rows) > 1:
+        rows.append(("all", *_cells(total(on.parts))))
+    rows += [(f"or {name}", *_cells(part)) for name, part in on.alternatives.items()]
+    return Table(
+        title, ("annotator", "encode", "compare", "pairs", "read", "kept", "time", "cost"), tuple(rows)
+    )
+
+
+def _cells(part: Estimate) -> tuple[object, ...]:
+    return (
+        scaled(part.encode_flop, "FLOP"),
+        scaled(part.compare_flop, "FLOP"),
+        part.pairs,
+        scaled(part.read_bytes, "B"),
+        scaled(part.kept_bytes, "B"),
+        duration(part.seconds),
+        None if part.cents is None else format_dollars(round(part.cents)),
+    )
+
+
+def scaled(value: float, unit: str) -> str:
+    """A number with a decimal prefix: 2.8 ZFLOP."""
+    for prefix in ("", "k", "M", "G", "T", "P", "E", "Z"):
+        if value < 999.5:
+            return f"{value:.3g} {prefix}{unit}"
+        value /= 1000
+    return f"{value:,.0f} Y{unit}"
+
+
+def duration(seconds: float) -> str:
+    """A time with its two largest units: 2 d 3 h."""
+    if seconds < 1:
+        return "under 1 s"
+    for name, length, below, part in (("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1)):
+        if seconds >= length:
+            rounded = round(seconds / part)
+            whole, rest = divmod(rounded, length // part)
+            return f"{whole:,} {name} {rest} {below}" if rest else f"{whole:,} {name}"
+    return f"{seconds:.0f} s"

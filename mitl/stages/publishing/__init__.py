@@ -1,0 +1,1 @@
+"""From open pairs to posted HITs: plan, bill, checks, posting."""

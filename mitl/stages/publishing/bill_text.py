@@ -1,0 +1,97 @@
+"""The bill, line by line, as it is printed before anything is posted."""
+
+from __future__ import annotations
+
+from mitl.crowd.endpoint import Endpoint
+from mitl.hits.pricing import fee_rule, format_dollars
+from mitl.records import Environment
+from mitl.settings import Settings
+from mitl.stages.publishing.bill import Part, Quote
+from mitl.stages.publishing.campaign import Campaign
+from mitl.stages.publishing.planning import Plan
+from mitl.stages.publishing.purse import Purse
+
+
+def bill_text(
+    settings: Settings,
+    campaign: Campaign,
+    plan: Plan,
+    quote: Quote,
+    endpoint: Endpoint,
+    balance: int,
+    purse: Purse,
+) -> list[str]:
+    """What would be posted, what it costs and pays, and what is left then."""
+    pilot = " · pilot" if campaign.pilot is not None and plan.fresh else ""
+    lines = [
+        f"{campaign.environment} · template {campaign.template}{pilot} · seed {settings.seed} · {endpoint.url}",
+        *_pages(plan),
+    ]
+    for part in quote.parts:
+        if len(quote.parts) > 1:
+            lines.append(f"  {part.name}: {_count(part.bill.hits, 'HIT')}")
+        lines += part_lines(part, charges_fee=endpoint.charges_fee)
+    if len(quote.parts) > 1:
+        lines.append(
+            _columns("rewards in all", format_dollars(quote.rewards_cents))
+            + _columns("fees in all", format_dollars(quote.fees_cents))
+        )
+    total = quote.total_cents
+    after = f"{format_dollars(balance)} → {format_dollars(balance - total)}"
+    if campaign.environment is Environment.SANDBOX:
+        after = f"{format_dollars(balance)} of practice money, always"
+    lines.append(_columns("total", format_dollars(total)) + f"  {'balance':<14} {after}")
+    return lines + _ceiling(quote, purse)
+
+
+def part_lines(part: Part, *, charges_fee: bool) -> list[str]:
+    """What HITs of one price cost and pay: assignments, reward, wage, rewards, fee by rule."""
+    bill = part.bill
+    return [
+        _columns("assignments", f"{bill.submissions:,}")
+        + f"  ({_count(bill.hits, 'HIT')} × {_count(bill.assignments, 'worker')})",
+        _columns("reward", format_dollars(bill.reward_cents))
+        + _columns("an hour", format_dollars(bill.hourly_cents))
+        + f" at {bill.estimate_s:,} s a HIT ({part.note})",
+        _columns("rewards", format_dollars(bill.rewards_cents))
+        + _columns("fee", format_dollars(bill.fees_cents))
+        + f" ({fee_rule(bill, charges_fee=charges_fee)})",
+    ]
+
+
+def _pages(plan: Plan) -> list[str]:
+    filled = f"; last filled with {_count(plan.n_repeats, 'repeat')}" if plan.n_repeats else ""
+    if plan.n_overlap:
+        filled += f"; {plan.n_overlap:,} pairs asked of a second worker too"
+    asked = {sum(not item.role.is_gold for item in page) for page in plan.pages}
+    least, most = min(asked), max(asked)
+    on_page = f"{most if least == most else f'{least} to {most}'} candidates + 2 controls"
+    lines = [
+        _columns("pairs", f"{plan.n_pairs:,}")
+        + _columns("HITs", f"{plan.n_hits:,}")
+        + f" ({on_page}{filled})"
+    ]
+    if plan.again:
+        lines.append(f"  {len(plan.again):,} of the HITs ask again what could not be used")
+    if plan.leftover:
+        lines.append(f"  {len(plan.leftover):,} of the HITs were planned by an earlier run and not posted")
+    return lines
+
+
+def _ceiling(quote: Quote, purse: Purse) -> list[str]:
+    left = purse.left()
+    if purse.ceiling_cents is None or left is None:
+        return []
+    return [
+        _columns("ceiling", format_dollars(purse.ceiling_cents))
+        + _columns("left then", format_dollars(left - quote.new_cents))
+        + f" ({format_dollars(purse.committed())} spent or promised before)"
+    ]
+
+
+def _columns(label: str, value: str) -> str:
+    return f"  {label:<14} {value:>13}"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"

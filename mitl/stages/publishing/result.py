@@ -1,0 +1,124 @@
+"""What a publish came to, for people and for ``--json``."""
+
+from __future__ import annotations
+
+from mitl.records import Environment, StageResult
+from mitl.stages.hits.reconciling import Sweep
+from mitl.stages.publishing.bill import Quote, Terms
+from mitl.stages.publishing.campaign import Campaign
+from mitl.stages.publishing.dry_run import DryRunFolder
+from mitl.stages.publishing.pilot import Pilot
+from mitl.stages.publishing.planning import Plan
+
+
+def nothing_to_do(campaign: Campaign, sweep: Sweep, waits_for: Pilot | None) -> StageResult:
+    """Nothing is left to post now."""
+    done = (
+        f"{sweep.adopted} HITs that had reached the server were recognised"
+        if sweep.adopted
+        else "nothing to do"
+    )
+    if waits_for is not None:
+        why = (
+            f"pilot {waits_for.batch} is out, {waits_for.out:,} of its {waits_for.hits:,} HITs are not answered and "
+            "decided yet"
+        )
+    else:
+        why = "nothing else is open" if sweep.adopted else "every proposed pair is on an open HIT or judged"
+    return StageResult(
+        status="done" if sweep.adopted else "nothing_to_do",
+        counts={
+            "environment": campaign.environment.value,
+            "hits_posted": 0,
+            "hits_adopted": sweep.adopted,
+        },
+        lines=(f"{done}{'; ' if sweep.adopted else ': '}{why}",),
+        warnings=sweep.warnings,
+        next=_after_posting(campaign.environment),
+    )
+
+
+def dry(
+    campaign: Campaign,
+    plan: Plan,
+    quote: Quote,
+    largest: int,
+    folder: DryRunFolder,
+    warnings: tuple[str, ...],
+) -> StageResult:
+    """What would be posted."""
+    return StageResult(
+        counts={
+            "environment": campaign.environment.value,
+            "hits": plan.n_hits,
+            "pairs": plan.n_pairs,
+            **_money(quote),
+            "requests": folder.n_requests,
+            "largest_question_bytes": largest,
+        },
+        paths={"dry_run": str(folder.path)},
+        warnings=warnings,
+        lines=(
+            f"dry run: {plan.n_hits:,} HITs rendered and checked, the largest question has {largest:,} of 65,535 "
+            f"bytes; {folder.n_requests:,} requests and their pages are in {folder.path}; "
+            "no HIT was planned or posted",
+        ),
+    )
+
+
+def posted_result(
+    campaign: Campaign,
+    plan: Plan,
+    quote: Quote,
+    *,
+    posted: int,
+    adopted: int,
+    warnings: tuple[str, ...],
+    balance: int,
+    committed: int,
+    batch: str | None,
+    terms: Terms,
+) -> StageResult:
+    """What was posted."""
+    pilot = campaign.pilot is not None and batch is not None
+    following = _after_posting(campaign.environment)
+    if pilot:
+        following += ", and mitl publish again, which prices the rest by the pilot's times"
+    as_batch = f" as {'pilot' if pilot else 'batch'} {batch}" if batch else ""
+    return StageResult(
+        counts={
+            "batch": batch,
+            "environment": campaign.environment.value,
+            "pairs": plan.n_pairs,
+            "hits_posted": posted,
+            "hits_adopted": adopted,
+            "hits_again": len(plan.again),
+            "repeats": plan.n_repeats,
+            "overlap": plan.n_overlap,
+            **_money(quote),
+            "reward_cents": terms.reward_cents if batch else None,
+            "estimate_s": terms.estimate.seconds if batch else None,
+            "pilot": pilot,
+            "committed_cents": committed,
+            "balance_cents": balance,
+        },
+        warnings=warnings,
+        lines=(f"posted {posted:,} / {plan.n_hits:,} HITs{as_batch}",),
+        next=following,
+    )
+
+
+def _money(quote: Quote) -> dict[str, object]:
+    return {
+        "assignments": quote.submissions,
+        "rewards_cents": quote.rewards_cents,
+        "fees_cents": quote.fees_cents,
+        "total_cents": quote.total_cents,
+    }
+
+
+def _after_posting(environment: Environment) -> str:
+    people = "mitl serve for people"
+    if environment is Environment.SANDBOX:
+        people += ", or mitl simulate"
+    return f"{people}; then mitl harvest"

@@ -1,0 +1,87 @@
+"""Writing a plan down, all of it or nothing, before its first call is made."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from sqlalchemy.orm import Session
+
+from mitl.db.store import hits as hit_store
+from mitl.db.store import items as item_store
+from mitl.db.store.hits import NewHit
+from mitl.settings import Settings
+from mitl.stages.publishing.bill import Quote, Terms
+from mitl.stages.publishing.campaign import Campaign
+from mitl.stages.publishing.planning import Plan, token
+from mitl.stages.publishing.purse import Purse
+
+
+def store_plan(
+    session: Session,
+    settings: Settings,
+    campaign: Campaign,
+    plan: Plan,
+    terms: Terms,
+    quote: Quote,
+    purse: Purse,
+    *,
+    server_id: str | None,
+    after: int,
+) -> str | None:
+    """Promise the money and write the plan down in one transaction; returns the name of the new batch.
+
+    Args:
+        after: the highest number of a batch that the server knows of this project, lost here or not.
+
+    Raises:
+        FundsError: another command has promised meanwhile what the plan would cost; nothing is stored.
+    """
+    try:
+        purse.require(quote.new_cents, "the bill")
+        name = None
+        if plan.fresh:
+            name = _store_fresh(session, settings, campaign, plan, terms, server_id, after)
+        for replacement in plan.again:
+            old = replacement.replaces
+            key = token(settings.project_id, old.batch, old.number, replacement.attempt)
+            new = NewHit(replacement.page, replacement.attempt, old.id, replacement.assignments, key)
+            hit_store.add_hits(session, old.batch_id, [new])
+        session.commit()
+    except BaseException:
+        session.rollback()
+        raise
+    return name
+
+
+def _store_fresh(
+    session: Session,
+    settings: Settings,
+    campaign: Campaign,
+    plan: Plan,
+    terms: Terms,
+    server_id: str | None,
+    after: int,
+) -> str:
+    now = dt.datetime.now(dt.UTC)
+    dataset = item_store.dataset(session)
+    batch = hit_store.add_batch(
+        session,
+        round_id=hit_store.open_round(session, dataset.id, now),
+        environment=campaign.environment,
+        direction=campaign.direction,
+        template=terms.template.name,
+        reward_cents=terms.reward_cents,
+        assignments=terms.assignments,
+        seed=settings.seed,
+        server_id=server_id,
+        now=now,
+        pilot=campaign.pilot is not None,
+        estimate_s=None if terms.estimate.pilot is None else terms.estimate.seconds,
+        after=after,
+    )
+    rows = [
+        NewHit(page, 1, None, terms.assignments, token(settings.project_id, batch.name, page.number, 1))
+        for page in plan.fresh
+    ]
+    hit_store.add_hits(session, batch.id, rows)
+    return batch.name

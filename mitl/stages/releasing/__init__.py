@@ -1,0 +1,1 @@
+"""From judgements to a release, and what releases are measured by."""

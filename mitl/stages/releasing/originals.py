@@ -1,0 +1,162 @@
+"""Going through originals that people or CxC refused, and writing exclusion lists."""
+
+from __future__ import annotations
+
+import csv
+import datetime as dt
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy.orm import Session
+
+from mitl.db.session import open_database
+from mitl.db.store import items as item_store
+from mitl.db.store import judgements as judgement_store
+from mitl.db.store import originals as original_store
+from mitl.errors import StoreError, UsageError
+from mitl.judgements.aggregation import answers_by_pair
+from mitl.positives.merging import CXC_POSITIVE
+from mitl.positives.originals import RefusedOriginal, refused_originals
+from mitl.records import CaptionItem, Environment, ImageItem, OriginalVerdict, Pair, StageResult, Table
+from mitl.retrieval.whole_files import whole_file
+from mitl.settings import Settings
+from mitl.stages.environment import choose_environment
+
+COLUMNS = ("kind", "image_id", "caption_id", "reason", "source")
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    images: dict[int, ImageItem]
+    captions: dict[int, CaptionItem]
+    refused: list[RefusedOriginal]
+    verdicts: dict[int, OriginalVerdict]
+    listed: set[Pair]
+    """Refused pairs that an exclusion list of the data set takes out already."""
+
+
+def originals(
+    settings: Settings, environment: Environment | None = None, *, cxc_below: float = CXC_POSITIVE
+) -> StageResult:
+    """List the originals that people or CxC refused, with what a person has said of them so far."""
+    with open_database(settings.db_url, read_only=True) as session:
+        chosen = choose_environment(session, environment)
+        known = _known(session, settings, chosen, cxc_below)
+    waiting = [one for one in known.refused if _waits(known, one)]
+    if not known.refused:
+        return StageResult(
+            status="nothing_to_do",
+            counts={"refused": 0, "waiting": 0, "captions": []},
+            lines=("nothing to do: neither people nor CxC refused an original",),
+        )
+    columns = ("caption", "image", "people", "CxC", "verdict", "text", "picture")
+    rows = tuple(_row(known, one) for one in known.refused)
+    title = f"{len(known.refused):,} originals were refused, {len(waiting):,} wait for a person"
+    return StageResult(
+        counts={
+            "refused": len(known.refused),
+            "waiting": len(waiting),
+            "captions": [known.captions[one.pair.caption_id].external_id for one in waiting],
+        },
+        tables=(Table(title, columns, rows),),
+        next="mitl review originals keep|wrong|meaningless CAPTION…"
+        if waiting
+        else "mitl build-dataset --out DIR",
+    )
+
+
+def decide(
+    settings: Settings,
+    captions: Sequence[str],
+    verdict: OriginalVerdict,
+    *,
+    now: dt.datetime | None = None,
+) -> StageResult:
+    """Store what a person says of these captions with their own images; exclusion lists follow at once.
+
+    Raises:
+        StoreError: a caption is unknown; nothing is stored then.
+    """
+    at = now or dt.datetime.now(dt.UTC)
+    with open_database(settings.db_url) as session:
+        pairs = original_store.captions_by_external_id(session, captions)
+        strange = [name for name in captions if name not in pairs]
+        if strange:
+            raise StoreError(
+                f"there is no caption {strange[0]!r} in this data set; `mitl review originals` lists those that wait"
+            )
+        changed = sum(
+            original_store.set_verdict(session, pairs[name], verdict, at) for name in dict.fromkeys(captions)
+        )
+        session.commit()
+    said = {
+        OriginalVerdict.KEEP: "stay as they are",
+        OriginalVerdict.WRONG: "go from their own image",
+        OriginalVerdict.MEANINGLESS: "go with all their pairs",
+    }[verdict]
+    return StageResult(
+        status="done" if changed else "nothing_to_do",
+        counts={"changed": changed, "verdict": verdict.value},
+        lines=(f"{changed} captions {said}" if changed else "nothing to do: that was said of them before",),
+        next="mitl review originals",
+    )
+
+
+def export(settings: Settings, out: Path) -> StageResult:
+    """Write all exclusion lists of the project as one CSV that ``mitl init --exclude`` reads.
+
+    Raises:
+        UsageError: the place cannot be written.
+    """
+    with open_database(settings.db_url, read_only=True) as session:
+        dataset = item_store.dataset(session)
+        images = {i.id: i.external_id for i in item_store.images(session, dataset.id, settings.project)}
+        captions = {c.id: c.external_id for c in item_store.captions(session, dataset.id)}
+        rows = item_store.exclusions(session)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in rows:
+        image = "" if row.image_id is None else images[row.image_id]
+        caption = "" if row.caption_id is None else captions[row.caption_id]
+        writer.writerow((row.kind.value, image, caption, row.reason, row.source))
+    try:
+        with whole_file(out) as sink:
+            sink.write(text.getvalue().encode())
+    except OSError as error:
+        raise UsageError(f"cannot write {str(out)!r}: {error.strerror}; choose another place") from error
+    return StageResult(
+        counts={"exclusions": len(rows)},
+        paths={"exclusions": str(out)},
+        lines=(f"{len(rows):,} entries of exclusion lists: {out}",),
+    )
+
+
+def _known(session: Session, settings: Settings, environment: Environment, cxc_below: float) -> _Known:
+    dataset = item_store.dataset(session)
+    images = {i.id: i for i in item_store.images(session, dataset.id, settings.project)}
+    captions = {c.id: c for c in item_store.captions(session, dataset.id)}
+    pairs = [Pair(caption.image_id, caption.id) for caption in captions.values()]
+    records = [row.record for row in judgement_store.judgements(session, environment)]
+    refused = refused_originals(
+        pairs, answers_by_pair(records), item_store.ratings(session), cxc_below=cxc_below
+    )
+    lists = item_store.exclusions(session)
+    listed = {one.pair for one in refused if any(entry.covers(one.pair) for entry in lists)}
+    return _Known(images, captions, refused, original_store.verdicts(session), listed)
+
+
+def _waits(known: _Known, one: RefusedOriginal) -> bool:
+    return one.pair.caption_id not in known.verdicts and one.pair not in known.listed
+
+
+def _row(known: _Known, one: RefusedOriginal) -> tuple[object, ...]:
+    caption, image = known.captions[one.pair.caption_id], known.images[one.pair.image_id]
+    verdict = known.verdicts.get(caption.id)
+    said = verdict.value if verdict is not None else "listed" if one.pair in known.listed else "waits"
+    people = None if one.answer is None else f"no ({one.answer.n_judgements})"
+    score = None if one.score is None else f"{one.score:.2f}"
+    picture = str(image.path or image.url or "")
+    return (caption.external_id, image.external_id, people, score, said, caption.text, picture)

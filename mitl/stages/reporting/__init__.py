@@ -1,0 +1,1 @@
+"""What a project looks like: one screen, one page."""

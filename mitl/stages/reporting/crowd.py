@@ -1,0 +1,138 @@
+"""The report's figures of the crowd: submissions, controls, agreement, workers, money."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+
+from mitl.analysis.inputs import (
+    AgreementStats,
+    BatchRow,
+    CrowdStats,
+    GoldStats,
+    MoneyStats,
+    WorkerRow,
+    WorkerStanding,
+)
+from mitl.judgements.wages import wage_figures
+from mitl.positives.concord import concord
+from mitl.positives.judgement_columns import JudgementColumns
+from mitl.positives.pseudonyms import pseudonym
+from mitl.records import (
+    Decision,
+    Direction,
+    GoldControl,
+    HitState,
+    PairRole,
+)
+from mitl.records.gold_rule import GoldRule
+from mitl.settings import Settings
+from mitl.stages.harvesting.golds import GoldState
+from mitl.stages.paying.wages import floor_cents, paid_work
+from mitl.stages.releasing.origins import pay
+from mitl.stages.reporting.snapshot import Snapshot
+from mitl.stages.reviewing.evidence import Crowd
+
+_STANDINGS = {
+    "good": WorkerStanding.GOOD,
+    "poor": WorkerStanding.POOR,
+    "unproven": WorkerStanding.UNPROVEN,
+    "excluded": WorkerStanding.EXCLUDED,
+}
+
+
+def crowd_stats(known: Snapshot, rule: GoldRule, people: Crowd, salt: bytes) -> CrowdStats:
+    """Submissions by what became of them, controls, agreement and workers under pseudonyms."""
+    count = {d: sum(row.decision is d for row in known.submissions) for d in Decision}
+    return CrowdStats(
+        hits_posted=sum(hit.state in (HitState.POSTED, HitState.CLOSED) for hit in known.hits),
+        submitted=len(known.submissions),
+        approved=count[Decision.PASS] + count[Decision.APPROVE],
+        queued=count[Decision.QUEUED],
+        rejected=count[Decision.REJECT],
+        dropped=count[Decision.DROP] + count[Decision.APPROVE_EXCLUDE],
+        gold=_gold(known, rule, people.golds),
+        agreement=_agreement(known),
+        workers=tuple(
+            WorkerRow(
+                pseudonym=pseudonym(one.worker, salt),
+                hits=one.submissions,
+                golds_seen=one.record.golds,
+                golds_right=one.record.passes,
+                standing=_STANDINGS[one.standing],
+                median_active_s=one.habit.page_s,
+                earned_cents=one.earned_cents,
+            )
+            for one in sorted(people.workers, key=lambda one: (-one.submissions, one.worker))
+        ),
+    )
+
+
+def _gold(known: Snapshot, rule: GoldRule, state: GoldState) -> GoldStats | None:
+    seen = dict.fromkeys(PairRole, 0)
+    right = dict.fromkeys(PairRole, 0)
+    for row in known.judgements:
+        record = row.record
+        if not record.role.is_gold or GoldControl(record.pair, record.role) in state.withdrawn:
+            continue
+        passed = rule.passed(record.role, record.label)
+        if passed is not None:
+            seen[record.role] += 1
+            right[record.role] += passed
+    if not any(seen.values()):
+        return None
+    return GoldStats(
+        positive_seen=seen[PairRole.GOLD_POSITIVE],
+        positive_right=right[PairRole.GOLD_POSITIVE],
+        negative_seen=seen[PairRole.GOLD_NEGATIVE],
+        negative_right=right[PairRole.GOLD_NEGATIVE],
+        withdrawn=len(state.withdrawn),
+    )
+
+
+def _agreement(known: Snapshot) -> AgreementStats | None:
+    """Over the usable answers; None where there are none."""
+    judgements = JudgementColumns.from_records(row.record for row in known.judgements)
+    if not judgements.counting.any():
+        return None
+    found = concord(judgements)
+    alpha = found.alpha
+    return AgreementStats(
+        found.pairs, found.same_label, found.same_side, alpha.alpha, alpha.low, alpha.high, alpha.reason
+    )
+
+
+def money_stats(settings: Settings, known: Snapshot) -> MoneyStats:
+    """What was paid and what is held, and what an hour of work has paid beside the wage floor."""
+    floor = floor_cents(settings, known.environment)
+    paid = pay(settings, known.environment, known.settled)
+    return MoneyStats(
+        rewards_cents=known.spent.get("reward", 0),
+        fees_cents=known.spent.get("fee", 0),
+        bonuses_cents=known.spent.get("bonus", 0),
+        held_cents=known.work.held_cents,
+        wage_floor_cents=floor or None,
+        wages=tuple(wage_figures(paid_work(known.settled, known.environment), floor)),
+        timed_workers=0 if paid is None else paid.timed_workers,
+        workers_under=0 if paid is None else paid.workers_under,
+        median_hourly_cents=None if paid is None else paid.median_hourly_cents,
+    )
+
+
+def batch_rows(known: Snapshot) -> tuple[BatchRow, ...]:
+    """Each batch with its reward and how long its HITs took."""
+    times: dict[str, list[float]] = defaultdict(list)
+    for one in paid_work(known.settled, known.environment):
+        if one.time.ms is not None:
+            times[one.batch].append(one.time.ms / 1000)
+    return tuple(
+        BatchRow(
+            name=batch.name,
+            template=batch.template,
+            direction=None if batch.direction == "both" else Direction(batch.direction),
+            hits=sum(hit.batch_id == batch.id for hit in known.hits),
+            reward_cents=batch.reward_cents,
+            median_active_s=statistics.median(times[batch.name]) if times[batch.name] else None,
+        )
+        for batch in known.batches
+    )

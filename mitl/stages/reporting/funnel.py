@@ -1,0 +1,126 @@
+"""The report's figures from pairs to positives: what was ranked, proposed, asked, judged and found."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+
+from mitl.analysis.inputs import (
+    AnnotatorProposals,
+    FunnelCounts,
+    Multiplicity,
+)
+from mitl.judgements.aggregation import answers_by_pair
+from mitl.positives.merging import Merged, MergeInput, MergeRules, merge, positives_by_query
+from mitl.records import (
+    Direction,
+    GoldControl,
+    HitState,
+    Pair,
+    PairRole,
+)
+from mitl.stages.reporting.snapshot import Snapshot
+
+
+def annotator_proposals(known: Snapshot) -> tuple[AnnotatorProposals, ...]:
+    """What each machine annotator proposed, how much of it was new, and how much people confirmed."""
+    answers = answers_by_pair([row.record for row in known.judgements])
+    places: dict[str, int] = defaultdict(int)
+    pairs: dict[str, set[Pair]] = {row.name: set() for row in known.annotators}
+    for proposal in known.proposals:
+        places[proposal.annotator] += 1
+        pairs[proposal.annotator].add(proposal.pair)
+    found = known.found_by
+    earlier: set[Pair] = set()
+    rows = []
+    for row in known.annotators:
+        own = pairs[row.name]
+        rows.append(
+            AnnotatorProposals(
+                name=row.name,
+                kind=row.kind.value,
+                proposed=places[row.name],
+                distinct=len(own),
+                new=len(own - earlier),
+                overlap=sum(len(found[pair]) > 1 for pair in own),
+                usable=sum(pair in answers for pair in own) if answers else None,
+                positive=sum(answers[pair].label.is_positive for pair in own if pair in answers)
+                if answers
+                else None,
+            )
+        )
+        earlier |= own
+    return tuple(rows)
+
+
+def funnel_counts(known: Snapshot) -> FunnelCounts:
+    """From all possible pairs down to the positives beyond the originals."""
+    n_images, n_captions = len(known.images), len(known.captions)
+    image_queries, caption_queries = (len(known.queries[direction]) for direction in Direction)
+    candidates = {proposal.pair for proposal in known.proposals}
+    out = {hit.id for hit in known.hits if hit.state in (HitState.POSTED, HitState.CLOSED)}
+    asked = {
+        item.pair for hit_id in out for item in known.hit_items[hit_id] if item.role is PairRole.CANDIDATE
+    }
+    records = [row.record for row in known.judgements if not row.record.role.is_gold]
+    answers = answers_by_pair(records)
+    positive = {pair for pair, answer in answers.items() if answer.label.is_positive}
+    ranked = _ranked_places(known)
+    return FunnelCounts(
+        # A pair of an image query and a caption query belongs to both directions, and counts once.
+        possible=image_queries * n_captions + caption_queries * n_images - image_queries * caption_queries,
+        ranked=ranked if known.runs else None,
+        proposed=len(known.proposals) if known.runs else None,
+        distinct=len(candidates) if known.runs else None,
+        asked=len(asked & candidates) if out else None,
+        judged=len({record.pair for record in records if record.label is not None}) if records else None,
+        usable=len(answers) if records else None,
+        positive=len(positive) if records else None,
+        beyond_originals=len(positive - set(known.originals)) if records else None,
+    )
+
+
+def _ranked_places(known: Snapshot) -> int:
+    """Places in the kept rankings: per annotator and direction those of the run that ranked most."""
+    galleries = {Direction.I2T: len(known.captions), Direction.T2I: len(known.images)}
+    places: dict[tuple[str, Direction], int] = defaultdict(int)
+    for run in known.runs:
+        config = json.loads(run.config)
+        for entry in config["annotators"]:
+            for direction, gallery in galleries.items():
+                count = config["queries"][direction.value]["count"] * min(config["depth"], gallery)
+                key = (entry["name"], direction)
+                places[key] = max(places[key], count)
+    return sum(places.values())
+
+
+def multiplicities(known: Snapshot, merged: Merged) -> tuple[Multiplicity, ...]:
+    """Positives of each query before and after, by direction."""
+    after = positives_by_query(merged, known.queries)
+    before: Mapping[Direction, dict[int, int]] = {direction: defaultdict(int) for direction in Direction}
+    for pair in known.originals:
+        before[Direction.I2T][pair.image_id] += 1
+        before[Direction.T2I][pair.caption_id] += 1
+    return tuple(
+        Multiplicity(
+            direction=direction,
+            before=tuple(before[direction][query] for query in known.queries[direction]),
+            after=tuple(len(after[direction].get(query, ())) for query in known.queries[direction]),
+        )
+        for direction in Direction
+        if known.queries[direction]
+    )
+
+
+def merged_records(known: Snapshot, rules: MergeRules, withdrawn: Collection[GoldControl]) -> Merged:
+    """What a release by these rules would hold, as records."""
+    data = MergeInput(
+        judgements=[row.record for row in known.judgements],
+        ratings=tuple(known.ratings.items()),
+        originals=tuple(known.originals),
+        found_by=known.found_by,
+        exclusions=known.exclusions,
+        withdrawn=withdrawn,
+    )
+    return merge(data, rules)

@@ -1,0 +1,112 @@
+"""What is held to be true of a pair: by a generated world, the official sets, the data set itself, a release."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from mitl.crowd.populations import Truth
+from mitl.datasets.scenes.files import read_world
+from mitl.db.session import open_database
+from mitl.db.store import items as item_store
+from mitl.errors import UsageError
+from mitl.positives.loading import official_positives, read_release
+from mitl.records import Direction, Label, Pair, Shortcoming
+from mitl.settings import Settings
+from mitl.stages.setup.loading import WORLD_FOLDER
+
+TruthOf = Callable[[str, str], Truth]
+"""(image's external id, caption's external id) → what is true of the pair."""
+
+_YES = Truth(Label.YES)
+_NO = Truth(Label.NO, (Shortcoming.NOT_IN_IMAGE,))
+
+
+def truth_source(settings: Settings, name: str) -> TruthOf:
+    """The truth called ``scenes``, ``official``, ``original`` or ``release:DIR``.
+
+    ``official`` takes a pair for a match where COCO, CxC or ECCV Caption lists it, and for none elsewhere;
+    ``original`` does the same with the project's captions and their own images, ``release:DIR`` with a release's
+    positives.
+
+    Raises:
+        UsageError: no such truth.
+    """
+    require_known(name)
+    if name == "scenes":
+        world = read_world(settings.project / WORLD_FOLDER)
+
+        def of_world(image: str, caption: str) -> Truth:
+            found = world.truth(image, caption)
+            return Truth(found.label, tuple(found.shortcomings), tuple(found.concepts))
+
+        return of_world
+    if name == "official":
+        pairs = {
+            pair
+            for which in ("original", "cxc", "eccv")
+            for direction in Direction
+            for pair in official_positives(which).pairs(direction)
+        }
+    elif name == "original":
+        pairs = _originals(settings)
+    else:
+        release = read_release(Path(name.removeprefix("release:")))
+        pairs = {pair for direction in Direction for pair in release.pairs(direction)}
+    return lambda image, caption: _YES if (image, caption) in pairs else _NO
+
+
+def default_truth(settings: Settings) -> str:
+    """``scenes`` in a generated world, ``official`` on COCO, ``original`` on any other data set."""
+    if has_known_truth(settings):
+        return "scenes"
+    with open_database(settings.db_url, read_only=True) as session:
+        return "official" if item_store.dataset(session).kind == "coco" else "original"
+
+
+def require_known(name: str) -> None:
+    """UsageError unless this names a truth."""
+    is_release = name.startswith("release:") and name != "release:"
+    if name not in ("scenes", "official", "original") and not is_release:
+        raise UsageError(f"no truth called {name!r}; known: scenes, official, original, release:DIR")
+
+
+def has_known_truth(settings: Settings) -> bool:
+    """Whether this project's world was generated, so that the truth of every pair is known."""
+    return (settings.project / WORLD_FOLDER / "scenes.json").exists()
+
+
+def _originals(settings: Settings) -> set[tuple[str, str]]:
+    with open_database(settings.db_url, read_only=True) as session:
+        dataset = item_store.dataset(session)
+        names = {i.id: i.external_id for i in item_store.images(session, dataset.id, settings.project)}
+        captions = item_store.captions(session, dataset.id)
+    return {(names[caption.image_id], caption.external_id) for caption in captions}
+
+
+def true_pairs(
+    settings: Settings,
+    image_queries: Sequence[int],
+    caption_queries: Sequence[int],
+    images: Mapping[int, str],
+    captions: Mapping[int, str],
+) -> set[Pair]:
+    """The query × gallery pairs of a generated world, both directions, whose truth is yes or weak_yes.
+
+    Args:
+        images, captions: surrogate → external id of the whole data set.
+    """
+    from mitl.datasets.scenes.world import truth_matrix
+
+    world = read_world(settings.project / WORLD_FOLDER)
+    found: set[Pair] = set()
+    for rows, columns in (
+        (list(image_queries), list(captions)),
+        (list(images), list(caption_queries)),
+    ):
+        if not rows or not columns:
+            continue
+        codes = truth_matrix(world, [images[i] for i in rows], [captions[c] for c in columns])
+        for row, column in zip(*(codes <= Label.WEAK_YES.code).nonzero(), strict=True):
+            found.add(Pair(rows[row], columns[column]))
+    return found

@@ -1,0 +1,77 @@
+"""What a generated world tells of a project: recall and precision before and after, rule by rule."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+
+from mitl.analysis.inputs import TruthStats
+from mitl.analysis.truth import DirectionScores, score_directions
+from mitl.db.store.judgements import StoredJudgement
+from mitl.judgements.aggregation import answers_by_pair
+from mitl.judgements.goldcheck import check_assignment, decide
+from mitl.judgements.usability import is_usable
+from mitl.positives.merging import Merged
+from mitl.proposals.packed import pack_pairs
+from mitl.records import Direction, Judgement, Pair
+from mitl.records.gold_rule import GoldRule
+from mitl.settings import Settings
+from mitl.stages.harvesting.golds import GoldState
+from mitl.stages.reporting.snapshot import Snapshot
+from mitl.stages.reporting.truth import true_pairs
+
+PRECISION_TARGET = 0.95
+
+
+def truth_stats(settings: Settings, known: Snapshot, merged: Merged | None, state: GoldState) -> TruthStats:
+    """Scores of the originals, of the release, of each annotator alone, and of the gold rules."""
+    queries = (known.queries[Direction.I2T], known.queries[Direction.T2I])
+    truth = pack_pairs(true_pairs(settings, *queries, known.image_ids, known.caption_ids))
+
+    def score(pairs: Iterable[Pair]) -> DirectionScores:
+        return score_directions(pack_pairs(pairs), truth, *queries)
+
+    judged = answers_by_pair([row.record for row in known.judgements])
+    positive = {pair for pair, answer in judged.items() if answer.label.is_positive}
+    proposed: dict[str, set[Pair]] = defaultdict(set)
+    for proposal in known.proposals:
+        proposed[proposal.annotator].add(proposal.pair)
+    return TruthStats(
+        original=score(known.originals),
+        release=None if merged is None else score(positive.pair for positive in merged.positives),
+        by_annotator=tuple((row.name, score(proposed[row.name] & positive)) for row in known.annotators)
+        if judged
+        else (),
+        hit_rule=score(_positive(by_hit_rule(known, settings.gold_rule, state))) if judged else None,
+        hit_rule_and_record=score(positive) if judged else None,
+        precision_target=PRECISION_TARGET,
+    )
+
+
+def by_hit_rule(known: Snapshot, rule: GoldRule, state: GoldState) -> list[Judgement]:
+    """What would count if each page's own two controls were the only rule, and no passed page were asked again.
+
+    Per pair, the earliest answer on a page that passes stands.
+    """
+    pages: dict[int, list[StoredJudgement]] = defaultdict(list)
+    for row in known.judgements:
+        pages[row.assignment_id].append(row)
+    found: dict[Pair, Judgement] = {}
+    for submission in known.submissions:
+        page = pages[submission.id]
+        check = check_assignment([row.record for row in page], rule, state.withdrawn)
+        decision = decide(check).decision
+        for row in page:
+            record = row.record
+            if not record.role.is_gold and is_usable(record, decision):
+                found.setdefault(record.pair, _usable(record))
+    return list(found.values())
+
+
+def _usable(record: Judgement) -> Judgement:
+    return replace(record, usable=True)
+
+
+def _positive(judgements: Iterable[Judgement]) -> set[Pair]:
+    return {pair for pair, answer in answers_by_pair(judgements).items() if answer.label.is_positive}

@@ -1,0 +1,1 @@
+"""People's decisions, with the evidence about work and workers, at the terminal and at the desk."""

@@ -1,0 +1,203 @@
+"""One submission with everything that a person needs to decide about it."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from mitl.db.store import answers as answer_store
+from mitl.db.store import desk as desk_store
+from mitl.db.store import hits as hit_store
+from mitl.db.store import judgements as judgement_store
+from mitl.db.store.answers import AssignmentRow
+from mitl.db.store.desk import AnswerRow
+from mitl.records import Decision, Environment, Finding, GoldControl, Label, Outcome, Pair, PairRole
+from mitl.records.gold_rule import GoldRule
+from mitl.stages.harvesting.golds import GoldState
+from mitl.stages.reviewing.decisions import find_submission
+from mitl.stages.reviewing.reversal import Rejection, rejection_of
+
+
+@dataclass(frozen=True, slots=True)
+class SeenPair:
+    """One place of the page as the worker answered it, beside what is known."""
+
+    place: int
+    image_id: int
+    image: str | None
+    """Where the desk shows the picture: its own address, an https address, or None where there is neither."""
+    caption: str
+    own: bool
+    """Whether the caption was written for this image."""
+    role: PairRole
+    outcome: Outcome
+    label: Label | None
+    passed: bool | None
+    """Of a control; None where it was not answered, and for other pairs."""
+    withdrawn: bool
+    """A control that good workers fail; it is not held against anyone."""
+    reasons: tuple[str, ...]
+    text: str
+    """In the worker's own words."""
+    seconds: float | None
+    """Active on this pair."""
+    others: Mapping[Label, int]
+    """Other workers' answers on the same pair."""
+    expected: tuple[Label, ...]
+    """The answers with which a control passes; empty for other pairs."""
+
+    @property
+    def is_control(self) -> bool:
+        """Whether the answer was known beforehand."""
+        return self.role.is_gold
+
+    @property
+    def others_passed(self) -> tuple[int, int]:
+        """How many others answered this control as expected, of how many."""
+        right = sum(count for label, count in self.others.items() if label in self.expected)
+        return right, sum(self.others.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """All of one submission."""
+
+    row: AssignmentRow
+    reward_cents: int
+    pairs: tuple[SeenPair, ...]
+    findings: tuple[Finding, ...]
+    rejection: Rejection | None
+    """Where it was rejected."""
+
+    @property
+    def active_s(self) -> float | None:
+        """Active seconds on the page; None where nothing was measured."""
+        known = [pair.seconds for pair in self.pairs if pair.seconds is not None]
+        return sum(known) if known else None
+
+    @property
+    def taken(self) -> dt.timedelta | None:
+        """From accepting to submitting."""
+        if self.row.accepted_at is None or self.row.submitted_at is None:
+            return None
+        return self.row.submitted_at - self.row.accepted_at
+
+    @property
+    def failed(self) -> tuple[SeenPair, ...]:
+        """The controls that were not answered as expected, or not at all."""
+        return tuple(
+            pair for pair in self.pairs if pair.is_control and pair.passed is not True and not pair.withdrawn
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """A submission in short: its answers in the page's order."""
+
+    row: AssignmentRow
+    cells: tuple[AnswerRow, ...]
+    active_s: float | None
+    passed: tuple[bool | None, ...]
+    """Of each cell: whether the control was passed; None for other pairs and where it was not answered."""
+
+    @property
+    def golds(self) -> tuple[int, int]:
+        """Controls passed, controls answered."""
+        answered = [check for check in self.passed if check is not None]
+        return sum(answered), len(answered)
+
+
+def submission(
+    session: Session, environment: Environment, number: int, rule: GoldRule, golds: GoldState
+) -> Submission:
+    """Everything about one submission.
+
+    Raises:
+        StoreError: there is none of this number.
+    """
+    row = find_submission(session, environment, number)
+    answers = desk_store.answers_of(session, row.id)
+    rewards = {batch.name: batch.reward_cents for batch in hit_store.batches(session, environment)}
+    return Submission(
+        row=row,
+        reward_cents=rewards[row.batch],
+        pairs=_pairs(session, environment, row, answers, rule, golds),
+        findings=tuple(answer_store.findings(session, environment).get(row.id, ())),
+        rejection=rejection_of(session, row),
+    )
+
+
+def _pairs(
+    session: Session,
+    environment: Environment,
+    row: AssignmentRow,
+    answers: Sequence[AnswerRow],
+    rule: GoldRule,
+    golds: GoldState,
+) -> tuple[SeenPair, ...]:
+    images = desk_store.image_addresses(session, [answer.pair.image_id for answer in answers])
+    captions = desk_store.caption_texts(session, [answer.pair.caption_id for answer in answers])
+    reasons = desk_store.reasons(session, row.id)
+    texts = judgement_store.free_text(session, row.id)
+    others: dict[Pair, Counter[Label]] = defaultdict(Counter)
+    for beside in desk_store.answers_beside(session, environment, row.id):
+        if beside.label is not None and beside.worker_id != row.worker_id:
+            others[beside.pair][beside.label] += 1
+    found = []
+    for answer in answers:
+        text, own_image = captions[answer.pair.caption_id]
+        control = answer.role.is_gold
+        found.append(
+            SeenPair(
+                place=answer.place,
+                image_id=answer.pair.image_id,
+                image=_address(answer.pair.image_id, *images[answer.pair.image_id]),
+                caption=text,
+                own=own_image == answer.pair.image_id,
+                role=answer.role,
+                outcome=answer.outcome,
+                label=answer.label,
+                passed=rule.passed(answer.role, answer.label) if control else None,
+                withdrawn=control and GoldControl(answer.pair, answer.role) in golds.withdrawn,
+                reasons=tuple(reasons.get(answer.place, ())),
+                text=texts.get(answer.place, ""),
+                seconds=answer.active_ms / 1000 if answer.active_ms else None,
+                others=others[answer.pair],
+                expected=rule.passes(answer.role) if control else (),
+            )
+        )
+    return tuple(found)
+
+
+def _address(image_id: int, file: str | None, url: str | None) -> str | None:
+    if file is not None:
+        return f"/image/{image_id}"
+    return url if url is not None and url.startswith("https://") else None
+
+
+def strips(session: Session, environment: Environment, worker_id: int, rule: GoldRule) -> tuple[Strip, ...]:
+    """A worker's submissions in short, newest first."""
+    rows = [row for row in answer_store.assignments(session, environment) if row.worker_id == worker_id]
+    found = []
+    for row in reversed(rows):
+        cells = desk_store.answers_of(session, row.id)
+        times = [cell.active_ms / 1000 for cell in cells if cell.active_ms]
+        passed = (rule.passed(cell.role, cell.label) if cell.role.is_gold else None for cell in cells)
+        found.append(
+            Strip(
+                row=row,
+                cells=tuple(cells),
+                active_s=sum(times) if times else None,
+                passed=tuple(passed),
+            )
+        )
+    return tuple(found)
+
+
+def waiting(session: Session, environment: Environment) -> tuple[AssignmentRow, ...]:
+    """The review queue, oldest first."""
+    return tuple(answer_store.assignments(session, environment, (Decision.QUEUED,)))

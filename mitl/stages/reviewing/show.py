@@ -1,0 +1,230 @@
+"""One submission with its evidence: answers, failed controls, its worker, and what can be decided until when."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from mitl.db.session import open_database
+from mitl.db.store import items as item_store
+from mitl.hits.pricing import format_dollars
+from mitl.judgements.conduct import Agreement
+from mitl.judgements.goldcheck import GOLD_NEGATIVE_FAILED, GOLD_POSITIVE_FAILED
+from mitl.records import Decision, Environment, Finding, Label, StageResult, Table
+from mitl.settings import Settings
+from mitl.stages.environment import choose_environment
+from mitl.stages.harvesting.deadlines import approves_itself_at, reversible_until, utc
+from mitl.stages.reviewing.desk_submission import SeenPair, Submission, submission, waiting
+from mitl.stages.reviewing.evidence import Crowd, Evidence, crowd
+from mitl.stages.reviewing.habits import habits
+from mitl.stages.reviewing.reversal import is_imported
+
+_WAITS = (Decision.QUEUED, Decision.NONE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What is shown."""
+
+    found: Submission
+    people: Crowd
+    worker: Evidence
+    images: Mapping[int, str]
+    """Row → external id."""
+    also_waiting: tuple[int, ...]
+    """Other submissions of the worker in the queue."""
+    imported: bool
+    """Whether it came from a file of past work."""
+
+
+def show(settings: Settings, number: int, environment: Environment | None = None) -> StageResult:
+    """All answers of one submission beside what is known, its findings, its worker, and the deadlines.
+
+    Raises:
+        StoreError: there is no such submission.
+    """
+    with open_database(settings.db_url, read_only=True) as session:
+        known = _known(session, settings, number, choose_environment(session, environment))
+    found = known.found
+    failed = _failed(known)
+    return StageResult(
+        counts=_counts(known),
+        tables=(_answers(known), *([failed] if failed.rows else [])),
+        lines=(
+            *_about_worker(known),
+            *map(_finding, found.findings),
+            f"rule: {settings.gold_rule.text}",
+            *_fate(known),
+        ),
+        next=f"mitl review approve|drop|exclude|reject {number}" if found.row.decision in _WAITS else "",
+    )
+
+
+def _known(session: Session, settings: Settings, number: int, environment: Environment) -> _Known:
+    people = crowd(session, environment, habits(session, environment, settings.gold_rule))
+    found = submission(session, environment, number, settings.gold_rule, people.golds)
+    worker = people.find(found.row.worker_id)
+    assert worker is not None, "everyone with a submission is among the crowd"
+    images, _ = item_store.id_maps(session, item_store.dataset(session).id)
+    return _Known(
+        found,
+        people,
+        worker,
+        images={row: external for external, row in images.items()},
+        also_waiting=tuple(
+            row.id
+            for row in waiting(session, environment)
+            if row.worker_id == worker.id and row.id != found.row.id
+        ),
+        imported=is_imported(session, found.row),
+    )
+
+
+def _answers(known: _Known) -> Table:
+    found = known.found
+    columns = ("place", "role", "answer", "others", "reasons", "s", "image", "description")
+    rows = (
+        (
+            pair.place,
+            _role(pair),
+            _answer(pair),
+            _counted(pair.others),
+            ", ".join([*pair.reasons, *([repr(pair.text)] if pair.text else [])]),
+            None if pair.seconds is None else f"{pair.seconds:.1f}",
+            known.images[pair.image_id],
+            pair.caption,
+        )
+        for pair in found.pairs
+    )
+    row = found.row
+    title = f"submission {row.id} · HIT {row.batch}:{row.number} · {format_dollars(found.reward_cents)}"
+    return Table(title, columns, tuple(rows))
+
+
+def _failed(known: _Known) -> Table:
+    columns = ("place", "control", "answered", "expected", "others passed", "s", "image", "description")
+    rows = (
+        (
+            pair.place,
+            "own caption" if pair.own else "foreign caption",
+            _answer(pair),
+            _words(pair.expected),
+            _of(*pair.others_passed),
+            None if pair.seconds is None else f"{pair.seconds:.1f}",
+            known.images[pair.image_id],
+            pair.caption,
+        )
+        for pair in known.found.failed
+    )
+    return Table("controls that were not passed", columns, tuple(rows))
+
+
+def _about_worker(known: _Known) -> list[str]:
+    one, usual = known.worker, known.people.habits
+    also = ", ".join(map(str, known.also_waiting))
+    speed = "" if one.speed is None else f", {one.speed:.1f} × the others' median"
+    run = "none" if one.run is None else f"{one.run.length} × {_words([one.run.label])}"
+    return [
+        f"worker {one.worker}: {one.standing}{', capped' if one.capped else ''}; {one.record.text}, pass rate "
+        f"{one.mean:.2f} (90 % interval {one.low:.2f} to {one.high:.2f})",
+        f"  a pair takes {_number(one.median_s, ' s', 1)}{speed}; longest run {run} (usual {_number(usual.run)}); "
+        f"variety {_number(one.entropy, ' bits', 2)} (usual {_number(usual.entropy, '', 2)})",
+        f"  agrees with others on {_agreed(one.agreement)}; with own earlier answers on {_agreed(one.consistency)}",
+        f"  {one.submissions} submissions: {one.used} used, {one.queued} waiting{f' (also {also})' if also else ''}, "
+        f"{one.rejected} rejected; earned {format_dollars(one.earned_cents)}",
+    ]
+
+
+def _finding(one: Finding) -> str:
+    """Details of failed controls stand in their table, by the data set's own ids."""
+    detail = "" if one.code in (GOLD_POSITIVE_FAILED, GOLD_NEGATIVE_FAILED) else f" {one.detail}".rstrip()
+    return f"finding: {one.code}{detail}"
+
+
+def _fate(known: _Known) -> list[str]:
+    """What was decided, or until when it can be, and what of it can be undone."""
+    row, rejection = known.found.row, known.found.rejection
+    if known.imported:
+        return [f"decision: {row.decision.value}; it came from a file of past work"]
+    if rejection is not None:
+        said = "" if rejection.sent else "; the server has not heard of it yet"
+        return [
+            f"rejected: {rejection.reason!r}{said}",
+            f"`mitl review reverse {row.id}` can undo that until {utc(rejection.until)}",
+        ]
+    if row.decision not in _WAITS:
+        return [f"decision: {row.decision.value}"]
+    lines = []
+    itself = approves_itself_at(row)
+    if itself is not None:
+        lines.append(f"unless it is decided before, the server pays it by itself at {utc(itself)}")
+    until = reversible_until(row)
+    return [*lines, f"a rejection could be reversed until {utc(until)}"]
+
+
+def _counts(known: _Known) -> dict[str, object]:
+    found, one = known.found, known.worker
+    row = found.row
+    return {
+        "assignment": row.id,
+        "decision": row.decision.value,
+        "worker": one.worker,
+        "standing": one.standing,
+        "golds": one.record.golds,
+        "golds_passed": one.record.passes,
+        "pass_rate": round(one.mean, 4),
+        "pass_rate_interval": [round(one.low, 4), round(one.high, 4)],
+        "findings": [{"code": finding.code, "detail": finding.detail} for finding in found.findings],
+        "failed_controls": [
+            {
+                "place": pair.place,
+                "image": known.images[pair.image_id],
+                "description": pair.caption,
+                "answer": None if pair.label is None else pair.label.value,
+                "expected": [label.value for label in pair.expected],
+                "others_passed": list(pair.others_passed),
+            }
+            for pair in found.failed
+        ],
+        "also_waiting": list(known.also_waiting),
+        "approves_itself_at": _iso(approves_itself_at(row)) if row.decision in _WAITS else None,
+        "reversible_until": None if known.imported else _iso(reversible_until(row)),
+    }
+
+
+def _role(pair: SeenPair) -> str:
+    if not pair.is_control:
+        return pair.role.value
+    state = {True: "passed", False: "failed", None: "not answered"}[pair.passed]
+    return f"{pair.role.value}: {'withdrawn' if pair.withdrawn else state}"
+
+
+def _answer(pair: SeenPair) -> str:
+    return pair.outcome.value.replace("_", " ") if pair.label is None else _words([pair.label])
+
+
+def _words(labels: Sequence[Label]) -> str:
+    return " or ".join(label.value.replace("_", " ") for label in labels)
+
+
+def _counted(others: Mapping[Label, int]) -> str:
+    return ", ".join(f"{others[label]} {_words([label])}" for label in Label if others.get(label)) or "–"
+
+
+def _of(passed: int, total: int) -> str:
+    return f"{passed} of {total}" if total else "nobody else met it"
+
+
+def _agreed(found: Agreement | None) -> str:
+    return "no pair in common" if found is None else f"{found.same} of {found.comparisons}"
+
+
+def _number(value: float | None, unit: str = "", digits: int = 0) -> str:
+    return "–" if value is None else f"{value:.{digits}f}{unit}"
+
+
+def _iso(moment: dt.datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat(timespec="seconds")

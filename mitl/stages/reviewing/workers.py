@@ -1,0 +1,166 @@
+"""The workers: how much they did, how they fared on the controls, how they go about it, what they earned."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from mitl.crowd_server.operator.payout_files import table as csv_text
+from mitl.db.session import open_database
+from mitl.db.store import ledger
+from mitl.hits.pricing import format_dollars
+from mitl.judgements.conduct import Agreement
+from mitl.judgements.wages import worker_pay
+from mitl.records import Environment, StageResult, Table
+from mitl.retrieval.whole_files import one_clear_line, whole_file
+from mitl.settings import Settings
+from mitl.stages.environment import choose_environment
+from mitl.stages.paying.wages import paid_work
+from mitl.stages.reviewing.evidence import Evidence, crowd
+from mitl.stages.reviewing.habits import habits
+
+NOBODY = "nothing to show: nobody has submitted work yet"
+
+
+def workers(
+    settings: Settings, environment: Environment | None = None, *, csv: Path | None = None
+) -> StageResult:
+    """The worker tables of an environment, busiest first; raw worker ids are shown here and never leave the project.
+
+    Args:
+        csv: where to write one row for each worker.
+    """
+    chosen, people = busiest_first(settings, environment)
+    with open_database(settings.db_url, read_only=True) as session:
+        pay = worker_pay(paid_work(ledger.settled_work(session, chosen), chosen))
+    hourly = {one.worker: one.hourly_cents for one in pay}
+    rows = [_row(one, hourly.get(one.worker)) for one in people]
+    counts: dict[str, object] = {"environment": chosen.value, "workers": len(people), "rows": rows}
+    if not people:
+        return StageResult(status="nothing_to_do", counts=counts, lines=(NOBODY,))
+    return StageResult(
+        counts=counts,
+        paths=write_rows(csv, rows),
+        tables=(_work(chosen, people, hourly), _conduct(people)),
+        lines=_lines(settings, people, csv),
+    )
+
+
+def busiest_first(settings: Settings, environment: Environment | None) -> tuple[Environment, list[Evidence]]:
+    """Every worker with a submission, busiest first."""
+    with open_database(settings.db_url, read_only=True) as session:
+        chosen = choose_environment(session, environment)
+        found = crowd(session, chosen, habits(session, chosen, settings.gold_rule)).workers
+    return chosen, sorted(found, key=lambda one: (-one.submissions, one.worker))
+
+
+def _row(one: Evidence, hourly_cents: int | None) -> dict[str, object]:
+    return {
+        "worker": one.worker,
+        "submitted": one.submissions,
+        "approved": one.used,
+        "queued": one.queued,
+        "rejected": one.rejected,
+        "standing": one.standing,
+        "capped": one.capped,
+        "golds": one.record.golds,
+        "golds_passed": one.record.passes,
+        "pass_rate": round(one.mean, 4),
+        "pass_rate_low": round(one.low, 4),
+        "pass_rate_high": round(one.high, 4),
+        "seconds_a_pair": _rounded(one.median_s),
+        "speed": _rounded(one.speed),
+        "seconds_a_hit": _rounded(one.habit.page_s),
+        "longest_run": None if one.run is None else one.run.length,
+        "longest_run_of": None if one.run is None else one.run.label.value,
+        "entropy_bits": _rounded(one.entropy),
+        **_agreement_row("agreement", one.agreement),
+        **_agreement_row("consistency", one.consistency),
+        "earned_cents": one.earned_cents,
+        "hourly_cents": hourly_cents,
+    }
+
+
+def _agreement_row(name: str, found: Agreement | None) -> dict[str, object]:
+    return {
+        name: None if found is None else round(found.share, 4),
+        f"{name}_of": 0 if found is None else found.comparisons,
+    }
+
+
+def _work(chosen: Environment, people: Sequence[Evidence], hourly: Mapping[str, int | None]) -> Table:
+    columns = (
+        "worker",
+        "HITs",
+        "approved",
+        "waiting",
+        "golds",
+        "pass rate (90 %)",
+        "record",
+        "earned",
+        "an hour",
+    )
+    rows = (
+        (
+            one.worker,
+            one.submissions,
+            one.used,
+            one.queued,
+            f"{one.record.passes} of {one.record.golds}",
+            f"{one.mean:.2f} ({one.low:.2f} to {one.high:.2f})",
+            one.standing + (", capped" if one.capped else ""),
+            format_dollars(one.earned_cents),
+            None if (cents := hourly.get(one.worker)) is None else format_dollars(cents),
+        )
+        for one in people
+    )
+    return Table(f"workers on {chosen}: {len(people):,}", columns, tuple(rows))
+
+
+def _conduct(people: Sequence[Evidence]) -> Table:
+    columns = ("worker", "s a pair", "others = 1", "longest run", "bits", "agrees", "with own")
+    rows = (
+        (
+            one.worker,
+            None if one.median_s is None else f"{one.median_s:.1f}",
+            None if one.speed is None else f"{one.speed:.1f}",
+            "–" if one.run is None else f"{one.run.length} × {one.run.label.value.replace('_', ' ')}",
+            None if one.entropy is None else f"{one.entropy:.2f}",
+            _share(one.agreement),
+            _share(one.consistency),
+        )
+        for one in people
+    )
+    return Table("how they go about it: evidence, no verdict", columns, tuple(rows))
+
+
+def _lines(settings: Settings, people: Sequence[Evidence], csv: Path | None) -> tuple[str, ...]:
+    lines = [
+        "bits: variety of the answers, 0 (always the same) to 2; agrees: same side as others on the same pairs, "
+        "controls apart; with own: as the worker's own earlier answer where a pair came again"
+    ]
+    most = settings.max_hits_per_worker
+    if most is not None:
+        n_capped = sum(one.capped for one in people)
+        lines.append(f"at most {most:,} HITs a worker: {n_capped:,} have done them and are offered no more")
+    if csv is not None:
+        lines.append(f"written to {csv}; it holds worker ids, so keep it in the project")
+    return tuple(lines)
+
+
+def write_rows(csv: Path | None, rows: Sequence[Mapping[str, object]]) -> dict[str, str]:
+    """Write the rows where that was asked for; the path by its name."""
+    if csv is None or not rows:
+        return {}
+    text = csv_text([tuple(rows[0]), *(tuple(row.values()) for row in rows)])
+    with one_clear_line(csv, "nothing else was to be done"), whole_file(csv) as sink:
+        sink.write(text.encode("utf-8"))
+    return {"csv": str(csv)}
+
+
+def _share(found: Agreement | None) -> str:
+    return "–" if found is None else f"{100 * found.share:.0f} % of {found.comparisons:,}"
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)

@@ -1,0 +1,1 @@
+"""Making a project: loading a data set, its settings and databases."""

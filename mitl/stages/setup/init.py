@@ -1,0 +1,148 @@
+"""Making a project: its folder, its settings file, its database with images and captions."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from mitl import config_file
+from mitl.datasets.content import content_hash, require_same
+from mitl.db.engine import parse_url
+from mitl.db.session import open_database
+from mitl.db.store import hits, items
+from mitl.records import Exclusion, Rating, RetrievalSet, StageResult
+from mitl.settings import Settings
+
+
+def make_project_id(name: str) -> str:
+    """A name that fits into annotations and tokens; its random tail keeps two projects apart."""
+    stem = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:20] or "project"
+    return f"{stem}-{secrets.token_hex(3)}"
+
+
+def ensure_config(folder: Path, name: str, seed: int, tables: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Write ``mitl.toml`` where there is none; returns whether it was written."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if (folder / config_file.CONFIG_FILE).exists():
+        return False
+    about = {"name": name, "id": make_project_id(name), "seed": seed}
+    config_file.write_config(folder, {"project": about, **tables})
+    return True
+
+
+def init(
+    settings: Settings,
+    data: RetrievalSet,
+    *,
+    ratings: Sequence[Rating] = (),
+    exclusions: Sequence[Exclusion] = (),
+    now: dt.datetime | None = None,
+) -> StageResult:
+    """Load a data set into the project's database, once.
+
+    Raises:
+        StoreError: another data set is loaded here already.
+    """
+    moment = now or dt.datetime.now(dt.UTC)
+    warnings = _left_out(data, ratings)
+    with open_database(settings.db_url, create=True) as session:
+        found = items.find_dataset(session)
+        if found is not None:
+            require_same(found.content_sha256, data)
+            added = _add_missing(session, found.id, data, ratings, exclusions)
+            session.commit()
+            return _loaded_before(settings, found, added, warnings)
+        dataset_id = items.add_dataset(session, data, content_hash(data))
+        n_ratings = items.add_ratings(session, dataset_id, ratings)
+        n_exclusions = items.add_exclusions(session, dataset_id, exclusions)
+        hits.open_round(session, dataset_id, moment)
+        session.commit()
+    with_file = sum(image.file is not None for image in data.images)
+    counts: dict[str, object] = {
+        "images": len(data.images),
+        "captions": len(data.captions),
+        "images_placed": sum(image.file is not None or image.url is not None for image in data.images),
+        "ratings": n_ratings,
+        "exclusions": n_exclusions,
+    }
+    return StageResult(
+        counts=counts,
+        paths={"project": str(settings.project), "config": str(settings.project / "mitl.toml")},
+        warnings=warnings,
+        lines=(
+            f"data set {data.name}: {len(data.images):,} images ({with_file:,} with a picture at hand), "
+            f"{len(data.captions):,} captions, {n_ratings:,} CxC ratings, {n_exclusions:,} exclusions",
+        ),
+        next="mitl propose",
+    )
+
+
+def loaded_content(settings: Settings) -> str | None:
+    """The hash of the data set that the project holds; None where it holds none.
+
+    Raises:
+        SettingsError: the database's URL cannot be meant.
+        StoreError: the database is of another version, holds other tables or cannot be reached.
+    """
+    url = parse_url(settings.db_url)
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
+        return None
+    with open_database(settings.db_url, create=True) as session:
+        found = items.find_dataset(session)
+        return None if found is None else found.content_sha256
+
+
+def _add_missing(
+    session: Session,
+    dataset_id: int,
+    data: RetrievalSet,
+    ratings: Sequence[Rating],
+    exclusions: Sequence[Exclusion],
+) -> dict[str, int]:
+    """What a later call names and the project lacks: pictures' places, ratings, exclusion lists."""
+    return {
+        "images_placed": items.update_places(session, dataset_id, data),
+        "ratings": items.add_ratings(session, dataset_id, ratings),
+        "exclusions": items.add_exclusions(session, dataset_id, exclusions),
+    }
+
+
+def _left_out(data: RetrievalSet, ratings: Sequence[Rating]) -> tuple[str, ...]:
+    images = {image.external_id for image in data.images}
+    captions = {caption.external_id for caption in data.captions}
+    unknown = [
+        rating
+        for rating in ratings
+        if rating.image_external_id not in images or rating.caption_external_id not in captions
+    ]
+    if not unknown:
+        return ()
+    first = unknown[0]
+    return (
+        f"{len(unknown):,} of {len(ratings):,} CxC ratings name images or captions outside the data set, as image "
+        f"{first.image_external_id} with caption {first.caption_external_id}; they were left out",
+    )
+
+
+def _loaded_before(
+    settings: Settings, found: items.DatasetRow, added: dict[str, int], warnings: tuple[str, ...]
+) -> StageResult:
+    new = [f"{count:,} {what.replace('_', ' ')}" for what, count in added.items() if count]
+    return StageResult(
+        status="done" if new else "nothing_to_do",
+        counts={"images": found.n_images, "captions": found.n_captions, **added},
+        paths={"project": str(settings.project), "config": str(settings.project / "mitl.toml")},
+        warnings=warnings,
+        lines=(
+            f"{found.name} is loaded already; added {', '.join(new)}"
+            if new
+            else f"nothing to do: {found.name} is loaded already",
+        ),
+        next="mitl propose",
+    )

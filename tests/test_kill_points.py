@@ -1,0 +1,65 @@
+"""``kill -9`` and Ctrl-C at every call and every commit: the command run again ends as if nothing had happened.
+
+The points are counted in a run that nobody disturbs; none is left out, and none is known beforehand. ``docs/
+crash-safety.md`` says how it works and holds the table that ``make kill-tests`` writes.
+"""
+
+from __future__ import annotations
+
+import pytest
+from kill_points import AFTER, BEFORE
+from kill_scenarios import SCENARIOS, Bases, Scenario, named
+from kill_stand import Stand
+from kill_table import EVERYTHING, INTERRUPTS, KILLS, LATER, assert_told, keep, steps
+from kill_trials import WHOLE, a_day_passes, interrupt_at, kill_at, kill_points
+
+pytestmark = pytest.mark.slow
+pytest_plugins = ("kill_fixtures",)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_a_command_killed_at_any_point_is_completed_by_running_it_again(
+    scenario: Scenario, stand: Stand, bases: Bases
+):
+    """No HIT, answer or payment is lost or doubled, and the ledger is the server's, whichever point it was."""
+    points = kill_points(stand, bases, scenario)
+
+    known: dict[str, str] | None = None if EVERYTHING else {}
+    trials = [kill_at(stand, bases, scenario, point, known=known) for point in points]
+
+    keep(KILLS, scenario.name, trials, steps(points))
+    assert [str(trial) for trial in trials if trial.result != WHOLE] == []
+    before = steps(point.removeprefix("before ") for point in points if point.startswith(BEFORE))
+    after = steps(point.removeprefix("after ") for point in points if point.startswith(AFTER))
+    assert before == after != {}
+    assert_told(KILLS, scenario.name, before)
+
+
+TOKENS = ("CreateHITWithHITType", "CreateAdditionalAssignmentsForHIT", "SendBonus")
+"""Calls that a repeat makes harmless by a token, which the server forgets after 24 hours."""
+USED_BY = ("publish", "hits extend --assignments", "pay top-up")
+
+
+@pytest.mark.parametrize("scenario", [named(name) for name in USED_BY], ids=lambda scenario: scenario.name)
+def test_a_command_resumed_a_day_later_still_doubles_nothing(scenario: Scenario, stand: Stand, bases: Bases):
+    """The calls were made, their replies are lost, and the server no longer knows the tokens."""
+    made = tuple(f"{AFTER} {operation} " for operation in TOKENS)
+    points = [point for point in kill_points(stand, bases, scenario) if point.startswith(made)]
+
+    trials = [kill_at(stand, bases, scenario, point, between=a_day_passes) for point in points]
+
+    keep(LATER, scenario.name, trials, steps(points))
+    assert [str(trial) for trial in trials if trial.result != WHOLE] == []
+    assert_told(LATER, scenario.name, steps(trial.step for trial in trials))
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_ctrl_c_at_any_point_leaves_a_clean_state(scenario: Scenario, stand: Stand, bases: Bases):
+    """What was begun is booked, nothing is under way, one line says so, and the second run completes it."""
+    points = kill_points(stand, bases, scenario)
+    chosen = points if EVERYTHING else points[SCENARIOS.index(scenario) % 5 :: 15]
+
+    trials = [interrupt_at(stand, bases, scenario, point) for point in chosen]
+
+    keep(INTERRUPTS, scenario.name, trials, steps(points))
+    assert [str(trial) for trial in trials if trial.result != WHOLE] == []
