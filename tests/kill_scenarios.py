@@ -76,8 +76,8 @@ def _people_work_and_a_file_is_left(project: Project) -> None:
 
 
 def _publish_dies(project: Project) -> None:
-    """Three HITs have reached the server, and the project does not know it."""
-    project.run([["publish", "--sandbox"]], kill_at="after CreateHITWithHITType 3")
+    """All five HITs have reached the server, and the project does not know it."""
+    project.run([["publish", "--sandbox"]], kill_at="after CreateHITWithHITType 5")
 
 
 def submissions(settings: Settings, decision: Decision) -> list[int]:

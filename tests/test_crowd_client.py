@@ -188,6 +188,7 @@ def test_a_wrong_key_is_refused_without_showing_it(crowd):
         client.balance()
 
     assert caught.value.code == "UnrecognizedClientException"
+    assert "check AWS_ACCESS_KEY_ID" in str(caught.value)
     assert "the-secret-itself" not in str(caught.value) + repr(keys)
 
 

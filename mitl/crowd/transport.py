@@ -45,6 +45,14 @@ CONNECT_TIMEOUT_S = 5
 READ_TIMEOUT_S = 60
 THROTTLED_TRIES = 20
 FAULT_TRIES = 4
+_KEY_ERRORS = {
+    "AccessDeniedException",
+    "ExpiredTokenException",
+    "IncompleteSignatureException",
+    "InvalidSignatureException",
+    "SignatureDoesNotMatch",
+    "UnrecognizedClientException",
+}
 _THROTTLES = {"throttlingexception", "throttling", "toomanyrequestsexception", "requestlimitexceeded"}
 
 
@@ -132,7 +140,14 @@ class Transport:
         kind: type[CrowdError] = CrowdError
         if code.lower().endswith("insufficientfunds"):
             kind = FundsError
-        raised = kind(f"{operation} was refused at {self.url}: {message or 'no reason given'} [{code}]")
+        remedy = ""
+        if code in _KEY_ERRORS:
+            remedy = (
+                "; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or what `mitl crowd keys` shows there"
+            )
+        raised = kind(
+            f"{operation} was refused at {self.url}: {message or 'no reason given'} [{code}]{remedy}"
+        )
         raised.code = code
         return raised
 
