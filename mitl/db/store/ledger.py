@@ -60,22 +60,24 @@ class PlannedCall:
     request: Mapping[str, Any]
 
 
+_WORK = (
+    Assignment.id,
+    Assignment.mturk_assignment_id,
+    Hit.mturk_hit_id,
+    Worker.mturk_worker_id,
+    Batch.name,
+    Batch.template,
+    Assignment.accepted_at,
+    Assignment.submitted_at,
+    Assignment.status,
+)
+
+
 def settled_work(session: Session, environment: Environment) -> list[SettledWork]:
     """All submissions on HITs that were posted from here, in order of arrival; past work from files is left out."""
     booked = _booked(session, environment)
     query = (
-        select(
-            Assignment.id,
-            Assignment.mturk_assignment_id,
-            Hit.mturk_hit_id,
-            Worker.mturk_worker_id,
-            Batch.name,
-            Batch.template,
-            Assignment.accepted_at,
-            Assignment.submitted_at,
-            Assignment.status,
-            func.sum(Judgement.active_ms),
-        )
+        select(*_WORK, func.sum(Judgement.active_ms))
         .join(Hit, Hit.id == Assignment.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
         .join(Worker, Worker.id == Assignment.worker_id)
@@ -85,17 +87,7 @@ def settled_work(session: Session, environment: Environment) -> list[SettledWork
             Batch.source == JudgementSource.CROWD,
             Hit.mturk_hit_id.is_not(None),
         )
-        .group_by(
-            Assignment.id,
-            Assignment.mturk_assignment_id,
-            Hit.mturk_hit_id,
-            Worker.mturk_worker_id,
-            Batch.name,
-            Batch.template,
-            Assignment.accepted_at,
-            Assignment.submitted_at,
-            Assignment.status,
-        )
+        .group_by(*_WORK)
         .order_by(Assignment.submitted_at, Assignment.id)
     )
     found = []
