@@ -75,7 +75,8 @@ class Stand:
             yield Project(self, folder, engine)
         finally:
             engine.dispose()
-            shutil.rmtree(folder)
+            # A request of a client that was killed may still be answered, and write beside what is deleted.
+            shutil.rmtree(folder, ignore_errors=True)
 
     def run(self, folder: Path, commands: Sequence[Command], **given: Any) -> Run:
         """Run commands on a project in a process of their own."""
