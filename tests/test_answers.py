@@ -9,6 +9,7 @@ import json
 import re
 from collections import Counter
 
+import defusedxml.ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -336,3 +337,30 @@ def test_old_documents_with_leading_space_are_read(shared_data, name, fields):
 
     assert escaped is not None
     assert answer_fields(html.unescape(escaped[1])) == fields
+
+
+@given(st.lists(st.tuples(st.text(max_size=12), st.text(max_size=12)), max_size=6))
+def test_documents_are_read_as_a_parser_reads_them(fields):
+    """Whether nothing needs escaping, as in most, or something does: the same names and values."""
+    document = answers_xml(fields)
+    root = defusedxml.ElementTree.fromstring(document)
+    space = root.tag.removesuffix("QuestionFormAnswers")
+
+    parsed = [
+        (
+            (answer.findtext(f"{space}QuestionIdentifier") or "").strip(),
+            answer.findtext(f"{space}FreeText") or "",
+        )
+        for answer in root
+    ]
+
+    assert answer_fields(document) == parsed
+
+
+@pytest.mark.parametrize("cut", [1, 30, 200])
+def test_a_document_that_is_nearly_in_the_usual_form_is_not_read_as_one(cut):
+    """What is cut short is not well-formed, whatever its beginning looks like."""
+    document = answers_xml([("p01_label", "yes"), ("p01_outcome", "answered")])
+
+    with pytest.raises(AnswerError):
+        answer_fields(document[:-cut])

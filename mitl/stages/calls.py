@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -123,9 +123,15 @@ class _Window(Generic[T, R]):
             try:
                 let_through()
                 advance(len(calls) - len(to_make))
-                for _ in as_completed(self.futures):
+                # What is done is booked, in order, while the rest of the window is still on its way.
+                booked = set()
+                for future in self.futures:
+                    wait([future])
                     advance(1)
-                failure = self.book([])
+                    if future.exception() is None:
+                        self.book_one(self.futures[future].subject, future.result())
+                        booked.add(future)
+                failure = self.book([], booked)
             except BaseException:
                 for future in self.futures:
                     future.cancel()
@@ -146,8 +152,8 @@ class _Window(Generic[T, R]):
         self.session.commit()
         return left
 
-    def book(self, unsent: list[Call[T]]) -> BaseException | None:
-        """Book what became of the calls; returns the first failure."""
+    def book(self, unsent: list[Call[T]], booked: Collection[Future[R]] = ()) -> BaseException | None:
+        """Book what became of the calls, but for the effects that are booked already; returns the first failure."""
         first: BaseException | None = None
         replies: dict[str, str] = {}
         for future, one in self.futures.items():
@@ -155,7 +161,8 @@ class _Window(Generic[T, R]):
             if future.cancelled():
                 unsent.append(one)
             elif failure is None:
-                self.book_one(one.subject, future.result())
+                if future not in booked:
+                    self.book_one(one.subject, future.result())
                 replies[one.key] = json.dumps(future.result())
             else:
                 first = first or failure

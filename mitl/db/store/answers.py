@@ -42,6 +42,8 @@ class AssignmentRow:
     submitted_at: dt.datetime | None
     status: str
     decision: Decision
+    wanted: int
+    """Workers whom its HIT asks for; a HIT that asks again may want fewer than its batch."""
 
     @property
     def key(self) -> str:
@@ -99,6 +101,7 @@ def assignments(
             Assignment.submitted_at,
             Assignment.status,
             Assignment.decision,
+            Hit.assignments,
         )
         .join(Hit, Hit.id == Assignment.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)

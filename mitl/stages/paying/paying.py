@@ -52,12 +52,22 @@ def plan_rejection(session: Session, row: AssignmentRow, reason: str) -> None:
 
 
 def book_payment(
-    session: Session, assignment_id: int, key: str, batch: BatchRow, *, charges_fee: bool
+    session: Session,
+    assignment_id: int,
+    key: str,
+    batch: BatchRow,
+    *,
+    charges_fee: bool,
+    wanted: int | None = None,
 ) -> None:
-    """Book an approved submission's reward, and the fee where the endpoint takes one; never twice."""
+    """Book an approved submission's reward, and the fee where the endpoint takes one; never twice.
+
+    Args:
+        wanted: workers whom the submission's HIT asks for; looked up where it is not given.
+    """
     journal.add_ledger(session, assignment_id, "reward", f"reward:{key}", batch.reward_cents)
     if charges_fee:
-        wanted = answer_store.workers_wanted(session, assignment_id)
+        wanted = answer_store.workers_wanted(session, assignment_id) if wanted is None else wanted
         journal.add_ledger(session, assignment_id, "fee", f"fee:{key}", fee_cents(batch.reward_cents, wanted))
 
 
@@ -86,7 +96,8 @@ def carry_out(
 
     def book_approval(row: AssignmentRow, _: bool) -> None:
         answer_store.set_status(session, row.id, APPROVED)
-        book_payment(session, row.id, row.key, batches[row.batch], charges_fee=charges_fee)
+        batch = batches[row.batch]
+        book_payment(session, row.id, row.key, batch, charges_fee=charges_fee, wanted=row.wanted)
 
     approved = make_calls(
         session,
