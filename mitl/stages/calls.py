@@ -10,8 +10,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from sqlalchemy.orm import Session
@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 from mitl.db.store import journal
 from mitl.errors import CrowdError
 from mitl.interrupts import interrupts_held
-from mitl.progress import Advance, Progress
+from mitl.progress import Progress
 from mitl.records import JournalState
 
 T = TypeVar("T")
@@ -79,20 +79,34 @@ def make_calls(
     assert len({one.key for one in calls}) == len(calls), f"two {kind} calls of one key"
     if not calls:
         return 0
-    made = 0
     pool = ThreadPoolExecutor(1 if in_order else THREADS, thread_name_prefix=kind)
+    run = _Run(session, kind, call, book, not_made, pool)
     try:
         with progress(label or kind, len(calls)) as advance:
             for start in range(0, len(calls), WINDOW):
                 window = calls[start : start + WINDOW]
                 if before_window is not None:
                     before_window(window)
-                sending = _Window(session, kind, book, not_made, _now())
-                made += sending.make(window, call, pool, advance)
+                # What is announced must be in flight before Ctrl-C is heard, or nobody would take it back.
+                with interrupts_held() as let_through:
+                    sent = run.send(window)
+                    let_through()
+                advance(len(window) - len(sent))
+                run.book_made(sent)
+                for _ in as_completed(sent):
+                    advance(1)
+                if any(future.exception() for future in sent):
+                    break
+        run.book_made()
+    except BaseException:
+        run.stop()
+        raise
     finally:
         # Nothing is in flight here, unless a second Ctrl-C asked not to wait for it.
         pool.shutdown(wait=False, cancel_futures=True)
-    return made
+    if run.failure is not None:
+        raise run.failure
+    return run.made
 
 
 def plan_calls(session: Session, kind: str, calls: Sequence[Call[Any]]) -> None:
@@ -100,81 +114,81 @@ def plan_calls(session: Session, kind: str, calls: Sequence[Call[Any]]) -> None:
     journal.plan(session, kind, [(one.key, one.token, json.dumps(one.request)) for one in calls], _now())
 
 
-@dataclass(frozen=True, slots=True)
-class _Window(Generic[T, R]):
-    """Calls that are announced, made and booked together."""
+class _Run(Generic[T, R]):
+    """Windows of calls: each is announced and sent before the one ahead of it is booked, which costs no waiting.
 
-    session: Session
-    kind: str
-    book_one: Callable[[T, R], None]
-    not_made: Callable[[T], None] | None
-    sent_at: dt.datetime
-    futures: dict[Future[R], Call[T]] = field(default_factory=dict)
+    No transaction is open while calls are awaited, so that other processes can write meanwhile.
+    """
 
-    def make(
-        self, calls: Sequence[Call[T]], call: Callable[[T], R], pool: ThreadPoolExecutor, advance: Advance
-    ) -> int:
-        """Announce the calls, make them and book them, also where Ctrl-C comes between; returns how many succeeded."""
-        # What is announced must be in flight before Ctrl-C is heard, or nobody would take it back.
-        with interrupts_held() as let_through:
-            to_make = self._announce(calls)
-            for one in to_make:
-                self.futures[pool.submit(call, one.subject)] = one
-            try:
-                let_through()
-                advance(len(calls) - len(to_make))
-                # What is done is booked, in order, while the rest of the window is still on its way.
-                booked = set()
-                for future in self.futures:
-                    wait([future])
-                    advance(1)
-                    if future.exception() is None:
-                        self.book_one(self.futures[future].subject, future.result())
-                        booked.add(future)
-                failure = self.book([], booked)
-            except BaseException:
-                for future in self.futures:
-                    future.cancel()
-                wait(self.futures)
-                self.session.rollback()
-                self.book([])
-                raise
-        if failure is not None:
-            raise failure
-        return len(to_make)
+    def __init__(
+        self,
+        session: Session,
+        kind: str,
+        call: Callable[[T], R],
+        book_one: Callable[[T, R], None],
+        not_made: Callable[[T], None] | None,
+        pool: ThreadPoolExecutor,
+    ) -> None:
+        self._session, self._kind, self._pool = session, kind, pool
+        self._call, self._book_one, self._not_made = call, book_one, not_made
+        self._open: dict[Future[R], Call[T]] = {}
+        """Sent and not booked."""
+        self._sent_at = _now()
+        self.made = 0
+        self.failure: BaseException | None = None
+        """The first."""
 
-    def _announce(self, calls: Sequence[Call[T]]) -> list[Call[T]]:
-        """Write down that these calls are about to be made; returns those that are not done yet."""
-        done = journal.done_keys(self.session, self.kind, [one.key for one in calls])
+    def send(self, calls: Sequence[Call[T]]) -> list[Future[R]]:
+        """Write down that these calls are about to be made, and send those that are not done yet."""
+        done = journal.done_keys(self._session, self._kind, [one.key for one in calls])
         left = [one for one in calls if one.key not in done]
-        plan_calls(self.session, self.kind, left)
-        journal.mark(self.session, self.kind, [one.key for one in left], JournalState.SENDING, self.sent_at)
-        self.session.commit()
-        return left
+        plan_calls(self._session, self._kind, left)
+        journal.mark(
+            self._session, self._kind, [one.key for one in left], JournalState.SENDING, self._sent_at
+        )
+        self._session.commit()
+        sent = {self._pool.submit(self._call, one.subject): one for one in left}
+        self._open.update(sent)
+        return list(sent)
 
-    def book(self, unsent: list[Call[T]], booked: Collection[Future[R]] = ()) -> BaseException | None:
-        """Book what became of the calls, but for the effects that are booked already; returns the first failure."""
-        first: BaseException | None = None
+    def book_made(self, awaited: Collection[Future[R]] = ()) -> None:
+        """Book what became of the calls that were sent, but for those that are still awaited; in one transaction."""
+        over = {future: one for future, one in self._open.items() if future not in awaited}
+        if not over:
+            return
         replies: dict[str, str] = {}
-        for future, one in self.futures.items():
-            failure = None if future.cancelled() else future.exception()
-            if future.cancelled():
-                unsent.append(one)
-            elif failure is None:
-                if future not in booked:
-                    self.book_one(one.subject, future.result())
+        unsent = [one for future, one in over.items() if future.cancelled()]
+        failed = [(one, fault) for future, one in over.items() if (fault := _fault(future)) is not None]
+        for future, one in over.items():
+            if not future.cancelled() and _fault(future) is None:
+                self._book_one(one.subject, future.result())
                 replies[one.key] = json.dumps(future.result())
-            else:
-                first = first or failure
-                state = JournalState.SENDING if _is_unclear(failure) else JournalState.FAILED
-                journal.mark(self.session, self.kind, [one.key], state, _now(), error=str(failure))
-        journal.mark_done(self.session, self.kind, replies, _now())
-        journal.take_back(self.session, self.kind, [one.key for one in unsent], self.sent_at)
-        if self.not_made is not None:
+        for one, fault in failed:
+            state = JournalState.SENDING if _is_unclear(fault) else JournalState.FAILED
+            journal.mark(self._session, self._kind, [one.key], state, _now(), error=str(fault))
+        journal.mark_done(self._session, self._kind, replies, _now())
+        journal.take_back(self._session, self._kind, [one.key for one in unsent], self._sent_at)
+        if self._not_made is not None:
             for one in unsent:
-                self.not_made(one.subject)
-        self.session.commit()
-        return first
+                self._not_made(one.subject)
+        self._session.commit()
+        for future in over:
+            del self._open[future]
+        self.made += len(replies)
+        self.failure = self.failure or next((fault for _, fault in failed), None)
+
+    def stop(self) -> None:
+        """Start no further call, wait for those in flight, and book all that is not booked."""
+        for future in self._open:
+            future.cancel()
+        wait(self._open)
+        self._session.rollback()
+        self.book_made()
+
+
+def _fault(future: Future[Any]) -> BaseException | None:
+    """Why a call failed; None where it was made, or never sent."""
+    return None if future.cancelled() else future.exception()
 
 
 def _is_unclear(failure: BaseException) -> bool:
