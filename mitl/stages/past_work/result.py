@@ -31,6 +31,7 @@ class Brought:
 
 
 def already_here(file: ResultFile, before: ImportRow, environment: Environment) -> StageResult:
+    """What to say of a file that was brought in before."""
     return StageResult(
         status="nothing_to_do",
         counts={"environment": environment.value, **_counts(Brought())},
@@ -59,6 +60,7 @@ def _counts(brought: Brought) -> dict[str, object]:
 def import_result(
     file: ResultFile, environment: Environment, brought: Brought, *, read_again: bool
 ) -> StageResult:
+    """What was brought in, what of it was here already, and what was left out."""
     counts = _counts(brought)
     lines = []
     if brought.stored is not None:

@@ -101,8 +101,7 @@ def publish(
             if job.plan.n_hits == 0:
                 return nothing_to_do(campaign, sweep, job.waits_for)
             bill = bill_text(settings, campaign, job.plan, job.quote, endpoint, balance, purse)
-            for line in bill:
-                (announce or _silent)(line)
+            _tell(bill, announce)
             check_money(settings, campaign, job.quote, balance, purse)
             committed = purse.committed()
         with closing(Pages(session, settings, progress, write=not dry_run)) as pages:
@@ -164,8 +163,11 @@ def _post(
     return batch, posted
 
 
-def _silent(line: str) -> None:
-    """Say nothing."""
+def _tell(lines: Sequence[str], announce: Callable[[str], None] | None) -> None:
+    """Show the bill, where somebody looks."""
+    if announce is not None:
+        for line in lines:
+            announce(line)
 
 
 def _sweep(session: Session, settings: Settings, environment: Environment, client: MTurkClient) -> Sweep:

@@ -31,12 +31,7 @@ def compare(names: Sequence[str], *, differences: Path | None = None) -> StageRe
         UsageError: fewer than two sets, or one named twice.
         ReleaseError: a set cannot be read, or shares no query with the last.
     """
-    if len(names) < 2:
-        raise UsageError("comparing takes two sets or more, the verified one last")
-    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
-    if twice is not None:
-        raise UsageError(f"{twice!r} is named twice; name each set once, the verified one last")
-    sets = [read_set(name) for name in names]
+    sets = _read_sets(names)
     last = sets[-1]
     queries = {direction: tuple(last.positives.by_query[direction]) for direction in Direction}
     _require_common(sets[:-1], queries, last.name)
@@ -49,13 +44,7 @@ def compare(names: Sequence[str], *, differences: Path | None = None) -> StageRe
             f"{last.name} holds no judgements: its positives count as verified, and every pair as looked at"
         )
     qualities = {one.name: {d: _quality(one, last, queries[d], d) for d in Direction} for one in sets[:-1]}
-    overlaps = {
-        one.name: {
-            d.value: asdict(overlap(one.positives.by_query[d], last.positives.by_query[d], queries[d]))
-            for d in Direction
-        }
-        for one in sets[:-1]
-    }
+    overlaps = {one.name: _overlaps(one, last, queries) for one in sets[:-1]}
     paths = {}
     if differences is not None:
         with whole_file(differences) as sink:
@@ -84,6 +73,15 @@ def compare(names: Sequence[str], *, differences: Path | None = None) -> StageRe
     )
 
 
+def _read_sets(names: Sequence[str]) -> list[PositiveSet]:
+    if len(names) < 2:
+        raise UsageError("comparing takes two sets or more, the verified one last")
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if twice is not None:
+        raise UsageError(f"{twice!r} is named twice; name each set once, the verified one last")
+    return [read_set(name) for name in names]
+
+
 def _require_common(
     others: Sequence[PositiveSet], queries: Mapping[Direction, Sequence[str]], last: str
 ) -> None:
@@ -102,6 +100,13 @@ def _quality(one: PositiveSet, last: PositiveSet, queries: Sequence[str], direct
         looked_at = right | _within(one, queries, direction)
         verified = Verified(looked_at, right)
     return quality(positives, verified, queries, direction)
+
+
+def _overlaps(
+    one: PositiveSet, last: PositiveSet, queries: Mapping[Direction, Sequence[str]]
+) -> dict[str, dict[str, int]]:
+    tables = one.positives.by_query, last.positives.by_query
+    return {d.value: asdict(overlap(tables[0][d], tables[1][d], queries[d])) for d in Direction}
 
 
 def _within(one: PositiveSet, queries: Sequence[str], direction: Direction) -> frozenset[tuple[str, str]]:
