@@ -6,7 +6,7 @@ import pyarrow.parquet
 import torch
 
 import annotators.precomputed
-import mitl.analysis.report
+import mitl.analysis.report.render
 import mitl.crowd_server.app
 import mitl.crowd_server.serving
 import mitl.retrieval.topk

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitl.analysis.formats import duration, money, percent, times
-from mitl.analysis.inputs import AnswerCount, FunnelCounts, RationaleCount
-from mitl.analysis.tables import (
+from mitl.analysis.report.formats import duration, money, percent, times
+from mitl.analysis.report.inputs import AnswerCount, FunnelCounts, RationaleCount
+from mitl.analysis.report.tables import (
     answer_counts,
     answer_shares,
     funnel_steps,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitl.analysis.truth import (
+from mitl.analysis.known_truth import (
     Score,
     recall_precision,
     score_directions,

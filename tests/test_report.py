@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from test_report_sample import HOSTILE, NAMES, sample_input
 
-from mitl.analysis.inputs import ReportInput
-from mitl.analysis.report import SECTIONS, render_report
+from mitl.analysis.report.inputs import ReportInput
+from mitl.analysis.report.render import SECTIONS, render_report
 from mitl.records import Environment
 
 
@@ -118,7 +118,7 @@ def test_the_same_data_gives_the_same_bytes(folder: Path, html: str) -> None:
     """Another process with another hash seed renders the same file."""
     code = (
         "import sys, hashlib, pathlib; from test_report_sample import sample_input\n"
-        "from mitl.analysis.report import render_report\n"
+        "from mitl.analysis.report.render import render_report\n"
         "html = render_report(sample_input(pathlib.Path(sys.argv[1])))\n"
         "print(hashlib.sha256(html.encode()).hexdigest())"
     )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from test_report_sample import HOSTILE, sample_input
 
-from mitl.analysis.report import render_report
+from mitl.analysis.report.render import render_report
 
 CHROMIUM = Path("/usr/bin/chromium")
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 from test_report_sample import picture
 
-from mitl.analysis.pictures import data_uri, picture_uris
+from mitl.analysis.report.pictures import data_uri, picture_uris
 
 
 def opened(uri: str) -> Image.Image:

@@ -12,9 +12,9 @@ import pytest
 from defusedxml.ElementTree import fromstring
 from test_report_sample import HOSTILE, sample_input
 
-from mitl.analysis import plots
-from mitl.analysis.inputs import FunnelCounts
-from mitl.analysis.tables import answer_shares, funnel_steps
+from mitl.analysis.report import plots
+from mitl.analysis.report.inputs import FunnelCounts
+from mitl.analysis.report.tables import answer_shares, funnel_steps
 
 
 def drawings(folder: Path, names: tuple[str, ...]) -> dict[str, str]:
@@ -108,7 +108,9 @@ def test_a_funnel_of_equal_steps_and_of_millions_can_be_drawn() -> None:
 def test_importing_the_report_loads_neither_matplotlib_nor_pillow() -> None:
     """The command line stays quick: what draws is loaded when something is drawn."""
     heavy = ("matplotlib", "PIL", "jinja2")
-    code = f"import sys, mitl.analysis.report; print([name for name in {heavy} if name in sys.modules])"
+    code = (
+        f"import sys, mitl.analysis.report.render; print([name for name in {heavy} if name in sys.modules])"
+    )
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 

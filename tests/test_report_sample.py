@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from mitl.analysis.inputs import (
+from mitl.analysis.known_truth import DirectionScores, Score
+from mitl.analysis.report.inputs import (
     AgreementStats,
     AnnotatorProposals,
     AnswerCount,
@@ -27,7 +28,6 @@ from mitl.analysis.inputs import (
     WorkerRow,
     WorkerStanding,
 )
-from mitl.analysis.truth import DirectionScores, Score
 from mitl.records import Concept, Direction, Environment, Label, RationaleKind, Shortcoming
 
 NAMES = ("pvse-mini", "vsrn-mini", "pcme-mini", "vilt-mini", "clip-mini")

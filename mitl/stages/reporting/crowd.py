@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 
-from mitl.analysis.inputs import (
+from mitl.analysis.report.inputs import (
     AgreementStats,
     BatchRow,
     CrowdStats,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from mitl.analysis.inputs import ExampleItem, ExampleQuery
+from mitl.analysis.report.inputs import ExampleItem, ExampleQuery
 from mitl.judgements.aggregation import PairAnswer, answers_by_pair
 from mitl.positives.merging import Merged
 from mitl.records import Concept, Direction, ImageItem, Judgement, Pair, Shortcoming

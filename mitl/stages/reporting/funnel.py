@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
-from mitl.analysis.inputs import (
+from mitl.analysis.report.inputs import (
     AnnotatorProposals,
     FunnelCounts,
     Multiplicity,

@@ -7,13 +7,13 @@ import os
 from importlib.metadata import version
 from pathlib import Path
 
-from mitl.analysis.inputs import (
+from mitl.analysis.report.inputs import (
     EvaluationScore,
     Provenance,
     ReportInput,
 )
-from mitl.analysis.report import render_report
-from mitl.analysis.tables import answer_counts, rationale_counts
+from mitl.analysis.report.render import render_report
+from mitl.analysis.report.tables import answer_counts, rationale_counts
 from mitl.db.session import open_database, reading
 from mitl.db.store import releases
 from mitl.hits.templates import load_template

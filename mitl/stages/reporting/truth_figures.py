@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
-from mitl.analysis.inputs import TruthStats
-from mitl.analysis.truth import DirectionScores, score_directions
+from mitl.analysis.known_truth import DirectionScores, score_directions
+from mitl.analysis.report.inputs import TruthStats
 from mitl.db.store.judgements import StoredJudgement
 from mitl.judgements.aggregation import answers_by_pair
 from mitl.judgements.goldcheck import check_assignment, decide

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 
-from mitl.analysis.inputs import AnswerCount, FunnelCounts, RationaleCount
+from mitl.analysis.report.inputs import AnswerCount, FunnelCounts, RationaleCount
 from mitl.records import (
     Concept,
     Direction,

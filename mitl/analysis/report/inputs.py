@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from mitl.analysis.truth import DirectionScores
+from mitl.analysis.known_truth import DirectionScores
 from mitl.judgements.wages import WageFigures
 from mitl.records import Concept, Direction, Environment, Label, RationaleKind, Shortcoming
 

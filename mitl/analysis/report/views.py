@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean, median
 
-from mitl.analysis.inputs import (
+from mitl.analysis.known_truth import DirectionScores
+from mitl.analysis.report.inputs import (
     EvaluationScore,
     ExampleItem,
     ExampleQuery,
     Multiplicity,
     ReportInput,
 )
-from mitl.analysis.truth import DirectionScores
 from mitl.records import Direction, Label
 
 

@@ -6,9 +6,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mitl.analysis import formats, plots, tables, views
-from mitl.analysis.inputs import ReportInput
-from mitl.analysis.pictures import picture_uris
+from mitl.analysis.report import formats, plots, tables, views
+from mitl.analysis.report.inputs import ReportInput
+from mitl.analysis.report.pictures import picture_uris
 from mitl.records import Direction, RationaleKind
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from mitl.analysis import figure as fig
-from mitl.analysis.formats import count, percent
-from mitl.analysis.inputs import Multiplicity, TruthStats, WorkerRow, WorkerStanding
-from mitl.analysis.tables import LABELS, AnswerTable, FunnelStep, histogram
-from mitl.analysis.truth import Score
+from mitl.analysis.known_truth import Score
+from mitl.analysis.report import figure as fig
+from mitl.analysis.report.formats import count, percent
+from mitl.analysis.report.inputs import Multiplicity, TruthStats, WorkerRow, WorkerStanding
+from mitl.analysis.report.tables import LABELS, AnswerTable, FunnelStep, histogram
 from mitl.records import Direction
 
 WIDTH_IN = 9.0

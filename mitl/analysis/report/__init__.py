@@ -1,0 +1,1 @@
+"""The HTML report: what it shows as records, its plots and its pages."""
