@@ -147,9 +147,9 @@ def load(
     )
     return Settings(
         project=folder,
-        db_url=db or env.get("MITL_DB") or database.get("url") or f"sqlite:///{folder / 'mitl.db'}",
+        db_url=db or _secret(env, "MITL_DB") or database.get("url") or f"sqlite:///{folder / 'mitl.db'}",
         crowd_db_url=crowd_db
-        or env.get("MITL_CROWD_DB")
+        or _secret(env, "MITL_CROWD_DB")
         or database.get("crowd_url")
         or f"sqlite:///{folder / 'crowd.db'}",
         project_id=str(about.get("id", "unnamed")),
@@ -180,6 +180,26 @@ def load(
             for key, value in config.get("release", {}).items()
         },
     )
+
+
+def _secret(env: Mapping[str, str], name: str) -> str | None:
+    """A variable, or the text of the file that ``NAME_FILE`` names: a URL with a password belongs in no environment.
+
+    Raises:
+        SettingsError: both are set, or the file cannot be read or is empty.
+    """
+    path = env.get(f"{name}_FILE")
+    if path is None:
+        return env.get(name)
+    if name in env:
+        raise SettingsError(f"{name} and {name}_FILE are both set; unset one of them")
+    try:
+        text = Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{name}_FILE names {path}, which cannot be read: {error}") from error
+    if not text:
+        raise SettingsError(f"{name}_FILE names {path}, which is empty; write the URL into it")
+    return text
 
 
 def _integer(value: object, name: str, *, least: int | None = None) -> int:

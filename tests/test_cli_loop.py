@@ -89,6 +89,8 @@ def walk(tmp_path_factory) -> Walk:
             *(2 * (("crowd", "revoke", "1"),)),
             ("crowd", "invite", "--revoke", "2"),
             ("crowd", "keys"),
+            *(2 * (("crowd", "keys", "--sandbox", "--export", "requester.ini"),)),
+            ("crowd", "operator"),
             *(2 * (("crowd", "budget", "--set", "12.50"),)),
             ("crowd", "budget"),
             ("crowd", "payments", "--sandbox"),

@@ -233,3 +233,35 @@ def test_a_servers_url_given_at_init_is_kept_for_later_commands(tmp_path, postgr
     assert kept.db_url == postgres_url
     assert not (tmp_path / "p" / "mitl.db").exists()
     assert ok("status", "--project", str(tmp_path / "p"))
+
+
+@pytest.mark.parametrize(("name", "attribute"), [("MITL_DB", "db_url"), ("MITL_CROWD_DB", "crowd_db_url")])
+def test_a_url_with_a_password_may_stand_in_a_file(name, attribute, tmp_path):
+    """NAME_FILE is read as NAME would be; an option goes before both."""
+    secret = tmp_path / "url"
+    secret.write_text("postgresql://mitl:hidden@db/mitl\n")
+    environ = {f"{name}_FILE": str(secret)}
+
+    assert getattr(load(tmp_path, environ=environ), attribute) == "postgresql://mitl:hidden@db/mitl"
+    option = {"MITL_DB": "db", "MITL_CROWD_DB": "crowd_db"}[name]
+    assert (
+        getattr(load(tmp_path, environ=environ, **{option: "sqlite:///o.db"}), attribute) == "sqlite:///o.db"
+    )
+
+
+@pytest.mark.parametrize(
+    ("extra", "content", "said"),
+    [
+        ({"MITL_DB": "sqlite:///e.db"}, "sqlite:///f.db", "MITL_DB and MITL_DB_FILE are both set"),
+        ({}, "\n", "which is empty; write the URL into it"),
+        ({}, None, "which cannot be read"),
+    ],
+)
+def test_a_file_that_gives_no_url_is_refused(extra, content, said, tmp_path):
+    """One line says which variable names which file."""
+    secret = tmp_path / "url"
+    if content is not None:
+        secret.write_text(content)
+
+    with pytest.raises(SettingsError, match=said):
+        load(tmp_path, environ={"MITL_DB_FILE": str(secret), **extra})

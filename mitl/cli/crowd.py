@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from pathlib import Path
 
 import click
 
@@ -102,12 +103,33 @@ def revoke(app: App, number: int) -> None:
 
 
 @command.command("keys")
+@environment_options
+@click.option(
+    "--export",
+    "credentials",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write one environment's pair as a new AWS credentials file (mode 600), for programs on other machines.",
+)
 @common
-def keys(app: App) -> None:
+def keys(app: App, environment: Environment | None, credentials: Path | None) -> None:
     """Show the requester access keys and where their secrets are."""
-    from mitl.stages.serve import keys as stage
+    from mitl.stages import serve
 
-    app.finish(stage(app.settings))
+    if credentials is None:
+        app.finish(serve.keys(app.settings))
+    else:
+        app.finish(serve.export_keys(app.settings, needed(environment), credentials))
+
+
+@command.command("operator")
+@BASE_URL
+@common
+def operator(app: App, base_url: str | None) -> None:
+    """Show the link to the operator page; who has it may pause, expire and invite."""
+    from mitl.stages.serve import operator_link
+
+    app.finish(operator_link(app.settings, base_url))
 
 
 @command.command("budget")

@@ -115,6 +115,8 @@ VARIABLES: dict[str, str] = {
     "MITL_PROJECT": "project folder, as `--project`",
     "MITL_DB": "pipeline database, as `--db`",
     "MITL_CROWD_DB": "crowd server's database, as `--crowd-db`",
+    "MITL_DB_FILE": "file that holds what `MITL_DB` would, for a URL with a password",
+    "MITL_CROWD_DB_FILE": "the same of `MITL_CROWD_DB`",
     "MITL_SEED": "seed, as `--seed`",
     "MITL_ENDPOINT_URL": "requester API, as `--endpoint-url`",
     "MITL_CONTACT": "as `contact` in `[crowd]`",

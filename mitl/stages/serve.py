@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine
 
+from mitl.config_file import write_new
 from mitl.crowd.client import Keys
 from mitl.crowd.endpoint import mirror_credentials
 from mitl.crowd_server import admin
@@ -18,6 +19,7 @@ from mitl.crowd_server.door.limits import wrap
 from mitl.crowd_server.serving import serve as run_server
 from mitl.crowd_server.store.workers import InvitationRow
 from mitl.db.engine import make_engine
+from mitl.errors import SettingsError
 from mitl.hits.pricing import format_dollars
 from mitl.records import Environment, StageResult, Table
 from mitl.settings import SERVER_PORT, Settings
@@ -82,6 +84,10 @@ def _base_option(url: str) -> str:
     return "" if url == f"http://127.0.0.1:{SERVER_PORT}" else f" --base-url {url}"
 
 
+def _base(base_url: str | None) -> str:
+    return (base_url or f"http://127.0.0.1:{SERVER_PORT}").rstrip("/")
+
+
 def invite(
     settings: Settings,
     environment: Environment,
@@ -93,7 +99,7 @@ def invite(
     base_url: str | None,
 ) -> StageResult:
     """Make invitation links; each is shown once and kept only as a hash."""
-    base = (base_url or f"http://127.0.0.1:{SERVER_PORT}").rstrip("/")
+    base = _base(base_url)
     with crowd_database(settings) as engine:
         made = admin.invite(engine, environment, people, label=label, open_uses=open_uses, lasts=lasts)
     links = [base + invitation.path for invitation in made]
@@ -155,6 +161,43 @@ def keys(settings: Settings) -> StageResult:
         tables=(Table("requester keys", ("environment", "access key"), rows),),
         lines=(f"the secrets are in {path} (mode 600)",),
     )
+
+
+def export_keys(settings: Settings, environment: Environment, out: Path) -> StageResult:
+    """Write one environment's key pair as boto3 reads it; a file that exists is left alone.
+
+    Raises:
+        SettingsError: another file is there.
+    """
+    with crowd_database(settings) as engine:
+        access, secret = admin.keys(engine)[environment]
+    text = f"[default]\naws_access_key_id = {access}\naws_secret_access_key = {secret}\n"
+    try:
+        write_new(out, text, mode=0o600)
+    except FileExistsError:
+        if out.read_text(encoding="utf-8") != text:
+            raise SettingsError(
+                f"{out} exists and holds something else; name a new file, or remove it"
+            ) from None
+        return StageResult(
+            status="nothing_to_do",
+            counts={"access_key": access},
+            paths={"credentials": str(out)},
+            lines=(f"nothing to do: {out} holds these keys already",),
+        )
+    return StageResult(
+        counts={"access_key": access},
+        paths={"credentials": str(out)},
+        lines=(f"the {environment} keys are in {out} (mode 600); name it in AWS_SHARED_CREDENTIALS_FILE",),
+    )
+
+
+def operator_link(settings: Settings, base_url: str | None) -> StageResult:
+    """The operator page's link, as `mitl serve` prints it when it begins."""
+    with crowd_database(settings) as engine:
+        token = admin.operator_token(engine)
+    url = f"{_base(base_url)}/operator?token={token}"
+    return StageResult(counts={"operator_url": url}, lines=(url,))
 
 
 def budget(settings: Settings, cents: int | None) -> StageResult:

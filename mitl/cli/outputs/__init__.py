@@ -28,6 +28,6 @@ PATHS: dict[str, dict[str, str]] = {
     "pay": {"csv": "the CSV file, with `--csv`"},
     "workers": {"csv": "the CSV file, with `--csv`"},
     "crowd panel visits": {"visits": "the CSV file, with `--out`"},
-    "crowd keys": {"credentials": "file with the secret keys"},
+    "crowd keys": {"credentials": "file with the secret keys; with `--export`, the new file"},
     "demo": {"release": "the release's folder", "report": "the HTML file"},
 }

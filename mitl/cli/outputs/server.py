@@ -32,7 +32,12 @@ COUNTS: dict[str, dict[str, str]] = {
     "crowd panel close": {"closed": "the panel"},
     "crowd panel forget": {"forgotten": "workers whose panel ids were deleted"},
     "crowd study": {**_ENVIRONMENT, "version": "version of the text; 0 where there is none"},
-    "crowd keys": {"sandbox": "access key of the sandbox", "live": "access key of live"},
+    "crowd keys": {
+        "sandbox": "access key of the sandbox",
+        "live": "access key of live",
+        "access_key": "with `--export`, that of the environment written",
+    },
+    "crowd operator": {"operator_url": "the operator page with its token"},
     "crowd budget": {"sandbox": "cents left on the sandbox", "live": "cents left on live"},
     "crowd payments": {
         **_ENVIRONMENT,
