@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS := build/peers
 
-.PHONY: venv peers demo test kill-tests lint format bench clean
+.PHONY: venv peers demo test kill-tests lint format bench docs clean
 
 venv: $(STAMP)
 
@@ -45,6 +45,10 @@ format: venv
 
 bench: venv
 	for f in benchmarks/bench_*.py; do $(BIN)/python $$f || exit 1; done
+
+# The documentation as a site in build/site; needs no network.
+docs: venv
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build -q
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache build dist

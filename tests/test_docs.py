@@ -54,6 +54,14 @@ def test_the_readmes_commands_run_in_an_empty_folder(tmp_path, monkeypatch, caps
     assert (tmp_path / "report.html").stat().st_size > 10_000
 
 
+def test_the_quick_start_of_the_site_is_the_readmes_walk():
+    """What the test above runs is what the site's first page shows."""
+    walk = [words for words in mitl_lines("README.md") if words[0] != "serve"]
+
+    assert mitl_lines("docs/index.md") == walk[: len(mitl_lines("docs/index.md"))]
+    assert mitl_lines("docs/index.md")[-1] == ["report"]
+
+
 @pytest.fixture
 def official_files(tmp_path: Path) -> Path:
     """A folder with files in the official layouts, for eight images that are queries of ECCV Caption."""
