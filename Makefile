@@ -38,6 +38,7 @@ lint: venv
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --python-version 3.14
 
 format: venv
 	$(BIN)/ruff check --fix .

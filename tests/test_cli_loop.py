@@ -91,6 +91,7 @@ def walk(tmp_path_factory) -> Walk:
             ("crowd", "keys"),
             *(2 * (("crowd", "keys", "--sandbox", "--export", "requester.ini"),)),
             ("crowd", "operator"),
+            ("completion", "bash"),
             *(2 * (("crowd", "budget", "--set", "12.50"),)),
             ("crowd", "budget"),
             ("crowd", "payments", "--sandbox"),

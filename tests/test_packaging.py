@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import sysconfig
+import tarfile
+import venv
 import zipfile
 from pathlib import Path
 
@@ -122,3 +124,44 @@ def test_the_loop_runs_from_the_wheel_in_an_empty_folder(installed, tmp_path):
     assert all(said)
     assert (tmp_path / "release" / "manifest.json").is_file()
     assert "</html>" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_the_source_archive_builds_the_same_wheel(wheel, tmp_path):
+    """Whoever packages from the sdist gets what we ship, and finds tests, documents and benchmarks in it."""
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", str(tmp_path / "sdist")]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
+    (archive,) = (tmp_path / "sdist").glob("*.tar.gz")
+    with tarfile.open(archive) as opened:
+        opened.extractall(tmp_path / "source", filter="data")
+    (source,) = (tmp_path / "source").iterdir()
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path / "again")]
+    subprocess.run(command, cwd=source, check=True, capture_output=True)
+    (again,) = (tmp_path / "again").glob("*.whl")
+
+    with zipfile.ZipFile(wheel) as one, zipfile.ZipFile(again) as other:
+        assert {(entry.filename, entry.CRC) for entry in one.infolist()} == {
+            (entry.filename, entry.CRC) for entry in other.infolist()
+        }
+    present = {path.relative_to(source).parts[0] for path in source.rglob("*")}
+    assert {"tests", "docs", "benchmarks", "README.md", "CHANGELOG.md", "LICENSE", "Makefile"} <= present
+    assert {"Dockerfile", "docker-compose.yml", "deploy", "mkdocs.yml", "constraints.txt"} <= present
+
+
+def test_pip_installs_the_wheel_into_an_empty_environment(wheel, tmp_path):
+    """The command `mitl` is there and works, and a type checker finds the types."""
+    target = tmp_path / "environment"
+    venv.EnvBuilder(with_pip=False, symlinks=True).create(target)
+    python_there = target / "bin" / "python"
+    install = ["--python", str(python_there), "install", "-q", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run([sys.executable, "-m", "pip", *install], check=True, capture_output=True)
+    # What it depends on is lent from here; the editable install of this checkout is not, .pth files are not read.
+    lent = {**os.environ, "PYTHONPATH": sysconfig.get_path("purelib")}
+
+    said = subprocess.run(
+        [str(target / "bin" / "mitl"), "--version"], env=lent, capture_output=True, text=True, cwd=tmp_path
+    )
+    (package,) = target.glob("lib/python*/site-packages/mitl")
+
+    assert (said.returncode, said.stderr) == (0, "")
+    assert said.stdout.startswith("mitl, version ")
+    assert (package / "py.typed").exists()
