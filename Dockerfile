@@ -2,7 +2,7 @@
 #
 #   docker build --target mitl -t mitl .
 #
-# Without a network: put wheels of mitl and of all it needs into wheels/ first (see docs/operations.md); where that
+# Without a network: put wheels of mitl and of all it needs into wheels/ first (see docs/containers.md); where that
 # folder holds any, nothing is fetched from an index.
 
 FROM python:3.11.14-slim-bookworm AS build

@@ -75,8 +75,9 @@ def _items(connection: sqlite3.Connection, images: int, captions: int) -> None:
         "INSERT INTO round (id, dataset_id, number, strategy, opened_at) VALUES (1, 1, 1, 'top-k', 0)"
     )
     connection.execute(
-        "INSERT INTO batch (id, name, round_id, environment, direction, template, reward_cents, assignments, seed, "
-        "pilot, source, planned_at) VALUES (1, 'b1', 1, 'sandbox', 'both', 'pairs-plain', 100, 1, 0, 0, 'crowd', 0)"
+        "INSERT INTO batch (id, name, round_id, environment, kind, direction, template, reward_cents, assignments, "
+        "seed, pilot, source, planned_at) "
+        "VALUES (1, 'b1', 1, 'sandbox', 'pairs', 'both', 'pairs-plain', 100, 1, 0, 0, 'crowd', 0)"
     )
 
 

@@ -14,11 +14,14 @@ from typing import Any
 
 from mitl.config_file import read_config, write_new
 from mitl.errors import SettingsError
+from mitl.logs import FORMATS
 from mitl.records import Environment, Label
 from mitl.records.gold_rule import GoldRule
 
 # Defaults of the project as a whole; docs/cli.md names them too.
 SEED = 0
+MOST_SEED = 2**31 - 1
+"""Batches keep their seed, and PostgreSQL keeps no larger number there."""
 TOP_K = 5
 DEPTH = 25
 WAGE_FLOOR_CENTS_PER_HOUR = {Environment.LIVE: 1200, Environment.SANDBOX: 0}
@@ -153,7 +156,7 @@ def load(
         or database.get("crowd_url")
         or f"sqlite:///{folder / 'crowd.db'}",
         project_id=str(about.get("id", "unnamed")),
-        seed=seed if seed is not None else _integer(env.get("MITL_SEED", about.get("seed", SEED)), "seed"),
+        seed=_seed(seed if seed is not None else env.get("MITL_SEED", about.get("seed", SEED))),
         annotators=_names(propose.get("annotators", []), "propose.annotators"),
         annotator_config=config.get("annotators", {}),
         top_k=_integer(propose.get("top_k", TOP_K), "propose.top_k", least=1),
@@ -202,6 +205,16 @@ def _secret(env: Mapping[str, str], name: str) -> str | None:
     return text
 
 
+def log_form(option: str | None, environ: Mapping[str, str] | None = None) -> str:
+    """How to log: the option's, or the environment's, or as text.
+
+    Raises:
+        SettingsError: the environment asks for an unknown form.
+    """
+    env = os.environ if environ is None else environ
+    return option or _one_of(env.get("MITL_LOG_FORMAT") or "text", "MITL_LOG_FORMAT", FORMATS)
+
+
 def _integer(value: object, name: str, *, least: int | None = None) -> int:
     try:
         number = int(str(value))
@@ -209,6 +222,13 @@ def _integer(value: object, name: str, *, least: int | None = None) -> int:
         raise SettingsError(f"{name} is {value!r}, but a whole number is wanted") from error
     if least is not None and number < least:
         raise SettingsError(f"{name} is {number}, but {least} is the least")
+    return number
+
+
+def _seed(value: object) -> int:
+    number = _integer(value, "seed", least=0)
+    if number > MOST_SEED:
+        raise SettingsError(f"seed is {number}, but {MOST_SEED} is the most")
     return number
 
 

@@ -104,15 +104,16 @@ class RealSet:
         return float((label[self.judged] == self.truth).mean())
 
 
-def read_set(folder: Path, name: str) -> RealSet:
-    """One of the sets of worker-level labels with truth."""
+def read_set(folder: Path, name: str, scale: int | None = None) -> RealSet:
+    """One of the sets of worker-level labels with truth; with ``scale`` without the labels from that number on."""
     with gzip.open(folder / f"{name}.label.csv.gz", "rt") as file:
         rows = np.array(list(csv.reader(file))[1:], dtype=np.int64)
     with (folder / f"{name}.truth.csv").open() as file:
         known = np.array(list(csv.reader(file))[1:], dtype=np.int64)
+    n_labels = scale or int(max(rows[:, 2].max(), known[:, 1].max())) + 1
+    rows, known = rows[rows[:, 2] < n_labels], known[known[:, 1] < n_labels]
     item, ids = codes(rows[:, 0])
     worker, _ = codes(rows[:, 1])
-    n_labels = int(max(rows[:, 2].max(), known[:, 1].max())) + 1
     known = known[np.isin(known[:, 0], ids)]
     table = answer_table(item, worker, rows[:, 2], n_labels=n_labels)
     return RealSet(table, np.searchsorted(ids, known[:, 0]), known[:, 1])

@@ -12,7 +12,17 @@ from sqlalchemy import text
 from mitl.db.engine import make_engine
 from mitl.db.models import Journal
 from mitl.db.session import open_database
-from mitl.db.store import answers, hits, items, journal, judgements, open_work, proposals
+from mitl.db.store import (
+    answers,
+    comparisons,
+    hits,
+    items,
+    journal,
+    judgements,
+    open_work,
+    preferences,
+    proposals,
+)
 from mitl.records import Direction, Environment, HitState
 from mitl.settings import Settings
 from mitl.stages.publishing.planning import annotation
@@ -133,12 +143,17 @@ def assert_answers_are_kept_once(settings: Settings) -> None:
         rows = answers.assignments(session, SANDBOX)
         here = {row.key: (_sha(answers.raw_xml(session, row.id)), row.status.lower()) for row in rows}
         places = Counter(row.assignment_id for row in judgements.judgements(session, SANDBOX))
+        pages = comparisons.comparisons(session, [row.hit_id for row in rows])
+        given = preferences.answers(session, [row.id for row in rows])
         booked = session.execute(text("SELECT key, cents FROM ledger WHERE kind = 'reward'")).all()
         open_calls = session.execute(text("SELECT count(*) FROM journal WHERE state <> 'done'")).scalar_one()
 
     assert len(here) == len(rows)
     assert here == {key: (sha, state) for key, (sha, state, _) in there.items()}
-    assert places == {row.id: 20 for row in rows}
+    assert places == {row.id: 20 for row in rows if not pages[row.hit_id]}
+    assert {id_: len(found) for id_, found in given.items()} == {
+        row.id: len(pages[row.hit_id]) for row in rows if pages[row.hit_id]
+    }
     paid = {key: cents for key, (_, state, cents) in there.items() if state == "approved"}
     assert dict(booked) == {f"reward:{key}": cents for key, cents in paid.items()}
     assert server_rows(

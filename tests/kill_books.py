@@ -21,12 +21,17 @@ _THERE = (
 )
 
 QUERIES = {
-    "batches": """SELECT name, environment, direction, template, reward_cents, assignments, seed, pilot, source
+    "batches": """SELECT name, environment, direction, template, reward_cents, assignments, seed, pilot, source, kind
         FROM batch""",
     "HITs": f"""SELECT {_HIT}, h.state, h.assignments, h.token, s.annotation, s.max_assignments
         FROM hit h JOIN batch b ON b.id = h.batch_id LEFT JOIN crowd.hit s ON s.mturk_id = h.mturk_hit_id""",
     "pages": f"""SELECT {_HIT}, i.place, p.image_id, p.caption_id, i.role FROM hit_item i
         JOIN hit h ON h.id = i.hit_id JOIN batch b ON b.id = h.batch_id JOIN pair p ON p.id = i.pair_id""",
+    "comparisons": f"""SELECT {_HIT}, c.place, c.role, c.query_id, c.left_system, c.right_system, c.left_items,
+        c.right_items, c.expected FROM comparison c JOIN hit h ON h.id = c.hit_id JOIN batch b ON b.id = h.batch_id""",
+    "ranking systems": """SELECT b.name, s.name, s.origin FROM ranking_system s JOIN batch b ON b.id = s.batch_id""",
+    "preferences": """SELECT a.mturk_assignment_id, p.place, p.outcome, p.answer, p.text FROM preference p
+        JOIN assignment a ON a.id = p.assignment_id""",
     "imported files": "SELECT sha256, kind, rows FROM import_file",
     "workers": "SELECT environment, mturk_worker_id, excluded_at IS NULL, capped_at IS NULL FROM worker",
     "submissions": f"""SELECT {_HIT}, w.mturk_worker_id, a.mturk_assignment_id, a.status, a.decision,

@@ -55,6 +55,15 @@ def _people_work(project: Project) -> None:
     project.must([["simulate", "--workers", SOME_WRONG, "--hits-per-worker", "1"]])
 
 
+def _people_compare(project: Project) -> None:
+    """Some choose at random, so that their controls fail."""
+    project.must([["simulate", "--workers", SOME_WRONG]])
+
+
+def _some_work_is_not_used(project: Project) -> None:
+    project.must([["review", "settle"]])
+
+
 def _review(
     choice: str, *more: str, place: int, at: Decision = Decision.QUEUED
 ) -> Callable[[Settings], Sequence[Command]]:
@@ -136,9 +145,28 @@ SCENARIOS = (
 )
 
 
+OF_RANKINGS = (
+    Scenario(
+        "prefer publish",
+        "propose",
+        _typed("prefer publish --sandbox --queries 9 --per-hit 5 --max-cost 5.40"),
+        crowd="ceiling_cents = 540",
+    ),
+    Scenario("harvest of preferences", "prefer publish", _typed("harvest"), first=_people_compare),
+    Scenario(
+        "prefer publish again",
+        "harvest of preferences",
+        _typed("prefer publish --sandbox --queries 9 --per-hit 5"),
+        first=_some_work_is_not_used,
+        crowd="ceiling_cents = 1000",
+    ),
+)
+"""The same of preference studies; killed by `test_prefer_kill.py`."""
+
+
 def named(name: str) -> Scenario:
     """The scenario of this name."""
-    return next(scenario for scenario in SCENARIOS if scenario.name == name)
+    return next(scenario for scenario in (*SCENARIOS, *OF_RANKINGS) if scenario.name == name)
 
 
 class Bases:

@@ -10,7 +10,7 @@ from aggregation_kit import answers, as_table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitl.judgements.agreement import Alpha, Scale, alpha, table_alpha
+from mitl.judgements.agreement import FEWEST_UNITS, Alpha, Scale, alpha, table_alpha
 from mitl.judgements.answer_table import UNKNOWN, answer_table
 
 X = np.nan
@@ -163,12 +163,14 @@ def test_where_it_cannot_be_estimated_the_reason_is_given(rows, expected):
     assert table_alpha(answer_table(*rows)) == expected
 
 
-def test_one_shared_item_gives_an_estimate_without_an_interval():
-    """A single unit cannot be resampled."""
-    found = table_alpha(answer_table([0, 0], [0, 1], [0, 3]))
+@pytest.mark.parametrize("n", [1, FEWEST_UNITS - 1, FEWEST_UNITS])
+def test_few_shared_items_give_an_estimate_without_an_interval(n):
+    """A single unit cannot be resampled, and a handful says too little."""
+    item = np.repeat(np.arange(n), 2)
+    found = table_alpha(answer_table(item, np.tile([0, 1], n), np.tile([0, 3, 0, 0], n)[: 2 * n]))
 
-    assert found.alpha == pytest.approx(0)
-    assert (found.low, found.high) == (None, None)
+    assert found.alpha is not None
+    assert (found.low is None) == (found.high is None) == (n < FEWEST_UNITS)
 
 
 def test_controls_are_left_out_unless_asked_for():

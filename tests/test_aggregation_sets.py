@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from aggregation_kit import read_set
+from aggregation_kit import RealSet, draw_confused, read_set
+from numpy.typing import NDArray
 
-from mitl.judgements.calibration import calibration
+from mitl.crowd.populations import CHARACTERS, parse_population
+from mitl.judgements.answer_table import UNKNOWN
+from mitl.judgements.calibration import Calibration, calibration
 from mitl.judgements.dawid_skene import DawidSkeneOptions, fit_dawid_skene
 from mitl.judgements.majority import majority_table
 from mitl.judgements.ordinal import fit_ordinal
@@ -40,6 +43,12 @@ EARLY = {
     "active-crowd-toolkit__ZenCrowd_us",
     "crowdscale2013__fact_eval",
 }
+ORDERED = (
+    # Three degrees; beyond them stand a broken link, and tweets that are not about weather or cannot be told.
+    "crowd_truth_inference__s4_Relevance",
+    "active-crowd-toolkit__CF",
+    "active-crowd-toolkit__CF_amt",
+)
 TWO_LABELS = (
     "SpectralMethodsMeetEM__rte",
     "active-crowd-toolkit__SP_amt",
@@ -80,3 +89,53 @@ def test_the_ordinal_model_is_as_right_and_better_calibrated_on_real_crowds(shar
     assert real.accuracy(ordinal.label) >= real.accuracy(skene.label) - 0.005
     assert ours.brier < theirs.brier
     assert ours.error < theirs.error
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize("name", ORDERED)
+def test_on_labels_in_order_the_ordinal_model_is_as_right_and_better_calibrated(shared_data, name):
+    """As right as Dawid-Skene or more, with a prior and without; Brier score and calibration error are lower.
+
+    An item counts once for each step of the scale: is its label at that step or better?
+    """
+    real = read_set(shared_data / "crowd_labels_truth_inference", name, scale=3)
+    ordinal, skene = fit_ordinal(real.table), fit_dawid_skene(real.table)
+    bare = fit_dawid_skene(real.table, DawidSkeneOptions(strength=0))
+
+    assert real.accuracy(ordinal.label) >= real.accuracy(skene.label)
+    assert real.accuracy(ordinal.label) >= real.accuracy(bare.label)
+    ours, theirs = (steps(real, probability) for probability in (ordinal.level, skene.posterior))
+    assert ours.brier < theirs.brier
+    assert ours.error < theirs.error
+
+
+def steps(real: RealSet, probability: NDArray[np.floating]) -> Calibration:
+    """The reliability of P(at this step of the scale or better), over all steps but the last."""
+    known = probability[real.judged].astype(float)
+    best = range(1, known.shape[1])
+    return calibration(
+        np.concatenate([known[:, :n].sum(axis=1).clip(0, 1) for n in best]),
+        np.concatenate([real.truth < n for n in best]),
+    )
+
+
+@pytest.mark.parametrize("per_pair", [1, 3])
+def test_scripted_workers_are_seen_through(per_pair):
+    """The usual mixture: the ordinal model is as right as the others, and better calibrated on match or no match."""
+    crowd = parse_population("mixed").characters(40, seed=1)
+    matrices = np.array([CHARACTERS[name].confusion for name in crowd])
+    table, truth = draw_confused(2400, matrices, per_pair, shares=(0.25,) * 4, seed=1)
+    known = np.full(table.n_items, UNKNOWN)
+    golds = np.flatnonzero((truth == 0) | (truth == 3))[:240]
+    known[golds] = truth[golds]
+    table, asked = table.with_known(known), known == UNKNOWN
+    ordinal, skene, majority = fit_ordinal(table), fit_dawid_skene(table), majority_table(table)
+
+    assert (ordinal.label == truth)[asked].mean() >= (skene.label == truth)[asked].mean() - 0.005
+    assert (ordinal.label == truth)[asked].mean() >= (majority.label == truth)[asked].mean()
+    match = (truth < 2)[asked]
+    scores = [
+        calibration(probability[asked].clip(0, 1), match).brier
+        for probability in (ordinal.positive(), skene.posterior[:, :2].sum(axis=1), majority.positive)
+    ]
+    assert scores[0] == min(scores)

@@ -12,10 +12,10 @@ from mitl.db.store import items
 from mitl.positives.loading import official_positives, read_release
 from mitl.records import Direction, Pair
 from mitl.settings import load as load_settings
+from mitl.stages.evaluating.evaluate import evaluate
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.proposing.propose import QueryChoice, propose
 from mitl.stages.releasing.build_dataset import build_dataset
-from mitl.stages.releasing.evaluate import evaluate
 from mitl.stages.reviewing.review import settle
 from mitl.stages.setup.init import ensure_config, init
 from mitl.stages.setup.loading import Sources, load

@@ -63,6 +63,29 @@ def test_without_any_query_that_counts_nothing_is_claimed():
     assert (found.precision, found.recall, found.dropped) == (None, None, 1)
 
 
+def test_table_2_by_hand():
+    """Both directions over several queries, with the rule of the paper's footnote.
+
+    As images: of image 1's positives a, b and c people looked at a and b, and a is right, of two verified (a, d):
+    1/2 and 1/2. Image 2's e was looked at and is right, of a, e and f: 1 and 1/3. Image 3's only positive was looked at
+    by nobody, so it is in neither mean, though people verified g for it. As captions: a's 1 is one of the verified 1
+    and 2: 1 and 1/2; b's 1 was refused and nothing else is verified for b: 0, and no recall; e's 2: 1 and 1.
+    """
+    known = verified(
+        ["1 a", "1 b", "1 d", "2 a", "2 e", "2 f", "3 g"], ["1 a", "1 d", "2 a", "2 e", "2 f", "3 g"]
+    )
+    images = {"1": ["a", "b", "c"], "2": ["e"], "3": ["h"]}
+    captions = {"a": ["1"], "b": ["1"], "c": ["1"], "e": ["2"], "h": ["3"]}
+
+    forward = quality(images, known, ["1", "2", "3"], I2T)
+    backward = quality(captions, known, ["a", "b", "c", "e", "g", "h"], T2I)
+
+    assert (forward.precision, forward.recall) == pytest.approx(((1 / 2 + 1) / 2, (1 / 2 + 1 / 3) / 2))
+    assert (forward.queries, forward.dropped) == (2, 1)
+    assert (backward.precision, backward.recall) == pytest.approx(((1 + 0 + 1) / 3, (1 / 2 + 1) / 2))
+    assert (backward.queries, backward.dropped) == (3, 3)
+
+
 PAIRS = st.sets(st.tuples(st.sampled_from("123"), st.sampled_from("abcd")))
 
 

@@ -78,7 +78,7 @@ def test_the_release_scores_alike_in_the_reference_library(demos):
             rankings[direction.value] = lists
         theirs = reference.eccv_metrics(rankings, "all")
         for direction in Direction:
-            found = ours[name][direction.value]
+            found = {metric: one["value"] for metric, one in ours[name][direction.value].items()}
             assert found["mAP@R"] == pytest.approx(theirs["eccv_map_at_r"][direction.value], abs=1e-12)
             assert found["R-Precision"] == pytest.approx(
                 theirs["eccv_rprecision"][direction.value], abs=1e-12

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import tomllib
 
+import pyarrow.parquet as pq
 import pytest
 from cli_kit import ok
 from test_docs import ROOT, blocks, mitl_lines
@@ -49,11 +50,27 @@ def test_the_commands_run_with_the_settings_shown(project, monkeypatch):
     assert (project / "differences.csv").exists() and (project / "exclusions.csv").exists()
 
 
+@pytest.mark.slow
+def test_the_commands_of_the_page_on_aggregation_run(project, monkeypatch):
+    """And the model's file is there, with the columns that the page names."""
+    monkeypatch.chdir(project)
+    document = "docs/aggregation.md"
+
+    for words in mitl_lines(document):
+        ok(*words)
+
+    text = (ROOT / document).read_text(encoding="utf-8")
+    columns = pq.read_schema(project / "by-ordinal" / "posteriors.parquet").names
+    assert not (project / "by-majority" / "posteriors.parquet").exists()
+    assert all(f"`{column}`" in text for column in columns if not column.endswith("_id"))
+    assert (ROOT / "docs/figures/reliability.svg").exists()
+
+
 def test_every_file_of_a_release_is_told():
     """And no other."""
     text = (ROOT / DOCUMENT).read_text(encoding="utf-8")
 
-    for name in {*FILES, "ids.parquet"}:
+    for name in {*FILES, "ids.parquet", "posteriors.parquet"}:
         assert f"`{name}`" in text
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import json
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -22,7 +23,7 @@ from mitl.db.engine import make_engine
 from mitl.db.session import open_database
 from mitl.db.store import answers, hits, imports, items, judgements, open_work, proposals
 from mitl.errors import DatasetError
-from mitl.records import Decision, Direction, Environment, HitState, JudgementSource, Label, Outcome
+from mitl.records import Decision, Direction, Environment, HitState, JudgementSource, Label, Outcome, PairRole
 from mitl.settings import Settings
 from mitl.settings import load as load_settings
 from mitl.stages.harvesting.harvest import harvest
@@ -307,6 +308,36 @@ def test_a_foreign_batch_is_judgements_of_past_work(folder):
         assert [row.rows for row in imports.imports(session).values()] == [3]
     assert ok("harvest", "--json").json["status"] == "nothing_to_do"
     assert ok("status", "--json").json["counts"]["paid_cents"] == 0
+
+
+def test_controls_of_a_foreign_batch_check_workers_and_make_no_positive(folder):
+    """A role says which pairs were controls; one that the mapping has no word for stops the file."""
+    mapping = MAP.replace("[labels]", 'role = "Input.kind{place}"\n[labels]')
+    rows = [
+        foreign(worker, "4", "1") | {"Input.kind1": "check", "Input.kind2": ""} for worker in ("W1", "W2")
+    ]
+    file = write(folder / "b.csv", rows)
+    Path("map.toml").write_text(mapping, encoding="utf-8")
+    assert (
+        "[roles] has no word for 'check' (2); map each to candidate, gold_positive or gold_negative"
+        in fails(1, "harvest", "--from", file, "--columns", "map.toml")
+    )
+    Path("map.toml").write_text(mapping + '[roles]\ncheck = "gold_negative"\n', encoding="utf-8")
+
+    ok("harvest", "--from", file, "--columns", "map.toml")
+    ok("build-dataset", "--out", "r")
+
+    counts = json.loads(Path("r/manifest.json").read_text())["counts"]
+    assert (counts["positives"], counts["judgements"], counts["pairs_judged"]) == (1, 2, 1)
+    sheet = Path("r/datasheet.md").read_text()
+    assert "gold negatives | 1 | 2 of 2 (100.0 %)" in sheet
+    assert "The files of past work say which pairs were controls" in sheet
+    settings = load_settings(folder, environ={})
+    with open_database(settings.db_url, read_only=True) as session:
+        controls = judgements.gold_judgements(session, LIVE)
+    assert [(one.place, one.record.role, one.record.label) for one in controls] == [
+        (1, PairRole.GOLD_NEGATIVE, Label.NO)
+    ] * 2
 
 
 def test_a_later_download_of_the_same_batch_adds_what_is_new(folder):

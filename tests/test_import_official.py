@@ -25,10 +25,12 @@ from mitl.records import (
     AnnotatorKind,
     Concept,
     Direction,
+    Environment,
     JudgementSource,
     Label,
     Shortcoming,
 )
+from mitl.settings import load as load_settings
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.past_work.importing import import_results
 from mitl.stages.simulate import simulate
@@ -301,5 +303,38 @@ def test_unknown_ids_and_columns_are_refused_until_said_otherwise(tmp_path, monk
     done = ok("harvest", "--from", "wide.csv", "--columns", "keep.toml", "--skip-unknown", "--json").json
     assert (done["counts"]["judgements"], done["counts"]["left_out"]) == (2, 1)
     assert any("1 submissions were left out" in warning for warning in done["warnings"])
-    again = ok("harvest", "--from", "m.csv", "--skip-unknown", "--json").json
-    assert any("2 of the pairs had been judged here before" in warning for warning in again["warnings"])
+
+
+def test_answers_that_are_here_already_are_not_counted_twice(tmp_path, monkeypatch):
+    """The project's own release, or the same work in other words, is refused; an insisting user is believed."""
+    clear_environment(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    Path("pairs.csv").write_text("image_id,caption_id,caption\n1,7,one\n2,8,two\n", encoding="utf-8")
+    rows = "clip,1,0.5,7,1,1,,\nclip,2,0.5,8,1,3,1,\nclip,1,0.5,8,2,4,,\n"
+    lines = rows.splitlines(keepends=True)
+    Path("m.csv").write_text(HEADER + "".join(reversed(lines)), encoding="utf-8")
+    Path("again.csv").write_text(HEADER + "".join(lines[1:] + lines[:1]), encoding="utf-8")
+    Path("others.csv").write_text(HEADER + rows.replace(",1,3,1", ",1,2,2"), encoding="utf-8")
+    ok("init", "--dataset", "table", "--captions", "pairs.csv")
+    ok("harvest", "--from", "m.csv")
+    ok("build-dataset", "--out", "r")
+    size = len(stored_answers(tmp_path))
+
+    for file in ("again.csv", "r/mturk_parsed.csv"):
+        said = fails(1, "harvest", "--from", file)
+        assert said.startswith(
+            f"3 of the 3 answers in {Path(file).name!r} on pairs that were judged here are here"
+        )
+        assert "say --count-again" in said
+    assert len(stored_answers(tmp_path)) == size
+    other = ok("harvest", "--from", "others.csv", "--json").json
+    assert any("3 of the pairs had been judged here before" in warning for warning in other["warnings"])
+    ok("harvest", "--from", "again.csv", "--count-again")
+
+    assert len(stored_answers(tmp_path)) == 3 * size
+
+
+def stored_answers(project: Path) -> list[object]:
+    """All that the project has."""
+    with open_database(load_settings(project, environ={}).db_url, read_only=True) as session:
+        return list(judgements.judgements(session, Environment.LIVE))

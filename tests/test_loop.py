@@ -510,7 +510,7 @@ def test_scores_of_other_sets_are_kept(asked):
     """Scoring the originals after a release keeps the release's scores for the report."""
     import json
 
-    from mitl.stages.releasing.evaluate import evaluate
+    from mitl.stages.evaluating.evaluate import evaluate
 
     work_until_done(asked)
     run_build(asked)

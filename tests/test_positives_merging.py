@@ -87,6 +87,13 @@ def test_a_positive_keeps_its_label_its_share_of_yes_and_who_proposed_it():
     assert positive.annotators == ("clip", "vsrn")
 
 
+@pytest.mark.parametrize("threshold", [-0.1, 5.1, float("nan")])
+def test_a_threshold_off_the_scale_of_ratings_is_refused(threshold):
+    """It would take all ratings or none without a word."""
+    with pytest.raises(ReleaseError, match="ratings go from 0 to 5"):
+        MergeRules(cxc_threshold=threshold)
+
+
 def test_strict_wants_yes_and_a_rating_does_not_lift_a_weak_yes():
     """The judgement still beats the rating; a rated pair that nobody judged stays."""
     strict = MergeRules(strict=True)

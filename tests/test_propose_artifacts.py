@@ -22,11 +22,11 @@ from mitl.retrieval import encodings, pair_scores
 from mitl.retrieval.engines import LocalEngine
 from mitl.retrieval.topk import top_k as ranking_by
 from mitl.settings import Settings
+from mitl.stages.evaluating.evaluate import evaluate
 from mitl.stages.proposing import ranking
 from mitl.stages.proposing.propose import QueryChoice, propose
 from mitl.stages.proposing.ranker import Ranker
 from mitl.stages.proposing.scopes import Scope, split_scope
-from mitl.stages.releasing.evaluate import evaluate
 
 POINTS = int(os.environ.get("MITL_KILL_POINTS", "5"))
 N_IMAGES = 12

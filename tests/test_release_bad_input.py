@@ -133,7 +133,7 @@ def test_ratings_alone_make_a_release_that_says_nobody_judged(project):
     ok("build-dataset", "--out", "all", "--with-originals", "--image-query-ids", "images.txt")
     compared = ok("compare", "release", "all", "--json").json
 
-    assert "1 positives from 0 usable judgements" in built.out
+    assert "1 positive from 0 usable judgements" in built.out
     assert compared["counts"]["positives"]["all"] == {"i2t": 4, "t2i": 0}
     assert "all holds no judgements" in compared["warnings"][0]
 

@@ -6,10 +6,14 @@ import sys
 import warnings
 
 import pytest
-from test_release_writing import world
+from test_release_writing import records, world
 
+from mitl.judgements.aggregators import Aggregator
+from mitl.positives.judgement_columns import JudgementColumns
+from mitl.positives.pair_answers import pair_answers
 from mitl.positives.release import write_release
 from mitl.positives.release_input import ReleaseCard
+from mitl.positives.rules import MergeRules
 from mitl.records import IdKind
 
 KINDS = pytest.mark.parametrize("kind", list(IdKind))
@@ -22,6 +26,13 @@ def _no_stream_kept():
     yield
     if "absl.logging" in sys.modules:
         sys.modules["absl.logging"].get_absl_handler().python_handler.setStream(sys.__stderr__)
+
+
+def by_model(kind, **changes):
+    """A release whose answers a model took together, so that it has every table."""
+    rules = MergeRules(aggregator=Aggregator.ORDINAL)
+    answers = pair_answers(JudgementColumns.from_records(records()[0]), rules)
+    return world(kind, rules=rules, posterior=answers.posterior, **changes)
 
 
 def text(value):
@@ -37,13 +48,13 @@ def test_mlcroissant_finds_nothing_wrong_and_reads_every_row(tmp_path, kind, mon
     monkeypatch.setenv("CROISSANT_CACHE", str(tmp_path / "cache"))
     card = ReleaseCard(license="CC-BY-4.0", citation="none yet", date_published="2026-11-20")
     folder = tmp_path / "release"
-    write_release(folder, world(kind, card=card))
+    write_release(folder, by_model(kind, card=card))
 
     found = croissant.Dataset(jsonld=str(folder / "croissant.json"))
 
     assert not found.metadata.ctx.issues.errors
     assert not found.metadata.ctx.issues.warnings
-    for name in ("positives", "judgements"):
+    for name in ("positives", "judgements", "posteriors"):
         table = pandas.read_parquet(folder / f"{name}.parquet")
         rows = list(found.records(name))
         assert len(rows) == len(table) > 0
@@ -61,11 +72,12 @@ def test_datasets_loads_the_folder(tmp_path, kind, monkeypatch):
         datasets = pytest.importorskip("datasets")
         pandas = pytest.importorskip("pandas")
         folder = tmp_path / "release"
-        write_release(folder, world(kind))
-        for name in ("positives", "judgements"):
+        write_release(folder, by_model(kind))
+        for name in ("positives", "judgements", "posteriors"):
             loaded = datasets.load_dataset(str(folder), name, cache_dir=str(tmp_path / "cache"))["train"]
 
             expected = pandas.read_parquet(folder / f"{name}.parquet")
             assert loaded.column_names == list(expected.columns)
             assert loaded["image_id"][:] == expected["image_id"].tolist()
-            assert loaded["label"][:] == [None if pandas.isna(x) else x for x in expected["label"]]
+            if "label" in loaded.column_names:
+                assert loaded["label"][:] == [None if pandas.isna(x) else x for x in expected["label"]]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import dataclasses
 import hashlib
+import json
+import urllib.parse
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +16,8 @@ from hypothesis import strategies as st
 from test_release_writing import world
 
 from mitl.errors import ReleaseError
-from mitl.positives.privacy import find_leaks
+from mitl.positives.markdown import plain
+from mitl.positives.privacy import find_leaks, short_ids
 from mitl.positives.release import release_files, write_release
 from mitl.positives.release_input import ReleaseCard
 
@@ -43,6 +46,10 @@ def test_a_folder_without_ids_passes():
         hashlib.sha256(WORKER.encode()).hexdigest().upper(),
         base64.b64encode(hashlib.sha256(WORKER.encode()).digest()).decode(),
         base64.b32encode(hashlib.sha512(WORKER.encode()).digest()[:10]).decode().lower(),
+        hashlib.sha256(WORKER.encode()).hexdigest()[:12],
+        hashlib.sha256(f"{WORKER}\n".encode()).hexdigest(),
+        "x/" + base64.b64encode(hashlib.sha256(WORKER.encode()).digest()[:12]).decode(),
+        base64.urlsafe_b64encode(hashlib.blake2b(WORKER.encode()).digest()).decode(),
         base64.b64encode(WORKER.encode()).decode(),
         WORKER.encode().hex(),
     ],
@@ -52,6 +59,40 @@ def test_an_id_is_found_in_every_usual_form(hidden):
     (found, *_) = leaks(table=f"a,{hidden},b\n")
 
     assert (found.file, found.what) == ("table", "worker")
+
+
+@pytest.mark.parametrize("worker", ["carol@example.org", "w.0001-x", "Zoë's worker", "two words", 'a"b"c"d'])
+@pytest.mark.parametrize(
+    "write",
+    [
+        str,
+        str.upper,
+        plain,
+        lambda text: json.dumps(text, ensure_ascii=False),
+        lambda text: f"mailto:{urllib.parse.quote(text)}?x",
+        lambda text: hashlib.sha256(text.encode()).hexdigest(),
+        lambda text: base64.b64encode(text.encode()).decode(),
+    ],
+)
+def test_an_id_of_any_letters_is_found(worker, write):
+    """Past work names its workers as it likes; e-mail addresses, dots, quotes and blanks hide nothing."""
+    (found, *_) = find_leaks({"page": f"thanks to {write(worker)}, who\n".encode()}, {"worker": [worker]})
+
+    assert found.what == "worker"
+
+
+def test_a_short_id_is_looked_for_as_a_hash_alone():
+    """As it is, it would be found by chance; and the number of such ids is told."""
+    pages = {
+        "page": b"ann saw a cat",
+        "other": hashlib.sha1(b"ann", usedforsecurity=False).hexdigest().encode(),
+    }
+
+    assert {(leak.file, leak.form) for leak in find_leaks(pages, {"worker": ["ann"]})} >= {
+        ("other", "sha1, 20 bytes")
+    }
+    assert find_leaks({"page": pages["page"]}, {"worker": ["ann"]}) == []
+    assert short_ids(["ann", "A2SUAM1J3GNN3B", "bob"]) == 2
 
 
 @pytest.mark.parametrize("place", ["column", "list", "metadata"])

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mitl.errors import ReleaseError
+from mitl.judgements.aggregators import Aggregator
 from mitl.metrics.positives import Positives, locate
 from mitl.metrics.retrieval import score
 from mitl.positives.exclusions import Exclusions
@@ -468,7 +469,7 @@ def test_croissant_describes_every_table_and_data_file():
     files, _ = release_files(world(IdKind.STRING))
     described = json.loads(files["croissant.json"])
 
-    assert described["conformsTo"] == "http://mlcommons.org/croissant/1.0"
+    assert described["conformsTo"][0] == "http://mlcommons.org/croissant/1.0"
     hashes = {entry["@id"]: entry["sha256"] for entry in described["distribution"]}
     assert hashes == {
         name: hashlib.sha256(files[name]).hexdigest()
@@ -484,6 +485,51 @@ def test_croissant_describes_every_table_and_data_file():
         assert {key["@id"] for key in record_set.get("key", [])} <= {
             field["@id"] for field in record_set["field"]
         }
+
+
+def test_croissant_says_what_is_known_of_people_and_machines_and_what_is_not():
+    """The fields of the vocabulary for responsible AI carry the release's own figures."""
+    files, summary = release_files(world(card=ReleaseCard(contact="lab@example.org")))
+    described = json.loads(files["croissant.json"])
+    rai = {name: value for name, value in described.items() if name.startswith("rai:")}
+
+    assert described["conformsTo"][1] == "http://mlcommons.org/croissant/RAI/1.0"
+    assert rai["rai:annotationsPerItem"].endswith(f"({summary.usable} on {summary.pairs_judged} pairs)")
+    assert rai["rai:annotatorDemographics"][0].startswith("Unknown: 3 workers")
+    assert f"{summary.positives} positives" in rai["rai:dataCollection"]
+    assert rai["rai:machineAnnotationTools"] == [
+        f"{name}: {count} pairs" for name, count in summary.proposed_by.items()
+    ]
+    assert "lab@example.org" in rai["rai:dataReleaseMaintenancePlan"]
+    nobody = json.loads(release_files(world(salt=SALT))[0]["croissant.json"])
+    assert "rai:dataReleaseMaintenancePlan" not in nobody
+
+
+@pytest.mark.parametrize("aggregator", [Aggregator.DAWID_SKENE, Aggregator.ORDINAL])
+def test_a_model_releases_what_it_holds_possible(aggregator):
+    """A row for each answered pair; the answers' probabilities add up, to the positives' own column too."""
+    judgements, *_ = records()
+    rules = MergeRules(aggregator=aggregator)
+    answers = pair_answers(JudgementColumns.from_records(judgements), rules)
+    files, _ = release_files(world(rules=rules, posterior=answers.posterior))
+
+    table = pq.read_table(io.BytesIO(files["posteriors.parquet"])).to_pylist()
+    positive = pq.read_table(io.BytesIO(files["positives.parquet"])).to_pylist()
+
+    rows = {(row["image_id"], row["caption_id"]): row for row in table}
+    assert len(rows) == len(table) == len(answers.columns.pairs)
+    for row in table:
+        assert sum(row[label.value] for label in Label) == pytest.approx(1, abs=1e-5)
+        if aggregator is Aggregator.ORDINAL:
+            assert row["match_low"] <= row["match"] <= row["match_high"]
+    judged = [row for row in positive if row["probability"] is not None]
+    assert judged
+    for row in judged:
+        known = rows[row["image_id"], row["caption_id"]]
+        assert row["probability"] == pytest.approx(known["yes"] + known["weak_yes"], abs=1e-5)
+    assert "config_name: posteriors" in files["README.md"].decode()
+    described = json.loads(files["croissant.json"])
+    assert "posteriors" in [record_set["@id"] for record_set in described["recordSet"]]
 
 
 def test_the_makers_words_are_text_in_the_datasheet_and_the_readme():
@@ -517,6 +563,38 @@ def test_a_release_without_any_judgement_is_whole(tmp_path):
 
     assert read_release(folder).pairs(Direction.I2T) == {("10", "200")}
     assert pq.read_table(folder / "judgements.parquet").num_rows == 0
+    sheet = (folder / "datasheet.md").read_text()
+    assert "Nobody was asked." in sheet
+    assert "People saw" not in sheet + (folder / "croissant.json").read_text()
+
+
+def test_nothing_is_said_of_machines_that_proposed_nothing():
+    """Answers that were read from files: no machine is claimed, and none is warned of."""
+    alone = dataclasses.replace(world(), proposals=ProposalColumns.from_records([]))
+    texts = {name: release_files(data)[0] for name, data in (("alone", alone), ("proposed", world()))}
+
+    for file, claim in (
+        ("datasheet.md", "favours models"),
+        ("datasheet.md", "Here machines proposed"),
+        ("croissant.json", "proposed by machines"),
+        ("croissant.json", "favour models"),
+        ("croissant.json", "no machine annotator proposed were never asked"),
+    ):
+        assert claim not in texts["alone"][file].decode()
+        assert claim in texts["proposed"][file].decode()
+
+
+def test_the_readme_tells_every_file_and_whose_positives_the_lists_hold():
+    """Lists that are empty because nobody knows the queries say so."""
+    known, summary = release_files(world(IdKind.STRING))
+    unknown = release_files(dataclasses.replace(world(), queries={}))[0]["README.md"].decode()
+    front = known["README.md"].decode()
+
+    assert all(f"| `{name}` |" in front for name in set(known) - {"README.md"})
+    listed = summary.query_positives[Direction.I2T], summary.queries_listed[Direction.I2T]
+    assert "They list {} positives of {} image queries and ".format(*listed) in front
+    assert "They are empty" in unknown
+    assert "They list" not in unknown
 
 
 def test_a_configuration_that_is_no_json_is_refused():

@@ -1,31 +1,23 @@
-"""The report in a real browser: it sorts, asks the network for nothing, and fits a phone."""
+"""The report in a real browser: it sorts, asks the network for nothing, fits a phone and a sheet, needs no script."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_kit import violations
 from test_report_sample import HOSTILE, sample_input
 
+from mitl.analysis.report import gallery
 from mitl.analysis.report.render import render_report
+from mitl.analysis.report.sections import SECTIONS
 
-CHROMIUM = Path("/usr/bin/chromium")
-
+pytest_plugins = ("browser_fixtures",)
 pytestmark = pytest.mark.browser
 
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Debian's Chromium; the tests are skipped where it or playwright is missing."""
-    api = pytest.importorskip("playwright.sync_api", reason="pip package playwright is missing")
-    if not CHROMIUM.exists():
-        pytest.skip(f"{CHROMIUM} is missing")
-    with api.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
+NewPage = Callable[..., Any]
 
 
 @pytest.fixture(scope="module")
@@ -37,65 +29,173 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     return file.as_uri()
 
 
-def test_it_asks_for_nothing_and_runs_nothing_hostile(browser: Any, address: str) -> None:
-    """One request, for the file itself; no dialog, nothing on the console, and every picture is there."""
+@pytest.fixture
+def no_network() -> Callable[[Any], Any]:
+    """A page on which any request for something else than the file itself, inlined pictures apart, is a failure."""
     asked: list[str] = []
-    seen: list[str] = []
-    page = browser.new_page()
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("dialog", lambda dialog: (seen.append(dialog.message), dialog.dismiss()))
-    page.on("console", lambda message: seen.append(message.text))
-    page.on("pageerror", lambda error: seen.append(str(error)))
+
+    def watch(page: Any) -> Any:
+        page.on("request", lambda request: asked.append(request.url))
+        page.on("websocket", lambda socket: asked.append(socket.url))
+        return page
+
+    yield watch
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    assert len({url for url in asked if url.startswith("file:")}) <= 1
+
+
+def test_it_asks_for_nothing_and_runs_nothing_hostile(
+    new_page: NewPage, no_network: Any, address: str, tmp_path: Path
+) -> None:
+    """No request but for the file, even where it is scrolled, unfolded and sorted; no dialog; every picture there."""
+    said: list[str] = []
+    page = no_network(new_page())
+    page.on("dialog", lambda dialog: (said.append(dialog.message), dialog.dismiss()))
+    page.on("console", lambda message: said.append(message.text))
 
     page.goto(address)
+    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    for button in page.locator("th button").all()[::7]:
+        button.click()
+    page.mouse.wheel(0, 30_000)
     widths = page.evaluate("[...document.images].map(image => image.naturalWidth)")
 
-    page.close()
-    assert asked == [address]
-    assert seen == []
-    assert len(widths) == 21
+    data = sample_input(tmp_path)
+    assert said == []
+    assert len(widths) == len(gallery.picture_uses(data.examples, data.disputes))
     assert set(widths) == {240}
 
 
-@pytest.mark.parametrize("width", [360, 1280])
-def test_nothing_hangs_over_the_edge(browser: Any, address: str, width: int) -> None:
-    """Wide tables scroll inside their own box, on a phone as on a desk."""
-    page = browser.new_page(viewport={"width": width, "height": 800})
+@pytest.mark.parametrize("width", [360, 390, 768, 1280, 1920])
+def test_nothing_hangs_over_the_edge(new_page: NewPage, address: str, width: int) -> None:
+    """Wide tables scroll inside their own box, on a phone as on a desk, with everything unfolded."""
+    page = new_page(viewport={"width": width, "height": 800})
     page.goto(address)
+    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
 
-    inner = page.evaluate("document.documentElement.scrollWidth")
-
-    page.close()
-    assert inner == width
+    assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
-def test_a_header_sorts_its_table_by_number_and_turns_round(browser: Any, address: str) -> None:
-    """The first click puts the largest on top, the second the smallest; the header says which."""
-    page = browser.new_page()
+@pytest.mark.parametrize("width", [390, 1280])
+def test_axe_finds_nothing_wrong(new_page: NewPage, address: str, width: int) -> None:
+    """With everything unfolded, in light and dark colours, on a phone and on a desk."""
+    page = new_page(viewport={"width": width, "height": 800})
+    page.goto(address)
+    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+
+    assert violations(page) == []
+
+
+def test_a_header_sorts_its_table_by_number_turns_round_and_lets_go(new_page: NewPage, address: str) -> None:
+    """First the largest on top, then the smallest, then the table's own order; the header says which."""
+    page = new_page()
     page.goto(address)
     column = page.locator("#proposals thead th", has_text="New")
     cells = page.locator("#proposals tbody tr td:nth-child(5)")
 
-    column.get_by_role("button").click()
-    falling = (column.get_attribute("aria-sort"), cells.all_inner_texts())
-    column.get_by_role("button").click()
-    rising = (column.get_attribute("aria-sort"), cells.all_inner_texts())
+    seen = []
+    for _ in range(3):
+        column.get_by_role("button").click()
+        seen.append((column.get_attribute("aria-sort"), cells.all_inner_texts()))
 
-    page.close()
-    assert falling == ("descending", ["1,108", "402", "211", "140", "82"])
-    assert rising == ("ascending", ["82", "140", "211", "402", "1,108"])
+    assert seen == [
+        ("descending", ["1,108", "402", "211", "140", "82"]),
+        ("ascending", ["82", "140", "211", "402", "1,108"]),
+        (None, ["1,108", "402", "211", "140", "82"]),
+    ]
 
 
-def test_the_dark_page_draws_light_ink(browser: Any, address: str) -> None:
+def test_the_keyboard_sorts_by_words(new_page: NewPage, address: str) -> None:
+    """A column of words begins with A; Enter and Space both press the header, and the focus stays on it."""
+    page = new_page()
+    page.goto(address)
+    column = page.locator("#proposals thead th").first
+    names = page.locator("#proposals tbody th")
+
+    column.get_by_role("button").focus()
+    page.keyboard.press("Enter")
+    rising = names.all_inner_texts()
+    page.keyboard.press("Space")
+    falling = names.all_inner_texts()
+
+    assert rising == sorted(rising)
+    assert falling == rising[::-1]
+    assert page.evaluate("document.activeElement.closest('th').getAttribute('aria-sort')") == "descending"
+
+
+def test_what_is_missing_stays_below_both_ways(new_page: NewPage, tmp_path: Path) -> None:
+    """A worker whose time nobody knows is neither the fastest nor the slowest."""
+    from dataclasses import replace
+
+    data = sample_input(tmp_path, examples=0)
+    assert data.crowd is not None
+    first, *others = data.crowd.workers
+    workers = (replace(first, median_active_s=None), *others)
+    file = tmp_path / "r.html"
+    file.write_text(
+        render_report(replace(data, crowd=replace(data.crowd, workers=workers))), encoding="utf-8"
+    )
+    page = new_page()
+    page.goto(file.as_uri())
+    page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+    column = page.locator("#workers thead th", has_text="Time a HIT")
+    last = page.locator("#workers tbody tr").last.locator("td:nth-child(7)")
+
+    for _ in range(2):
+        column.get_by_role("button").click()
+        assert last.inner_text() == "–"
+
+
+def test_without_scripts_it_is_whole(new_page: NewPage, no_network: Any, address: str) -> None:
+    """Every section, plot and table is there, foldable parts unfold by themselves, and no dead buttons stand around."""
+    page = no_network(new_page(java_script_enabled=False))
+    page.goto(address)
+
+    for section in SECTIONS:
+        assert page.locator(f"#{section.id}").is_visible()
+    assert page.locator("th button").count() == 0
+    assert page.locator("#funnel svg").is_visible()
+    page.locator("#funnel summary").click()
+    assert page.locator("#funnel table").is_visible()
+
+
+def test_the_dark_page_draws_light_ink(new_page: NewPage, address: str) -> None:
     """The plots' labels take the page's ink, which is light on the dark page and black on paper."""
     ink = {}
     for scheme in ("light", "dark"):
-        page = browser.new_page(color_scheme=scheme)
+        page = new_page(color_scheme=scheme)
         page.goto(address)
         ink[scheme] = page.evaluate("getComputedStyle(document.querySelector('#funnel svg text')).fill")
         page.emulate_media(media="print")
         ink[f"{scheme} print"] = page.evaluate("getComputedStyle(document.body).color")
-        page.close()
 
     assert ink["light"] != ink["dark"]
     assert ink["light print"] == ink["dark print"] == "rgb(0, 0, 0)"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_paper_carries_the_report_and_not_its_furniture(new_page: NewPage, address: str, scheme: str) -> None:
+    """Black on white whatever the screen; no navigation, no folded line; drawings keep within the sheet."""
+    page = new_page(color_scheme=scheme)
+    page.goto(address)
+    page.emulate_media(media="print", color_scheme=scheme)
+    page.set_viewport_size({"width": 688, "height": 1000})  # 182 mm, an A4 sheet without its margins
+
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert not page.locator("nav").is_visible()
+    assert not any(one.is_visible() for one in page.locator("details:not([open])").all())
+    assert page.evaluate("document.documentElement.scrollWidth") <= 688
+    sheet = page.pdf(format="A4", prefer_css_page_size=True)
+    assert sheet.startswith(b"%PDF")
+    assert 5 <= sheet.count(b"/Type /Page\n") + sheet.count(b"/Type /Page ") <= 40
+
+
+def test_the_navigation_marks_the_section_in_view(new_page: NewPage, address: str) -> None:
+    """One link is the current one, and following a link moves the mark."""
+    page = new_page(viewport={"width": 1280, "height": 800}, reduced_motion="reduce")
+    page.goto(address)
+
+    page.locator("nav a", has_text="Disagreements").click()
+    page.wait_for_function("document.querySelector('nav [aria-current]')?.hash === '#disputes'")
+
+    assert page.locator("nav [aria-current]").count() == 1

@@ -8,21 +8,37 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from mitl.analysis.known_truth import DirectionScores, Score
+from mitl.analysis.machines.records import (
+    Bias,
+    Correlations,
+    Diversity,
+    LabelOrder,
+    MachineAnalysis,
+    SizeBias,
+    SubsetScores,
+)
 from mitl.analysis.report.inputs import (
     AgreementStats,
     AnnotatorProposals,
     AnswerCount,
     BatchRow,
     CrowdStats,
+    Dispute,
+    DisputedPair,
+    DisputeKind,
     EvaluationScore,
     ExampleItem,
     ExampleQuery,
+    Frame,
     FunnelCounts,
     GoldStats,
     MoneyStats,
     Multiplicity,
     Provenance,
     RationaleCount,
+    RebuildStep,
+    Reliability,
+    ReliabilityBin,
     ReportInput,
     TruthStats,
     WorkerRow,
@@ -77,8 +93,22 @@ def sample_input(
         truth=_truth(names),
         evaluation=_evaluation(names),
         multiplicity=_multiplicity(),
+        reliability=(_reliability(),),
         examples=_examples(folder, caption, examples, names),
+        disputes=_disputes(folder, caption, examples, names),
+        machines=MachineAnalysis(
+            diversity=(_diversity(names),),
+            bias=(_bias(names),),
+            correlations=Correlations(("R@1 original", "R@1 release"), ((1.0, 0.4), (0.4, 1.0)), names),
+            label_order=tuple(LabelOrder(name, Direction.I2T, 0.41, 30, 2) for name in names),
+        ),
         provenance=Provenance(
+            steps=(
+                RebuildStep(
+                    "mitl init --dataset scenes --n-images 300 --seed 0", "", (("content", "c668" * 16),)
+                ),
+                RebuildStep("mitl harvest --sandbox", "people's answers cannot be made again"),
+            ),
             settings=(("propose.top_k", "5"), ("propose.depth", "25"), ("release.recipe", "paper")),
             seeds=(("queries", "0"), ("packing", "0")),
             versions=(("mitl", "0.1.0"), ("torch", "2.13.0")),
@@ -190,8 +220,67 @@ def _evaluation(names: tuple[str, ...]) -> tuple[EvaluationScore, ...]:
             for positives, lift in (("original", 0.0), ("release", 0.14)):
                 for metric, base in (("R@1", 0.42), ("R@5", 0.71), ("R-Precision", 0.38), ("mAP@R", 0.29)):
                     wave = 0.02 * ((i * 7 + len(metric)) % 5)
-                    rows.append(EvaluationScore(name, positives, direction, metric, base + lift + wave))
+                    value = base + lift + wave
+                    rows.append(
+                        EvaluationScore(name, positives, direction, metric, value, value - 0.04, value + 0.05)
+                    )
     return tuple(rows)
+
+
+def _reliability() -> Reliability:
+    bins = tuple(
+        ReliabilityBin(stated, stated - 0.03, 40, stated - 0.1, stated + 0.08)
+        for stated in (0.15, 0.55, 0.93)
+    )
+    return Reliability("the known truth", "ordinal", 120, 0.031, 0.082, 0.29, bins)
+
+
+def _diversity(names: tuple[str, ...]) -> Diversity:
+    size = range(len(names))
+    tau = tuple(tuple(1.0 if i == j else 0.1 * (i + j) - 0.4 for j in size) for i in size)
+    rank = tuple(tuple(1.0 if i == j else 4.0 + i + j for j in size) for i in size)
+    return Diversity(Direction.T2I, names, 120, 25, tau, tau, rank, rank)
+
+
+def _bias(names: tuple[str, ...]) -> Bias:
+    sizes = tuple(SizeBias(n, 5, 0.3 / n, 0.02, 0.4 / n, -0.2 / n, 0.5) for n in (1, 2))
+    everything = SubsetScores(names, tuple(0.5 for _ in names))
+    return Bias(
+        Direction.T2I,
+        "R-Precision",
+        names,
+        queries=120,
+        without_positive=3,
+        depth=25,
+        capped=0,
+        subsets=(everything,),
+        by_size=sizes,
+        true_scores=everything.scores,
+        by_size_truth=sizes,
+        by_size_selection=sizes,
+    )
+
+
+def _disputes(folder: Path, caption: str, number: int, names: tuple[str, ...]) -> tuple[Dispute, ...]:
+    """One pair of each kind, one kind without any."""
+    if not number:
+        return ()
+    pair = DisputedPair(
+        "1001",
+        "7001",
+        caption,
+        folder / "0-1.png",
+        (Label.YES, Label.NO, Label.NO),
+        Label.NO,
+        original=True,
+        cxc_score=4.2,
+        found_by=tuple((name, 1 + i) for i, name in enumerate(names)),
+        shortcomings=(Shortcoming.DESCRIBED_WRONGLY,),
+        concepts=(Concept.COLOR,),
+        truth=Label.WEAK_YES,
+    )
+    kinds = tuple(Dispute(kind, 12, 240, (pair,)) for kind in DisputeKind if kind is not DisputeKind.CXC)
+    return (*kinds, Dispute(DisputeKind.CXC, 0, 31, ()))
 
 
 def _multiplicity() -> tuple[Multiplicity, ...]:
@@ -213,7 +302,10 @@ def _examples(folder: Path, caption: str, number: int, names: tuple[str, ...]) -
                 (Label.YES, Label.YES, Label.YES, Label.WEAK_YES, Label.WEAK_NO, Label.NO)
             )
         ]
-        queries.append(ExampleQuery(Direction.T2I, f"{7000 + q}", tuple(items), text=caption))
+        totals = ((Frame.YES, 9),)
+        queries.append(
+            ExampleQuery(Direction.T2I, f"{7000 + q}", tuple(items), text=caption, totals=totals, gained=8)
+        )
         lines = [
             _item(q, i, label, None, names, text=f"{caption}, said in way {i}")
             for i, label in enumerate((Label.YES, Label.YES, Label.WEAK_YES, None, Label.WEAK_NO, Label.NO))

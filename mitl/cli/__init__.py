@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "simulate": ("simulate", "Let scripted workers answer the open HITs over HTTP."),
     "hits": ("hits", "List posted HITs, end them, extend them, delete them."),
     "harvest": ("harvest", "Fetch answers, check the gold controls, approve what passes."),
+    "prefer": ("prefer", "Ask people which of two rankings is better; Bradley-Terry scores."),
     "review": ("review", "Decide about work whose gold controls failed."),
     "desk": ("desk", "Review workers and their work in the browser, on this machine."),
     "workers": ("workers", "Show the workers with their gold records."),
@@ -25,10 +26,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "build-dataset": ("build_dataset", "Merge judgements with other sources and write a release."),
     "compare": ("compare", "Precision, recall and counts of sets of positives against a verified one."),
     "evaluate": ("evaluate", "Score annotators on a release or on the official sets."),
+    "analyse": ("analyse", "The tables that a reviewer asks for: diversity, answers, bias, correlations."),
     "report": ("report", "Write one HTML file about all of it."),
     "serve": ("serve", "Run the crowd server for people to work on."),
     "crowd": ("crowd", "Administer the crowd server: invitations, panels, keys, budget, payments."),
-    "db": ("db", "Migrate the databases."),
+    "db": ("db", "Migrate the databases, back them up, check them."),
+    "completion": ("completion", "Print the lines that make a shell complete commands and options."),
     "demo": ("demo", "All of it on a generated world with known truth."),
 }
 

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,12 +15,13 @@ from typing import Any, TypeVar, cast
 
 import click
 
+from mitl import logs
 from mitl.cli.tables import printable as printable
 from mitl.cli.tables import render_table
 from mitl.errors import MitlError, UsageError
 from mitl.progress import Progress, no_progress, terminal_progress
 from mitl.records import StageResult, Verdict
-from mitl.settings import Settings, load
+from mitl.settings import Settings, load, log_form
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -45,6 +47,9 @@ class App:
 
     def finish(self, result: StageResult, error: str | None = None) -> None:
         """Print what a stage did, and in JSON the error: one JSON object, or tables and lines."""
+        # Numbers alone: what else is counted may name somebody.
+        numbers = {name: count for name, count in result.counts.items() if isinstance(count, int)}
+        logger.info("%s", result.status, extra={"counts": numbers})
         for warning in result.warnings:
             click.echo(f"warning: {printable(warning)}", err=True)
         if self.json:
@@ -89,6 +94,11 @@ def common(function: F) -> F:
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
     @click.option("-q", "--quiet", is_flag=True, help="Say nothing but errors and warnings.")
     @click.option("-v", "--verbose", count=True, help="Log more to standard error; twice for all.")
+    @click.option(
+        "--log-format",
+        type=click.Choice(logs.FORMATS),
+        help="Log as text or as one JSON object a line, with time and run id [default: MITL_LOG_FORMAT, text].",
+    )
     @functools.wraps(function)
     def wrapper(
         *args: Any,
@@ -99,14 +109,12 @@ def common(function: F) -> F:
         as_json: bool,
         quiet: bool,
         verbose: int,
+        log_format: str | None,
         **kwargs: Any,
     ) -> Any:
-        logging.basicConfig(
-            stream=sys.stderr,
-            level=(logging.WARNING, logging.INFO, logging.DEBUG)[min(verbose, 2)],
-            format="%(levelname)s %(name)s: %(message)s",
-        )
         context = click.get_current_context()
+        name = context.command_path.partition(" ")[2] or str(context.info_name)
+        logs.set_up(name, verbose=verbose, form=log_form(log_format))
         if context.invoked_subcommand is not None:
             _refuse_options_before(context.invoked_subcommand, context)
             return None
@@ -117,11 +125,14 @@ def common(function: F) -> F:
             seed=seed,
             endpoint_url=kwargs.pop("endpoint_url", None),
         )
-        name = context.command_path.partition(" ")[2] or str(context.info_name)
+        began = time.monotonic()
+        logger.info("run %s of mitl %s begins", logs.run_id(), name)
         try:
             return function(App(name, settings, as_json, quiet or as_json), *args, **kwargs)
         except KeyboardInterrupt:
             raise click.Abort() from None  # click would print an empty line before it
+        finally:
+            logger.info("run %s ends after %.3f s", logs.run_id(), time.monotonic() - began)
 
     return cast(F, wrapper)
 
@@ -249,7 +260,11 @@ def _database_message(error: Exception) -> str | None:
     our_bugs = (faults.DataError, faults.IntegrityError, faults.NotSupportedError, faults.ProgrammingError)
     if not isinstance(error, faults.DatabaseError | faults.InterfaceError) or isinstance(error, our_bugs):
         return None
-    return f"the database failed: {str(error.orig).splitlines()[0]}; mend that and run the command again"
+    from mitl.db.explain import busy, is_busy, remedy
+
+    if is_busy(error):
+        return busy("the database")
+    return f"the database failed: {str(error.orig).splitlines()[0]}; {remedy(error)}"
 
 
 def _fail(command: str, message: str, status: int, *, wants_json: bool) -> int:

@@ -2,21 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
 import click
 
 from mitl.cli.app import App, common
 
+F = TypeVar("F", bound=Callable[..., Any])
+Line = Literal["pipeline", "crowd"]
+_DUMP = click.Path(path_type=Path)
+
+
+def _only(function: F) -> F:
+    return click.option(
+        "--only",
+        type=click.Choice(("pipeline", "crowd")),
+        help="One of the two databases: the pipeline's (--db) or the crowd server's (--crowd-db) [default: both].",
+    )(function)
+
 
 @click.group("db")
 def command() -> None:
-    """Migrate the databases."""
+    """Migrate the databases, back them up, check them."""
 
 
 @command.command("upgrade")
 @common
 def upgrade(app: App) -> None:
-    """Bring both databases of the project to the newest revision."""
-    from mitl.stages.setup.database import upgrade as stage
+    """Bring both databases of the project to the newest revision.
+
+    An upgrade is done or the database is as it was, whatever happens meanwhile. An SQLite file is copied before, to
+    mitl.db.REVISION.backup beside it; PostgreSQL is for `mitl db backup`.
+    """
+    from mitl.stages.operating.upgrading import upgrade as stage
 
     app.finish(stage(app.settings))
 
@@ -25,6 +45,56 @@ def upgrade(app: App) -> None:
 @common
 def current(app: App) -> None:
     """Show the revision of both databases and the newest that this mitl knows."""
-    from mitl.stages.setup.database import current as stage
+    from mitl.stages.operating.upgrading import current as stage
 
     app.finish(stage(app.settings))
+
+
+@command.command("backup")
+@click.argument("target", type=_DUMP)
+@_only
+@common
+def backup(app: App, target: Path, only: Line | None) -> None:
+    """Write all tables of both databases to TARGET: a new folder, or one file where its name ends in .tar.
+
+    Others may work meanwhile: each database is written as it was at one moment. The dump holds a Parquet file for each
+    table and is the same from SQLite and from PostgreSQL. mitl.toml, project.key, credentials.toml, runs/, public/ and
+    the images are not in it.
+    """
+    from mitl.stages.operating.backup import backup as stage
+
+    app.finish(stage(app.settings, target, only=only, progress=app.progress))
+
+
+@command.command("restore")
+@click.argument("source", type=_DUMP)
+@_only
+@click.option(
+    "--replace",
+    is_flag=True,
+    help="Put the dump in place of what the databases hold; an SQLite file is copied before.",
+)
+@common
+def restore(app: App, source: Path, only: Line | None, replace: bool) -> None:
+    """Fill empty databases from the dump SOURCE, on whichever engine they are; or replace what is there.
+
+    A dump of an older revision is brought to the newest. Whatever fails, the databases are as they were.
+    """
+    from mitl.stages.operating.restore import restore as stage
+
+    app.finish(stage(app.settings, source, only=only, replace=replace, progress=app.progress))
+
+
+@command.command("verify")
+@click.argument("source", type=_DUMP, required=False)
+@common
+def verify(app: App, source: Path | None) -> int:
+    """Check both databases, or the dump SOURCE: files, references between rows, money, states. Changes nothing.
+
+    A dump's files are held against their hashes, and it is restored into a temporary SQLite file to be looked at.
+    """
+    from mitl.stages.operating import verify as stage
+
+    if source is None:
+        return app.conclude(stage.verify(app.settings))
+    return app.conclude(stage.verify_dump(source, progress=app.progress))

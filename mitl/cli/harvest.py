@@ -38,6 +38,11 @@ from mitl.records import Environment
 @click.option(
     "--skip-unknown", is_flag=True, help="--from: leave out what is about items that the project lacks."
 )
+@click.option(
+    "--count-again",
+    is_flag=True,
+    help="--from: bring in answers though the same ones are here already; other people gave them.",
+)
 @endpoint_option
 @common
 def command(
@@ -49,6 +54,7 @@ def command(
     file: Path | None,
     columns: Path | None,
     skip_unknown: bool,
+    count_again: bool,
 ) -> None:
     """Fetch answers, keep them raw, parse them, check the gold controls and approve what passes.
 
@@ -61,13 +67,29 @@ def command(
         )
     if every is not None and not watch:
         raise UsageError("--every says how often --watch looks; add --watch")
-    if file is None and (columns is not None or skip_unknown):
-        raise UsageError("--columns and --skip-unknown say how --from reads a file; add --from FILE")
+    if file is None and (columns is not None or skip_unknown or count_again):
+        raise UsageError(
+            "--columns, --skip-unknown and --count-again say how --from reads a file; add --from FILE"
+        )
     if watch:
         _watch(app, environment, every)
         return
     if file is not None:
-        _bring_in(app, environment, file, columns, skip_unknown, reparse=reparse)
+        if reparse:
+            raise UsageError("--from brings a file in, and --reparse reads what is stored; give one of them")
+        from mitl.stages.past_work.importing import import_results
+
+        app.finish(
+            import_results(
+                app.settings,
+                file,
+                environment,
+                columns=columns,
+                skip_unknown=skip_unknown,
+                count_again=count_again,
+                progress=app.progress,
+            )
+        )
         return
     from mitl.stages.harvesting.harvest import harvest
 
@@ -82,28 +104,3 @@ def _watch(app: App, environment: Environment | None, every: float | None) -> No
             click.echo(printable(line), err=True)
 
     app.finish(watch(app.settings, environment, every_s=EVERY_S if every is None else every, tell=tell))
-
-
-def _bring_in(
-    app: App,
-    environment: Environment | None,
-    file: Path,
-    columns: Path | None,
-    skip_unknown: bool,
-    *,
-    reparse: bool,
-) -> None:
-    if reparse:
-        raise UsageError("--from brings a file in, and --reparse reads what is stored; give one of them")
-    from mitl.stages.past_work.importing import import_results
-
-    app.finish(
-        import_results(
-            app.settings,
-            file,
-            environment,
-            columns=columns,
-            skip_unknown=skip_unknown,
-            progress=app.progress,
-        )
-    )

@@ -120,6 +120,7 @@ VARIABLES: dict[str, str] = {
     "MITL_SEED": "seed, as `--seed`",
     "MITL_ENDPOINT_URL": "requester API, as `--endpoint-url`",
     "MITL_CONTACT": "as `contact` in `[crowd]`",
+    "MITL_LOG_FORMAT": "`text` or `json`, as `--log-format`",
     "MITL_IMAGE_BASE_URL": "as `image_base_url` in `[crowd]`",
     "AWS_ENDPOINT_URL_MTURK": "requester API, where no option, no `MITL_ENDPOINT_URL` and no `mitl.toml` names one",
 }

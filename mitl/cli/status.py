@@ -2,17 +2,59 @@
 
 from __future__ import annotations
 
+import datetime as dt
+import sys
+
 import click
 
-from mitl.cli.app import App, common, environment_options
+from mitl.cli.app import EXIT_INTERRUPTED, App, common, environment_options, printable
+from mitl.errors import UsageError
 from mitl.records import Environment
 
 
 @click.command("status")
 @environment_options
+@click.option(
+    "--watch",
+    is_flag=True,
+    help="Look again and again until Ctrl-C: a screen that is drawn anew on a terminal, else a line at each change; "
+    "with --json an object a line at each change.",
+)
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="--watch: time between two looks [default: 5].",
+)
 @common
-def command(app: App, environment: Environment | None) -> None:
+def command(app: App, environment: Environment | None, watch: bool, every: float | None) -> None:
     """One screen: pairs, HITs, answers, gold pass rate, money, and what to do next."""
+    if every is not None and not watch:
+        raise UsageError("--every says how often --watch looks; add --watch")
+    if watch:
+        _watch(app, environment, every)
+        return
     from mitl.stages.reporting.status import status
 
     app.finish(status(app.settings, environment))
+
+
+def _watch(app: App, environment: Environment | None, every: float | None) -> None:
+    from mitl.stages.operating.watching import EVERY_S, line, watch
+
+    every_s = EVERY_S if every is None else every
+    try:
+        for seen in watch(app.settings, environment, every_s=every_s):
+            if app.json:
+                app.finish(seen)
+            elif sys.stdout.isatty():
+                click.clear()
+                app.finish(seen)
+                click.echo(f"seen at {dt.datetime.now(dt.UTC):%H:%M:%S} UTC; Ctrl-C ends this")
+            elif not app.quiet:
+                click.echo(printable(line(seen, dt.datetime.now(dt.UTC))))
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        # Not a failure: it was asked to go on until then, and with --json the objects were printed.
+        click.echo("stopped", err=True)
+        click.get_current_context().exit(EXIT_INTERRUPTED)

@@ -13,7 +13,7 @@ from typing import Any
 from mitl.crowd.batch_csv import Layout
 from mitl.datasets.files import readable
 from mitl.errors import DatasetError, SettingsError
-from mitl.records import Concept, Direction, Label, Outcome, Shortcoming
+from mitl.records import Concept, Direction, Label, Outcome, PairRole, Shortcoming
 
 ANY = "*"
 """Stands for every value that the table does not name."""
@@ -21,7 +21,17 @@ MAX_PLACES = 100
 MAX_SHOWN_COLUMNS = 60
 
 _PLACE = re.compile(r"\{place(?::0(\d))?\}", re.ASCII)
-_SOURCES = ("image", "caption", "caption_text", "label", "shortcoming", "concept", "text", "active_ms")
+_SOURCES = (
+    "image",
+    "caption",
+    "caption_text",
+    "label",
+    "shortcoming",
+    "concept",
+    "text",
+    "active_ms",
+    "role",
+)
 _REQUIRED = ("image", "caption", "caption_text", "label")
 _SUBMISSION = ("hit", "assignment", "worker", "status", "accepted", "submitted", "annotation", "reward")
 _SOURCE_KEYS = {"column", "value", "split", "pattern"}
@@ -29,7 +39,10 @@ _WORDS: dict[str, tuple[type[StrEnum], ...]] = {
     "labels": (Label, Outcome),
     "shortcomings": (Shortcoming,),
     "concepts": (Concept,),
+    "roles": (PairRole,),
 }
+_NO_WORDS = (Outcome.ANSWERED, PairRole.REPEAT, PairRole.OVERLAP)
+"""What a file does not say: it follows from the answers."""
 _KEYS = (*_SOURCES, *_SUBMISSION, "direction", "keep", *_WORDS)
 
 
@@ -64,7 +77,7 @@ class ColumnMap:
     """As read, to be kept as JSON."""
     sources: Mapping[str, Source]
     words: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """labels, shortcomings, concepts: the file's value → our word."""
+    """labels, shortcomings, concepts, roles: the file's value → our word."""
     submission: Mapping[str, str] = field(default_factory=dict)
     """Columns that take the layout's own place."""
     keep: tuple[str, ...] = ()
@@ -202,7 +215,7 @@ def _regex(text: str | None, key: str, name: str) -> re.Pattern[str] | None:
 def _words(table: object, key: str, name: str) -> dict[str, str]:
     if not isinstance(table, dict):
         raise SettingsError(f"{name!r} sets {key} to {table!r}, but it is a table; write [{key}]")
-    known = [str(word) for enum in _WORDS[key] for word in enum if word != Outcome.ANSWERED]
+    known = [str(word) for enum in _WORDS[key] for word in enum if word not in _NO_WORDS]
     for value, word in table.items():
         if word not in known:
             raise SettingsError(f"[{key}] in {name!r} maps {value!r} to {word!r}; known: {', '.join(known)}")

@@ -11,7 +11,7 @@ from typing import TypeVar
 from mitl.crowd.answers import MAX_ACTIVE_MS, MAX_FINDINGS, MAX_TEXT
 from mitl.crowd.column_map import ANY, ColumnMap, Source
 from mitl.hits.xmltext import xml_safe
-from mitl.records import Concept, Finding, Label, Outcome, PlaceAnswer, Shortcoming
+from mitl.records import Concept, Finding, Label, Outcome, PairRole, PlaceAnswer, Shortcoming
 
 _E = TypeVar("_E", bound=StrEnum)
 
@@ -27,6 +27,8 @@ class MappedAnswer:
     by_text: bool
     answer: PlaceAnswer | None
     """None where there is none; its place counts within the row, from 1."""
+    role: PairRole = PairRole.CANDIDATE
+    """A candidate, or a control of either kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class MappedRow:
     findings: tuple[Finding, ...] = ()
     unmapped: tuple[str, ...] = ()
     """Labels that the mapping has no word for."""
+    unmapped_roles: tuple[str, ...] = ()
+    """Likewise roles; nobody may take a control for a candidate."""
 
 
 def read_mapped(mapping: ColumnMap, cells: Mapping[str, str], places: Sequence[int]) -> MappedRow:
@@ -49,6 +53,7 @@ def read_mapped(mapping: ColumnMap, cells: Mapping[str, str], places: Sequence[i
     answers: list[MappedAnswer] = []
     findings: list[Finding] = []
     unmapped: list[str] = []
+    strange: list[str] = []
     for place in places:
         for values in _each_place(mapping, cells, place, findings):
             if not values["label"].strip() and not values["image"]:
@@ -57,8 +62,9 @@ def read_mapped(mapping: ColumnMap, cells: Mapping[str, str], places: Sequence[i
             answer = _answer(mapping, values, number, findings, unmapped)
             by_text = "caption" not in values
             caption = values["caption_text" if by_text else "caption"]
-            answers.append(MappedAnswer(values["image"], caption, by_text, answer))
-    return MappedRow(tuple(answers), tuple(findings[:MAX_FINDINGS]), tuple(unmapped))
+            role = _role(mapping, values.get("role", ""), strange)
+            answers.append(MappedAnswer(values["image"], caption, by_text, answer, role))
+    return MappedRow(tuple(answers), tuple(findings[:MAX_FINDINGS]), tuple(unmapped), tuple(strange))
 
 
 def _each_place(
@@ -123,6 +129,17 @@ def _answer(
         text=xml_safe(values.get("text", "")).strip()[:MAX_TEXT],
         active_ms=_active_ms(values.get("active_ms", ""), findings),
     )
+
+
+def _role(mapping: ColumnMap, cell: str, strange: list[str]) -> PairRole:
+    """A candidate where the file says nothing."""
+    if not cell.strip():
+        return PairRole.CANDIDATE
+    word = _word(mapping, "roles", cell, PairRole)
+    if word is None:
+        strange.append(cell.strip())
+        return PairRole.CANDIDATE
+    return PairRole(word)
 
 
 def _several(

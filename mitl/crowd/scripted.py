@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 import httpx
 
 from mitl.crowd.populations import CHARACTERS, TruthLike
+from mitl.crowd.scripted_preferences import ListTruth
 from mitl.crowd.worker_session import WorkerSession
 from mitl.errors import CrowdError
 from mitl.progress import Advance, Progress, no_progress
 
-TruthOf = Callable[[str], Mapping[int, TruthLike] | None]
-"""A HIT's id → its places' truth; None where the HIT is none of the caller's."""
+TruthOf = Callable[[str], Mapping[int, TruthLike] | Mapping[int, ListTruth] | None]
+"""A HIT's id → its places' truth, of pairs or of two lists; None where the HIT is none of the caller's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,12 @@ import httpx
 
 from mitl.crowd.html_forms import Control, Form, Page, parse_page
 from mitl.crowd.populations import Character, TruthLike, answer_hit
+from mitl.crowd.scripted_preferences import ListTruth, answer_comparisons
 from mitl.errors import CrowdError, EndpointError
-from mitl.records import PlaceAnswer
+from mitl.records import ComparisonAnswer, PlaceAnswer
 
 _TIMEOUT_S = 60.0
-_FIELD = re.compile(r"p(\d\d)_(label|outcome|shortcoming|concept|text|ms)", re.ASCII)
+_FIELD = re.compile(r"p(\d\d)_(label|prefer|outcome|shortcoming|concept|text|ms)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ class WorkerSession:
         self,
         task: Task,
         character: Character,
-        truths: Mapping[int, TruthLike],
+        truths: Mapping[int, TruthLike] | Mapping[int, ListTruth],
         *,
         seed: int,
         worker: str,
@@ -104,8 +105,14 @@ class WorkerSession:
         """
         form = _answer_form(parse_page(self._get(task.frame_url).text), task)
         kinds = {match[2] for control in form.controls if (match := _FIELD.fullmatch(control.name))}
-        rationale = "shortcoming" in kinds
-        answers = answer_hit(character, truths, rationale=rationale, seed=seed, worker=worker, hit=key)
+        lists = {place: truth for place, truth in truths.items() if isinstance(truth, ListTruth)}
+        pairs = {place: truth for place, truth in truths.items() if not isinstance(truth, ListTruth)}
+        answers: Sequence[PlaceAnswer] | Sequence[ComparisonAnswer]
+        if lists:
+            answers = answer_comparisons(character, lists, seed=seed, worker=worker, hit=key)
+        else:
+            rationale = "shortcoming" in kinds
+            answers = answer_hit(character, pairs, rationale=rationale, seed=seed, worker=worker, hit=key)
         fields = fill_form(form, answers, task.assignment_id)
         target = urljoin(task.frame_url, form.action)
         if _origin(target) != _origin(task.frame_url):
@@ -161,7 +168,9 @@ class WorkerSession:
         return _checked(client, client.build_request("POST", url, content=body, headers=headers))
 
 
-def fill_form(form: Form, answers: Sequence[PlaceAnswer], assignment_id: str) -> list[tuple[str, str]]:
+def fill_form(
+    form: Form, answers: Sequence[PlaceAnswer] | Sequence[ComparisonAnswer], assignment_id: str
+) -> list[tuple[str, str]]:
     """The fields that a browser would send once a worker had given these answers.
 
     Raises:
@@ -191,17 +200,20 @@ def fill_form(form: Form, answers: Sequence[PlaceAnswer], assignment_id: str) ->
     return fields
 
 
-def _wanted(answers: Sequence[PlaceAnswer]) -> dict[str, list[str]]:
+def _wanted(answers: Sequence[PlaceAnswer] | Sequence[ComparisonAnswer]) -> dict[str, list[str]]:
     wanted: dict[str, list[str]] = {}
     for answer in answers:
         values = {
-            "label": [answer.label.value] if answer.label is not None else [],
             "outcome": [answer.outcome.value],
-            "shortcoming": [reason.value for reason in answer.shortcomings],
-            "concept": [concept.value for concept in answer.concepts],
             "text": [answer.text] if answer.text else [],
             "ms": [str(answer.active_ms)] if answer.active_ms is not None else [],
         }
+        if isinstance(answer, ComparisonAnswer):
+            values["prefer"] = [answer.answer.value] if answer.answer is not None else []
+        else:
+            values["label"] = [answer.label.value] if answer.label is not None else []
+            values["shortcoming"] = [reason.value for reason in answer.shortcomings]
+            values["concept"] = [concept.value for concept in answer.concepts]
         wanted |= {f"p{answer.place:02d}_{kind}": given for kind, given in values.items()}
     return wanted
 

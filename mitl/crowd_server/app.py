@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
@@ -16,7 +19,10 @@ from starlette.routing import Route
 
 from mitl.crowd_server import admin, images
 from mitl.crowd_server.api.dispatch import RequesterApi
+from mitl.crowd_server.api.registry import OPERATIONS
 from mitl.crowd_server.clock import Clock, utc_now
+from mitl.crowd_server.metrics import page as metrics_page
+from mitl.crowd_server.metrics.meter import Meter
 from mitl.crowd_server.operator import actions as operator_actions
 from mitl.crowd_server.operator import page as operator_page
 from mitl.crowd_server.panels import pages as panel_pages
@@ -28,6 +34,8 @@ from mitl.crowd_server.work import frames, sessions
 from mitl.crowd_server.work import listing as worker_pages
 from mitl.crowd_server.work import messages as message_pages
 from mitl.crowd_server.work import study as study_pages
+
+log = logging.getLogger(__name__)
 
 Handler = Callable[..., Any]
 STATIC = ("style.css", "worker.js", "operator.css", "operator.js")
@@ -41,6 +49,7 @@ MODULES: tuple[Any, ...] = (
     message_pages,
     operator_page,
     operator_actions,
+    metrics_page,
 )
 """Each names its pages in ``ROUTES``: path, handler(site, request), and methods other than GET."""
 
@@ -77,9 +86,14 @@ def create_app(
     )
 
     def healthz(request: Request) -> Response:
-        return JSONResponse(
-            {"status": "ok", "server_id": server_id, "service": "mitl-crowd", "charges_fee": False}
-        )
+        about = {"server_id": server_id, "service": "mitl-crowd", "charges_fee": False}
+        try:
+            with database.read() as connection:
+                connection.exec_driver_sql("SELECT 1")
+        except SQLAlchemyError:
+            log.exception("the database does not answer")
+            return JSONResponse({"status": "no database", **about}, 503)
+        return JSONResponse({"status": "ok", **about})
 
     def image(request: Request) -> Response:
         return images.image(site.public, request)
@@ -95,7 +109,15 @@ def create_app(
         ]
     )
     app.state.server_id = server_id
+    app.state.meter = Meter(
+        {*OPERATIONS, *(_kind(route) for route in app.routes if isinstance(route, Route))}
+    )
     return app
+
+
+def _kind(route: Route) -> str:
+    """The route's path as the log names it: without what its parts must look like."""
+    return re.sub(r":\w+}", "}", route.path)
 
 
 def _home(request: Request) -> Response:

@@ -140,6 +140,7 @@ def _config(app: ASGIApp, tls: Tls | None = None) -> uvicorn.Config:
     options: dict[str, Any] = {
         "http": PatientProtocol,
         "ws": "none",
+        "log_config": None,  # what it has to say goes where mitl logs, in the same form
         "log_level": "warning",
         "access_log": False,  # it would write tokens and ids; request_log says what may be said
         "lifespan": "off",

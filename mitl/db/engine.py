@@ -28,7 +28,7 @@ def parse_url(text: str) -> URL:
     """The URL with mitl's drivers filled in; SettingsError for another engine than SQLite or PostgreSQL."""
     try:
         url = make_url(text)
-    except ArgumentError as error:
+    except (ArgumentError, ValueError) as error:
         raise SettingsError(
             f"{_PASSWORD.sub(':***@', text)!r} is no database URL; write sqlite:///path/to/file.db or "
             "postgresql://user@host/name"

@@ -1,19 +1,45 @@
-"""Running the two lines of migrations, ``pipeline`` and ``crowd``, with a programmatic Alembic Config."""
+"""Running the two lines of migrations, ``pipeline`` and ``crowd``, with a programmatic Alembic Config.
+
+However many revisions lie between, an upgrade is one transaction on both engines: it is done, or the database is as it
+was. An SQLite file is copied before, within that same transaction, so that the copy is what the upgrade began with.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
 
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Engine, inspect
+from sqlalchemy import Connection, Engine, MetaData, inspect
+from sqlalchemy.exc import DBAPIError
 
 from mitl import resources
+from mitl.db.copies import file_of, keep_copy
+from mitl.db.engine import make_engine
+from mitl.db.explain import busy, is_busy, name_of, reason, remedy
+from mitl.db.locks import WRITING, advisory_key
 from mitl.errors import StoreError
 
 Line = Literal["pipeline", "crowd"]
+VERSION_TABLE = "alembic_version"
+
+
+@dataclass(frozen=True, slots=True)
+class Upgrade:
+    """What an upgrade did."""
+
+    before: str | None
+    """The revision that it found; None for an empty database."""
+    after: str
+    copy: Path | None = None
+    """The SQLite file as it was before."""
 
 
 def config(line: Line, engine: Engine | None = None) -> Config:
@@ -32,34 +58,159 @@ def head(line: Line) -> str:
     return revision
 
 
+def revisions(line: Line) -> list[str]:
+    """All revisions that this version of mitl knows, oldest first."""
+    scripts = ScriptDirectory.from_config(config(line)).walk_revisions()
+    return [script.revision for script in scripts][::-1]
+
+
 def current(engine: Engine) -> str | None:
     """The revision of the database; None for an empty one."""
     with engine.execution_options(mitl_write=False).connect() as connection:
-        return MigrationContext.configure(connection).get_current_revision()
+        return revision_of(connection)
 
 
-def upgrade(line: Line, engine: Engine) -> None:
-    """Bring the database to the newest revision; nothing happens where it is there already."""
-    command.upgrade(config(line, engine), "head")
+def revision_of(connection: Connection) -> str | None:
+    """The revision that this transaction sees."""
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def upgrade(line: Line, engine: Engine) -> Upgrade:
+    """Bring the database to the newest revision; nothing happens where it is there already.
+
+    Raises:
+        StoreError: it is of a newer mitl or not ours, or the upgrade failed and the database is as it was.
+    """
+    newest, what = head(line), name_of(engine.url)
+    before: str | None = None
+    try:
+        with changing(engine) as connection:
+            before = revision_of(connection)
+            if before == newest:
+                return Upgrade(before, newest)
+            require_known(line, connection, what)
+            if before is not None:
+                # Shows before anything is copied whether this user may write here.
+                connection.exec_driver_sql(f"UPDATE {VERSION_TABLE} SET version_num = version_num")
+            file = file_of(engine.url.database) if engine.dialect.name == "sqlite" else None
+            copy = keep_copy(file, before) if file is not None and before is not None else None
+            run_to(line, connection, newest)
+            require_whole(connection, what)
+    except DBAPIError as error:
+        if is_busy(error):
+            raise StoreError(busy(what)) from error
+        raise StoreError(
+            f"cannot bring {what} from {before or 'empty'} to {newest}: {reason(error, engine.url)}; it is as it was "
+            f"before: {remedy(error)}"
+        ) from error
+    return Upgrade(before, newest, copy)
+
+
+def run_to(line: Line, connection: Connection, revision: str) -> None:
+    """Take the migrations up to a revision within the transaction of ``connection``."""
+    cfg = config(line)
+    cfg.attributes["connection"] = connection
+    command.upgrade(cfg, revision)
+
+
+@contextmanager
+def changing(engine: Engine) -> Iterator[Connection]:
+    """One transaction for changes of tables, which nobody else's comes between; rolled back on any error.
+
+    SQLite cannot change most of a table in place: it is copied and the old one dropped, which with foreign keys on
+    is refused where rows point there. So they are off here, and ``require_whole`` looks at the end.
+    """
+    with engine.connect() as connection:
+        # A connection of its own, so that the pool never hands out one without foreign keys.
+        connection.detach()
+        if engine.dialect.name == "sqlite":
+            _driver(connection).execute("PRAGMA foreign_keys=OFF")
+        with connection.begin():
+            if engine.dialect.name == "postgresql":
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({advisory_key(WRITING)})")
+            yield connection
+
+
+def require_whole(connection: Connection, what: str) -> None:
+    """StoreError where a row of an SQLite database points to one that is not there; PostgreSQL always looks itself."""
+    if connection.dialect.name != "sqlite":
+        return
+    lost = connection.exec_driver_sql("PRAGMA foreign_key_check").first()
+    if lost is not None:
+        raise StoreError(
+            f"{what}: row {lost[1]} of {lost[0]} points to a row of {lost[2]} that is not there; nothing was changed"
+        )
+
+
+def run_environment(context: Any, metadata: MetaData) -> None:
+    """What both lines' ``env.py`` do: run in the transaction handed in, or in one of their own.
+
+    Raises:
+        SystemExit: `alembic` was called by hand without a URL.
+    """
+    connection: Connection | None = context.config.attributes.get("connection")
+    if connection is not None:
+        _run(context, connection, metadata)
+        return
+    engine: Engine | None = context.config.attributes.get("engine")
+    if engine is None:
+        url = context.config.get_main_option("sqlalchemy.url") or context.get_x_argument(
+            as_dictionary=True
+        ).get("url")
+        if not url:
+            raise SystemExit("name the database: alembic -x url=sqlite:///mitl.db ...")
+        engine = make_engine(url)
+    with changing(engine) as own:
+        _run(context, own, metadata)
+        require_whole(own, name_of(engine.url))
+
+
+def _run(context: Any, connection: Connection, metadata: MetaData) -> None:
+    context.configure(
+        connection=connection,
+        target_metadata=metadata,
+        render_as_batch=connection.dialect.name == "sqlite",
+    )
+    with context.begin_transaction():
+        context.run_migrations()
 
 
 def require_upgradable(line: Line, engine: Engine, what: str) -> None:
     """StoreError where the database is none of ours or was written by a newer mitl."""
-    # Tables first: another process may be making them now, and then their revision appears with them.
     with engine.execution_options(mitl_write=False).connect() as connection:
-        tables = set(inspect(connection).get_table_names())
-    found = current(engine)
+        # Tables first: another process may be making them now, and then their revision appears with them.
+        tables = table_names(connection)
+    _require_known(line, current(engine), tables, what)
+
+
+def require_known(line: Line, connection: Connection, what: str) -> None:
+    """The same, as the transaction of ``connection`` sees it."""
+    _require_known(line, revision_of(connection), table_names(connection), what)
+
+
+def table_names(connection: Connection) -> set[str]:
+    """The database's tables, without the one that holds its revision; a killed upgrade may have left that alone."""
+    return set(inspect(connection).get_table_names()) - {VERSION_TABLE}
+
+
+def _require_known(line: Line, found: str | None, tables: set[str], what: str) -> None:
     if found is None:
-        # The table of revisions may be there alone, left by an upgrade that was killed.
-        if tables - {"alembic_version"}:
+        if tables:
             raise StoreError(f"{what} holds tables that mitl did not make; use an empty database")
         return
-    known = {script.revision for script in ScriptDirectory.from_config(config(line)).walk_revisions()}
-    if found not in known:
+    known = revisions(line)
+    if found in known:
+        return
+    other: Line = "crowd" if line == "pipeline" else "pipeline"
+    if found in revisions(other):
         raise StoreError(
-            f"{what} is at revision {found!r}, which this version of mitl does not know (its newest is "
-            f"{head(line)!r}); it was written by a newer mitl: upgrade mitl, or use another database"
+            f"{what} is at revision {found!r}, so it is a {other} database, but a {line} database is wanted; check "
+            "--db and --crowd-db"
         )
+    raise StoreError(
+        f"{what} is at revision {found!r}, which this version of mitl does not know (its newest is "
+        f"{known[-1]!r}); it was written by a newer mitl: upgrade mitl, or use another database"
+    )
 
 
 def require_current(line: Line, engine: Engine, what: str) -> None:
@@ -74,3 +225,8 @@ def require_current(line: Line, engine: Engine, what: str) -> None:
     raise StoreError(
         f"{what} is at revision {found!r}, but this mitl needs {newest!r}; run `mitl db upgrade`"
     )
+
+
+def _driver(connection: Connection) -> sqlite3.Connection:
+    # By the name of the interface: a detached connection has no driver_connection.
+    return cast(sqlite3.Connection, connection.connection.dbapi_connection)

@@ -17,21 +17,19 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NotSupportedEr
 from sqlalchemy.orm import Session
 
 from mitl.db import migrate
-from mitl.db.engine import BUSY_TIMEOUT_S, make_engine, parse_url
+from mitl.db.engine import make_engine, parse_url
+from mitl.db.explain import cannot_use, name_of, reason
 from mitl.db.locks import WRITING, advisory_key
 from mitl.errors import StoreError
 
-_BUSY = ("database is locked", "lock timeout")
 _OUR_BUGS = (ProgrammingError, DataError, NotSupportedError)
+_NO_RIGHT = ("permission denied", "must be owner")
+"""What PostgreSQL files under errors of the program is for the operator to mend."""
 
 
 def describe(url: str) -> str:
     """The database's name for messages, without its password."""
-    parsed = parse_url(url)
-    if parsed.get_backend_name() == "sqlite":
-        return Path(parsed.database or ":memory:").name
-    plain = parsed.set(drivername="postgresql").difference_update_query(["password"])
-    return plain.render_as_string(hide_password=True)
+    return name_of(parse_url(url))
 
 
 @contextmanager
@@ -40,7 +38,7 @@ def open_database(url: str, *, create: bool = False, read_only: bool = False) ->
 
     Args:
         read_only: never wait for writers; nothing may be written.
-        create: bring an empty or older database to the newest revision instead of refusing it.
+        create: make the tables of an empty database instead of refusing it.
 
     Raises:
         StoreError: there is no database, it is of another version, it cannot be reached, or it stayed busy; also
@@ -59,9 +57,9 @@ def open_database(url: str, *, create: bool = False, read_only: bool = False) ->
         bound = engine.execution_options(**_reading(engine)) if read_only else engine
         with Session(bound, expire_on_commit=False) as session:
             yield session
-    except _OUR_BUGS:
-        raise
     except DBAPIError as error:
+        if isinstance(error, _OUR_BUGS) and not any(words in str(error.orig) for words in _NO_RIGHT):
+            raise
         raise _explained(error, url) from error
     finally:
         engine.dispose()
@@ -97,21 +95,13 @@ def _check(engine: Engine, url: str, *, create: bool) -> None:
 
 
 def _explained(error: DBAPIError, url: str) -> StoreError:
-    reason = " ".join(str(error.orig).split())
-    password = parse_url(url).password
-    if password:
-        reason = reason.replace(str(password), "***")
-    if any(words in reason for words in _BUSY):
+    said = reason(error, parse_url(url))
+    if isinstance(error, IntegrityError) and "unique" in said.lower():
         return StoreError(
-            f"{describe(url)} stayed busy for {BUSY_TIMEOUT_S:.0f} s, because another command is writing to it; "
-            "run the command again when that one is done"
-        )
-    if isinstance(error, IntegrityError) and "unique" in reason.lower():
-        return StoreError(
-            f"{describe(url)} was changed by another command meanwhile ({reason}); run the command again"
+            f"{describe(url)} was changed by another command meanwhile ({said}); run the command again"
         )
     if isinstance(error, IntegrityError):
         return StoreError(
-            f"{describe(url)} refused a row ({reason}); this is a defect of mitl, please report it"
+            f"{describe(url)} refused a row ({said}); this is a defect of mitl, please report it"
         )
-    return StoreError(f"cannot use {describe(url)}: {reason}")
+    return StoreError(cannot_use(error, parse_url(url)))

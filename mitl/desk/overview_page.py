@@ -20,7 +20,7 @@ def first(desk: Desk, request: Request) -> Response:
     with desk.reading() as session:
         frame = desk.frame(session)
         people = desk.crowd(session, frame)
-        view = overview(session, desk.environment, desk.clock(), desk.settings.gold_rule, people.habits)
+        view = overview(session, desk.environment, desk.clock(), people.habits)
     standings = [one.standing for one in people.workers]
     return desk.page(
         "overview.html.j2",

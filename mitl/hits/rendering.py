@@ -71,16 +71,29 @@ def render_page(
     if len(set(places)) != len(places) or not all(1 <= place <= 99 for place in places):
         raise TemplateError(f"places must differ and lie in 1 to 99, but are {places}")
     for pair in pairs:
-        _check_image_src(pair.image_src)
+        check_image_src(pair.image_src)
     seconds = template.seconds_per_pair * len(pairs) if estimate_s is None else estimate_s
+    return render(template, seconds, contact, pairs=pairs)
+
+
+def render(template: HitTemplate, seconds: int, contact: str | None, **shown: object) -> str:
+    """The page of a wording as self-contained HTML.
+
+    Args:
+        seconds: honest working time of the page.
+        shown: what the wording may use beside its title and the like.
+
+    Raises:
+        TemplateError: the template is broken.
+    """
     try:
         page = _environment(template.search_path, template.content_hash).get_template("page.html.j2")
         return page.render(
             title=template.title,
             rationale=template.rationale,
-            pairs=pairs,
             minutes=max(1, round(seconds / 60)),
             contact=contact,
+            **shown,
         )
     except jinja2.TemplateSyntaxError as error:
         where = f"{error.name}, line {error.lineno}"
@@ -131,7 +144,12 @@ def _with_attribute(name: str, value: str) -> Callable[[re.Match[str]], str]:
     return rewrite
 
 
-def _check_image_src(src: str) -> None:
+def check_image_src(src: str) -> None:
+    """Refuse an image's address that browsers would block.
+
+    Raises:
+        TemplateError: it is neither root-relative nor https.
+    """
     parts = urlsplit(src)
     rooted = not parts.scheme and not parts.netloc and src.startswith("/")
     secure = parts.scheme == "https" and parts.netloc

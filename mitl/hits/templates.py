@@ -1,8 +1,9 @@
 """The wordings of the HIT page: one folder of ``hit_templates`` each, found by name.
 
 A folder holds ``page.html.j2``, ``instructions.html.j2`` and ``hit_type.toml`` (title, description, keywords,
-seconds_per_pair, rationale). ``_shared`` holds what the wordings have in common. A project may have a folder
-of its own wordings; a wording found there goes before a bundled one of the same name.
+seconds_per_pair, rationale, and ``asks = "rankings"`` where two rankings stand side by side; then the seconds are for
+each such comparison). ``_shared`` holds what the wordings have in common, ``_rankings`` what those of rankings have. A
+project may have a folder of its own wordings; a wording found there goes before a bundled one of the same name.
 """
 
 from __future__ import annotations
@@ -16,8 +17,11 @@ from pathlib import Path
 
 from mitl import resources
 from mitl.errors import TemplateError
+from mitl.records import BatchKind
 
 _SHARED = "_shared"
+_COMMON = {BatchKind.PAIRS: (_SHARED,), BatchKind.RANKINGS: (_SHARED, "_rankings")}
+"""Folders of what the wordings of a kind have in common."""
 _FILES = ("page.html.j2", "instructions.html.j2", "hit_type.toml")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _TEXT_LIMITS = {"title": 128, "description": 2000, "keywords": 1000}
@@ -37,39 +41,42 @@ class HitTemplate:
     """Whether the page asks why a pair does not fully match."""
     content_hash: str
     """SHA-256 over the wording's files and the shared ones; two pages of one hash ask the same."""
+    asks: BatchKind
     search_path: tuple[Path, ...]
     """Where Jinja looks: the wording's folder, then the folders that hold ``_shared``."""
 
 
-def template_names(extra_folder: Path | None = None) -> list[str]:
-    """The names of the wordings that can be loaded, sorted."""
-    names = {
-        folder.name
-        for root in _roots(extra_folder)
-        if root.is_dir()
-        for folder in root.iterdir()
-        if _NAME.fullmatch(folder.name) and (folder / "hit_type.toml").is_file()
-    }
-    return sorted(names)
+def template_names(extra_folder: Path | None = None, *, asks: BatchKind = BatchKind.PAIRS) -> list[str]:
+    """The names of the wordings of this kind, sorted; one whose ``hit_type.toml`` cannot be read counts as of pairs."""
+    return sorted(name for name, kind in _kinds(_roots(extra_folder)).items() if kind is asks)
 
 
-def load_template(name: str, extra_folder: Path | None = None) -> HitTemplate:
+def load_template(
+    name: str, extra_folder: Path | None = None, *, asks: BatchKind | None = None
+) -> HitTemplate:
     """The wording called ``name``, from the project's own folder of wordings or from the bundled ones.
 
+    Args:
+        asks: what it has to ask; None takes either.
+
     Raises:
-        TemplateError: there is no such wording, a file of it is missing, or its ``hit_type.toml`` is not
-            right.
+        TemplateError: there is no such wording, it asks something else, a file of it is missing, or its
+            ``hit_type.toml`` is not right.
     """
-    known = template_names(extra_folder)
-    if name not in known:
-        raise TemplateError(f"no HIT template called {name!r}; known: {', '.join(known)}")
     roots = _roots(extra_folder)
+    kinds = _kinds(roots)
+    if name not in kinds or asks not in (None, kinds[name]):
+        known = ", ".join(template_names(extra_folder, asks=asks or BatchKind.PAIRS))
+        other = f" asks for {kinds[name]}" if name in kinds else ""
+        what = f"HIT template {name!r}{other}, not {asks}" if other else f"no HIT template called {name!r}"
+        raise TemplateError(f"{what}; known: {known}")
     folder = next(root / name for root in roots if (root / name / "hit_type.toml").is_file())
     missing = [file for file in _FILES if not (folder / file).is_file()]
     if missing:
         raise TemplateError(f"HIT template {name!r} lacks {', '.join(missing)} in {folder}")
     shared = [root for root in roots if (root / _SHARED).is_dir()]
     fields = _hit_type(folder / "hit_type.toml")
+    common = [root / part for part in _COMMON[kinds[name]] for root in roots if (root / part).is_dir()]
     return HitTemplate(
         name=name,
         title=str(fields["title"]),
@@ -77,7 +84,8 @@ def load_template(name: str, extra_folder: Path | None = None) -> HitTemplate:
         keywords=str(fields["keywords"]),
         seconds_per_pair=int(str(fields["seconds_per_pair"])),
         rationale=bool(fields["rationale"]),
-        content_hash=_content_hash([folder, *(root / _SHARED for root in shared)]),
+        content_hash=_content_hash([folder, *common]),
+        asks=kinds[name],
         search_path=(folder, *shared),
     )
 
@@ -87,12 +95,33 @@ def _roots(extra_folder: Path | None) -> list[Path]:
     return [bundled] if extra_folder is None else [extra_folder, bundled]
 
 
+def _kinds(roots: Sequence[Path]) -> dict[str, BatchKind]:
+    """Wording → what it asks; of one name, the first folder counts."""
+    found: dict[str, BatchKind] = {}
+    for root in roots:
+        for folder in sorted(root.iterdir()) if root.is_dir() else ():
+            if _NAME.fullmatch(folder.name) and (folder / "hit_type.toml").is_file():
+                found.setdefault(folder.name, _kind(folder / "hit_type.toml"))
+    return found
+
+
+def _kind(path: Path) -> BatchKind:
+    try:
+        asks = tomllib.loads(path.read_text(encoding="utf-8")).get("asks")
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        return BatchKind.PAIRS  # whoever loads it is told what is wrong with the file
+    return BatchKind(asks) if asks in list(BatchKind) else BatchKind.PAIRS
+
+
 def _hit_type(path: Path) -> dict[str, object]:
     try:
         fields: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise TemplateError(f"{path} is not TOML: {error}") from error
     wanted = {*_TEXT_LIMITS, "seconds_per_pair", "rationale"}
+    asks = fields.pop("asks", BatchKind.PAIRS.value)
+    if asks not in list(BatchKind):
+        raise TemplateError(f"asks in {path} is {asks!r}; known: {', '.join(BatchKind)}")
     if set(fields) != wanted:
         raise TemplateError(f"{path} has the keys {sorted(fields)}, but needs exactly {sorted(wanted)}")
     for key, limit in _TEXT_LIMITS.items():

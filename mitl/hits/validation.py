@@ -129,10 +129,20 @@ class PageChecker:
     def __init__(self) -> None:
         self._known: set[bytes] = set()
 
-    def check(self, html: str, places: Sequence[int], shown: Iterable[str], template: str) -> None:
+    def check(
+        self,
+        html: str,
+        places: Sequence[int],
+        shown: Iterable[str],
+        template: str,
+        *,
+        kind: str = "label",
+        choices: Sequence[str] = tuple(Label),
+    ) -> None:
         """Hold a page against what a worker and the answers' reader need.
 
         Args:
+            kind, choices: the field that each place must offer, and its values.
             shown: the texts that differ from page to page, as escaped on this one, in the order in which they stand.
 
         Raises:
@@ -143,7 +153,7 @@ class PageChecker:
         if frame in self._known:
             return
         check_markup(html, template)
-        _check_form(html, places, template)
+        _check_form(html, places, template, kind, choices)
         self._known.add(frame)
 
 
@@ -159,7 +169,7 @@ def _frame(html: str, shown: Iterable[str]) -> bytes:
     return hashlib.sha256("\0".join((*parts, html[at:])).encode(errors="surrogatepass")).digest()
 
 
-def _check_form(html: str, places: Sequence[int], template: str) -> None:
+def _check_form(html: str, places: Sequence[int], template: str, kind: str, choices: Sequence[str]) -> None:
     for mark in ("data-mitl-submit", "data-mitl-assignment"):
         if len(re.findall(rf"<[^<>]*\b{mark}\b", html)) != 1:
             raise TemplateError(
@@ -174,12 +184,13 @@ def _check_form(html: str, places: Sequence[int], template: str) -> None:
     for control in forms[0].controls:
         offered.setdefault(control.name, set()).add(control.value)
     for place in places:
-        name = f"p{place:02d}_label"
-        missing = {label.value for label in Label} - offered.get(name, set())
+        name = f"p{place:02d}_{kind}"
+        missing = {str(choice) for choice in choices} - offered.get(name, set())
         if missing:
+            what = "pair" if kind == "label" else "search"
             raise TemplateError(
-                f"HIT template {template!r} offers no field {name} with {', '.join(sorted(missing))}, so pair {place} "
-                f"could not be answered; {_WORDING}"
+                f"HIT template {template!r} offers no field {name} with {', '.join(sorted(missing))}, so {what} "
+                f"{place} could not be answered; {_WORDING}"
             )
 
 

@@ -16,6 +16,7 @@ from mitl.judgements.majority import POSITIVE_LABELS, majority_table
 from mitl.judgements.ordinal import fit_ordinal
 
 Floats = NDArray[np.float64]
+Floats32 = NDArray[np.float32]
 
 OVERLAP = 1.5
 """Answers that an item should have on average for a model that learns workers' errors from overlaps alone."""
@@ -33,6 +34,24 @@ class Aggregator(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Posterior:
+    """What a fitted model holds possible for each item; arrays are over the items, in the table's order."""
+
+    level: Floats32
+    """(items, labels) probability of each true label, the best first."""
+    match: Floats32 | None = None
+    """(items,) how well the item matches, in standard deviations of the items; None where a model has no degrees."""
+    low: Floats32 | None = None
+    """(items,) lower end of the central 90 % credible interval of ``match``."""
+    high: Floats32 | None = None
+    """(items,) upper end."""
+
+    def first(self, n: int) -> Posterior:
+        """The first ``n`` items alone."""
+        return Posterior(self.level[:n], *(_start(one, n) for one in (self.match, self.low, self.high)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Aggregated:
     """One answer for each item of a table, known items included; arrays are (items,), in the table's order."""
 
@@ -42,6 +61,8 @@ class Aggregated:
     n_answers: NDArray[np.int32]
     convergence: Convergence | None = None
     """How the fit ended; None where nothing was fitted."""
+    posterior: Posterior | None = None
+    """None where nothing was fitted."""
     warnings: tuple[str, ...] = ()
     """Why the result should be taken with care, for people."""
 
@@ -61,13 +82,15 @@ def aggregate(
         found = majority_table(table, n_positive)
         return Aggregated(found.label, found.positive.astype(np.float64), found.n_answers)
     posterior, convergence = _FITS[method](table)
-    probability = posterior[:, :n_positive].sum(axis=1).clip(0, 1)
+    level = posterior.level.astype(np.float64)
+    probability = level[:, :n_positive].sum(axis=1).clip(0, 1)
     warnings = () if convergence.settled else (f"the fit of {method.value} {convergence.line}",)
     return Aggregated(
-        _labels(posterior, probability, n_positive),
+        _labels(level, probability, n_positive),
         probability,
         table.answers_per_item.astype(np.int32),
         convergence,
+        posterior,
         (*_evidence_warnings(table, method), *warnings),
     )
 
@@ -90,24 +113,28 @@ def _evidence_warnings(table: AnswerTable, method: Aggregator) -> tuple[str, ...
     if method is Aggregator.DAWID_SKENE:
         return (
             f"{seen}, and {method.value} learns who errs from pairs that several people answered "
-            f"({OVERLAP} are right); take ordinal or majority, or publish with --overlap",
+            f"(at least {OVERLAP} are wanted); take ordinal or majority, or publish with --overlap",
         )
     if len(asked) == table.n_items and asked.max() < 2:
         return (f"{seen} and there are no gold controls, so nothing shows how much workers err",)
     return ()
 
 
-def _dawid_skene(table: AnswerTable) -> tuple[Floats, Convergence]:
+def _start(column: Floats32 | None, n: int) -> Floats32 | None:
+    return None if column is None else column[:n]
+
+
+def _dawid_skene(table: AnswerTable) -> tuple[Posterior, Convergence]:
     model = fit_dawid_skene(table)
-    return model.posterior, model.convergence
+    return Posterior(model.posterior.astype(np.float32)), model.convergence
 
 
-def _ordinal(table: AnswerTable) -> tuple[Floats, Convergence]:
+def _ordinal(table: AnswerTable) -> tuple[Posterior, Convergence]:
     model = fit_ordinal(table)
-    return model.level.astype(np.float64), model.convergence
+    return Posterior(model.level, model.match, model.low, model.high), model.convergence
 
 
-_FITS: Mapping[Aggregator, Callable[[AnswerTable], tuple[Floats, Convergence]]] = {
+_FITS: Mapping[Aggregator, Callable[[AnswerTable], tuple[Posterior, Convergence]]] = {
     Aggregator.DAWID_SKENE: _dawid_skene,
     Aggregator.ORDINAL: _ordinal,
 }

@@ -19,6 +19,8 @@ Counts = NDArray[np.int64]
 
 REPLICATES = 1000
 INTERVAL = 0.95
+FEWEST_UNITS = 10
+"""With fewer, resampling says little: the interval would look surer than it is."""
 _CHUNK = 1 << 18
 
 
@@ -40,7 +42,8 @@ class Alpha:
     alpha: float | None
     """1 is perfect, 0 what chance gives."""
     low: float | None
-    """Lower end of the bootstrap interval over the items; None where too few replicates can be estimated."""
+    """Lower end of the bootstrap interval over the items; None for fewer than ``FEWEST_UNITS`` of them, or where too
+    few replicates can be estimated."""
     high: float | None
     units: int
     """Items with answers of two people or more."""
@@ -131,7 +134,7 @@ def _estimate(
     drawn = np.random.default_rng(seed).multinomial(units, times / units, size=replicates)
     bootstrap = _alphas(drawn, rows, pairs, values, scale)
     bootstrap = bootstrap[~np.isnan(bootstrap)]
-    if units < 2 or len(bootstrap) < replicates / 2 or not len(bootstrap):
+    if units < FEWEST_UNITS or len(bootstrap) < replicates / 2 or not len(bootstrap):
         return Alpha(float(found), None, None, units, answers)
     tail = (1 - INTERVAL) / 2
     low, high = np.quantile(bootstrap, [tail, 1 - tail])

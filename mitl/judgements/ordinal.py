@@ -29,16 +29,10 @@ from mitl.judgements.answer_table import AnswerTable, Labels
 from mitl.judgements.convergence import Convergence, has_settled
 from mitl.judgements.majority import POSITIVE_LABELS
 from mitl.judgements.ordinal_curves import Grid, curves, make_grid
+from mitl.judgements.ordinal_parameters import Parameters, blend, starting_parameters
 from mitl.judgements.ordinal_population import learn_population
 from mitl.judgements.ordinal_readers import Floats32, Reader, Sample
-from mitl.judgements.ordinal_steps import (
-    Parameters,
-    blend,
-    starting_parameters,
-    step_spread,
-    step_thresholds,
-    step_workers,
-)
+from mitl.judgements.ordinal_steps import step_spread, step_thresholds, step_workers
 from mitl.judgements.posterior_sweep import Floats, Sweeper, Swept
 
 _SLOWEST = 0.25

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.judgements.ordinal_curves import Grid
-from mitl.judgements.ordinal_steps import Parameters
+from mitl.judgements.ordinal_parameters import Parameters
 
 Floats = NDArray[np.float64]
 

@@ -7,7 +7,8 @@ from numpy.typing import NDArray
 
 from mitl.judgements.answer_table import AnswerTable
 from mitl.judgements.ordinal_curves import Grid, curves
-from mitl.judgements.ordinal_steps import Parameters, observed_shares
+from mitl.judgements.ordinal_parameters import Parameters
+from mitl.judgements.ordinal_steps import observed_shares
 
 Floats = NDArray[np.float64]
 Floats32 = NDArray[np.float32]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +53,22 @@ class Positives:
         offsets = np.concatenate([[0], np.cumsum(self.counts[kept])]).astype(np.int64)
         return Positives(self.query_ids[kept], offsets, self.item_ids)
 
+    def take(self, places: Ids) -> Positives:
+        """The queries at these places, which rise."""
+        counts = self.counts[places]
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
+        return Positives(
+            self.query_ids[places], offsets, self.item_ids[np.repeat(self.offsets[places], counts) + within]
+        )
+
+    def of_queries(self, query_ids: Ids) -> Positives:
+        """Those of these queries (rising) that are here."""
+        if not len(self):
+            return self
+        places = np.minimum(np.searchsorted(self.query_ids, query_ids), len(self) - 1)
+        return self.take(places[self.query_ids[places] == query_ids])
+
     @classmethod
     def from_pairs(cls, query_ids: Ids, item_ids: Ids, *, queries: Ids | None = None) -> Positives:
         """Positives from one (query, item) per place; a pair given twice counts once.
@@ -63,21 +81,61 @@ class Positives:
         """
         if len(query_ids) != len(item_ids):
             raise MetricError(f"{len(query_ids)} query ids, but {len(item_ids)} item ids; pairs need both")
-        pairs = np.unique(np.stack([query_ids, item_ids], 1).astype(np.int64), axis=0)  # (P, 2), sorted
-        known = np.unique(pairs[:, 0] if queries is None else np.asarray(queries, dtype=np.int64))
-        strangers = np.setdiff1d(pairs[:, 0], known)
-        if len(strangers):
-            raise MetricError(f"query {strangers[0]} has positives, but is not among the queries to score")
-        offsets = np.searchsorted(pairs[:, 0], np.append(known, np.iinfo(np.int64).max)).astype(np.int64)
-        return cls(known, offsets, np.ascontiguousarray(pairs[:, 1]))
+        of, item = integer_ids(query_ids, "query"), integer_ids(item_ids, "item")
+        order = np.lexsort((item, of))
+        of, item = of[order], item[order]
+        first = np.ones(len(of), dtype=np.bool_)
+        first[1:] = (of[1:] != of[:-1]) | (item[1:] != item[:-1])
+        of, item = of[first], item[first]
+        known = rising(of if queries is None else integer_ids(queries, "query"))
+        starts = np.searchsorted(of, known)
+        listed = np.zeros(len(of), dtype=np.bool_)
+        if len(known):
+            listed = known[np.searchsorted(known[:-1], of)] == of
+        if not listed.all():
+            raise MetricError(f"query {of[~listed][0]} has positives, but is not among the queries to score")
+        return cls(known, np.append(starts, len(of)).astype(np.int64), item)
 
     @classmethod
     def from_mapping(cls, positives: Mapping[int, Iterable[int]]) -> Positives:
         """Positives from ``{query id: item ids}``; a query with no items is kept with R = 0."""
-        lists = [np.fromiter(items, dtype=np.int64) for items in positives.values()]
-        queries = np.fromiter(positives, dtype=np.int64, count=len(positives))
-        items = np.concatenate(lists) if lists else np.empty(0, dtype=np.int64)
+        lists = [list(items) for items in positives.values()]
+        queries = integer_ids(list(positives), "query")
+        items = integer_ids(list(chain.from_iterable(lists)), "item")
         return cls.from_pairs(np.repeat(queries, [len(part) for part in lists]), items, queries=queries)
+
+
+def integer_ids(ids: Sequence[int] | NDArray[Any], what: str) -> Ids:
+    """Ids as (N,) int64.
+
+    Args:
+        what: "query" or "item", for the message.
+
+    Raises:
+        MetricError: they are no integers; text that looks like a number is not taken for one.
+    """
+    found = np.asarray(ids)
+    if found.dtype == object or (found.dtype.kind not in "iu" and found.size):
+        wrong = next(
+            (value for value in found.flat if not isinstance(value, (int, np.integer))), found.flat[0]
+        )
+        raise MetricError(
+            f"{what} ids must be integers, but {_plain(wrong)!r} is of type {type(_plain(wrong)).__name__}; "
+            "give the numbers of the data set, or number its ids with `mitl.metrics.locate`"
+        )
+    return found.astype(np.int64)
+
+
+def rising(ids: Ids) -> Ids:
+    """The same ids in order, each once; numpy's own hashes integers, which takes longer."""
+    ordered = np.sort(ids)
+    first = np.ones(len(ordered), dtype=np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return ordered[first]
+
+
+def _plain(value: object) -> object:
+    return value.item() if isinstance(value, np.generic) else value
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -39,7 +39,9 @@ class QueryValues:
 
     def __post_init__(self) -> None:
         if len(self.query_ids) != len(self.values):
-            raise MetricError(f"{self.metric} has {len(self.values)} values for {len(self.query_ids)} queries")
+            raise MetricError(
+                f"{self.metric} has {len(self.values)} values for {len(self.query_ids)} queries"
+            )
         if not len(self.values):
             raise MetricError(f"{self.metric} has no query to be taken over")
 

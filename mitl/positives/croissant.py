@@ -1,4 +1,7 @@
-"""The release described in MLCommons' Croissant 1.0, so that loaders and search engines can read it."""
+"""The release described in MLCommons' Croissant 1.0, so that loaders and search engines can read it.
+
+How the data came to be is told in the words of its extension for responsible AI.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
+from mitl.positives.croissant_rai import SPECIFICATION, rai
 from mitl.positives.release_input import ReleaseInput
+from mitl.positives.summary import Summary
 
 _PARQUET = "application/x-parquet"
 """What mlcroissant reads; the registered name of the format, application/vnd.apache.parquet, it does not."""
@@ -58,6 +63,7 @@ FILE_NOTES = {
         _PARQUET,
         "One row per answer, under a worker's pseudonym.",
     ),
+    "posteriors.parquet": (_PARQUET, "One row per answered pair: how probable each answer is by the model."),
     "ids.parquet": (_PARQUET, "The string ids that the JSONs' integers stand for."),
     "image_to_caption.json": ("application/json", "Positive captions of each image query."),
     "caption_to_image.json": ("application/json", "Positive images of each caption query."),
@@ -81,6 +87,13 @@ _COLUMN_NOTES = {
     "active_ms": "Milliseconds that the worker spent on the pair, as measured by the page, to the nearest second.",
     "usable": "Whether the answer counts towards the positives.",
     "text": "The worker's own words, with [removed] for addresses, long numbers and ids; empty where there are none.",
+    "yes": "Probability that the pair's answer is yes.",
+    "weak_yes": "Probability that it is weak_yes.",
+    "weak_no": "Probability that it is weak_no.",
+    "no": "Probability that it is no.",
+    "match": "How well the pair matches, in standard deviations of the pairs; 0 is the mean.",
+    "match_low": "Lower end of the 90 % credible interval of match.",
+    "match_high": "Upper end of the 90 % credible interval of match.",
     "kind": "image or caption.",
     "number": "The integer that stands for the id in the JSONs and in mturk_parsed.csv.",
     "external_id": "The data set's own id.",
@@ -89,12 +102,13 @@ _COLUMN_NOTES = {
 _KEYS = {
     "positives": ("image_id", "caption_id"),
     "negatives": ("image_id", "caption_id"),
+    "posteriors": ("image_id", "caption_id"),
     "ids": ("kind", "number"),
 }
 
 
 def croissant(
-    data: ReleaseInput, files: Mapping[str, bytes], tables: Mapping[str, pa.Table]
+    data: ReleaseInput, summary: Summary, files: Mapping[str, bytes], tables: Mapping[str, pa.Table]
 ) -> dict[str, object]:
     """The JSON-LD description of ``files``; ``tables`` are the Parquet files' own, by name without suffix."""
     card = data.card
@@ -108,18 +122,24 @@ def croissant(
     return {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
-        "conformsTo": "http://mlcommons.org/croissant/1.0",
+        "conformsTo": ["http://mlcommons.org/croissant/1.0", SPECIFICATION],
         "name": data.name,
-        "description": card.description
-        or f"Positive image-caption pairs of {data.dataset}, proposed by machines and verified by people.",
+        "description": card.description or _described(data, summary),
         "version": card.version,
         "isLiveDataset": False,
         **{name: value for name, value in optional.items() if value},
+        **rai(data, summary),
         "distribution": [
             _file(name, content) for name, content in sorted(files.items()) if name in FILE_NOTES
         ],
         "recordSet": [_record_set(name, table) for name, table in sorted(tables.items())],
     }
+
+
+def _described(data: ReleaseInput, summary: Summary) -> str:
+    proposed = "proposed by machines and " if summary.proposed_by else ""
+    verified = "verified by people" if summary.judgements else "rated in earlier work"
+    return f"Positive image-caption pairs of {data.dataset}, {proposed}{verified}."
 
 
 def _file(name: str, content: bytes) -> dict[str, object]:

@@ -1,17 +1,15 @@
-"""The release's datasheet and README, for people."""
+"""The release's datasheet, for people."""
 
 from __future__ import annotations
-
-import json
-from collections.abc import Iterable
 
 from mitl.judgements.aggregators import Aggregator
 from mitl.positives.markdown import plain, several, table
 from mitl.positives.release_input import ReleaseInput
+from mitl.positives.rules import MergeRules
 from mitl.positives.sheet_machines import proposals
 from mitl.positives.sheet_people import NOT_STATED, judging
 from mitl.positives.summary import Summary
-from mitl.records import Direction, ExclusionKind, IdKind, PositiveSource
+from mitl.records import Direction, Environment, ExclusionKind, PositiveSource
 
 
 def datasheet(data: ReleaseInput, summary: Summary) -> str:
@@ -23,8 +21,7 @@ def datasheet(data: ReleaseInput, summary: Summary) -> str:
         "## What it is for",
         "Retrieval between images and captions is scored against the pairs that are known to match. "
         "Most data sets know only the pairs in which the caption was written for the image, so a right "
-        "answer often counts as wrong. Here machines proposed further pairs and people said whether "
-        "they match.",
+        f"answer often counts as wrong. {_remedy(summary)}",
         "## What it holds",
         _composition(data, summary),
         "## How pairs were proposed",
@@ -45,7 +42,9 @@ def datasheet(data: ReleaseInput, summary: Summary) -> str:
                 ("licence of images and captions", plain(card.items_license) or NOT_STATED),
                 ("made by", ", ".join(map(plain, card.creators)) or NOT_STATED),
                 ("contact", plain(card.contact) or NOT_STATED),
+                ("found at", plain(card.url) or NOT_STATED),
                 ("cite as", plain(card.citation) or NOT_STATED),
+                ("published", plain(card.date_published) or NOT_STATED),
                 ("version", plain(card.version)),
             ],
         ),
@@ -55,39 +54,12 @@ def datasheet(data: ReleaseInput, summary: Summary) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def readme(data: ReleaseInput, summary: Summary, files: Iterable[str]) -> str:
-    """The folder's first page; its front matter lets the ``datasets`` library load the tables by name."""
-    names = sorted(files)
-    front = [f"pretty_name: {json.dumps(data.name, ensure_ascii=False)}"]
-    if data.card.license:
-        front.append(f"license: {json.dumps(data.card.license, ensure_ascii=False)}")
-    front.append("configs:")
-    for name in ("positives", "negatives", "judgements", "ids"):
-        if f"{name}.parquet" in names:
-            front += [f"- config_name: {name}", f"  data_files: {name}.parquet"]
-            front += ["  default: true"] if name == "positives" else []
-    listed = " and ".join(
-        f"{summary.query_positives[direction]:,} for {summary.queries_listed[direction]:,} {noun} queries"
-        for direction, noun in ((Direction.I2T, "image"), (Direction.T2I, "caption"))
-    )
-    body = [
-        f"# {plain(data.name)}",
-        f"{summary.positives:,} pairs of {plain(data.dataset)} in which the caption describes the image: "
-        f"{listed}. How they came to be is told in `datasheet.md`.",
-        "`image_to_caption.json` and `caption_to_image.json` load in the `eccv_caption` package:",
-        "```python\nfrom eccv_caption import Metrics\n\nmetrics = Metrics()\n"
-        'metrics.set_eccv_gts("image_to_caption.json", "caption_to_image.json")\n```',
-        "They list the queries that were sampled and have a positive; the positives of other items were "
-        "not looked for.",
-    ]
-    if summary.texts is not None:
-        body.append(
-            "`judgements.parquet` holds the workers' own words in its column `text`, after a scan that took addresses, "
-            "long numbers and ids out."
-        )
-    if data.id_kind is IdKind.STRING:
-        body.append("Their integers stand for string ids: `ids.parquet` tells which.")
-    return "---\n" + "\n".join(front) + "\n---\n\n" + "\n\n".join(body) + "\n"
+def _remedy(summary: Summary) -> str:
+    if summary.proposed_by and summary.judgements:
+        return "Here machines proposed further pairs and people said whether they match."
+    if summary.judgements:
+        return "Here people said of further pairs whether they match."
+    return "Here earlier ratings say which further pairs match; nobody was asked for this release."
 
 
 def _composition(data: ReleaseInput, summary: Summary) -> str:
@@ -96,7 +68,7 @@ def _composition(data: ReleaseInput, summary: Summary) -> str:
         *((f"… that {_SPEAKS[s]}", f"{summary.by_source[s]:,}") for s in PositiveSource),
         *(
             (
-                f"{noun} queries with positives, of those sampled",
+                f"{noun} queries with positives, of all {noun} queries",
                 f"{summary.queries_listed[d]:,} of {summary.queries_asked[d]:,}",
             )
             for d, noun in ((Direction.I2T, "image"), (Direction.T2I, "caption"))
@@ -107,11 +79,17 @@ def _composition(data: ReleaseInput, summary: Summary) -> str:
         ("pairs on which sources disagree (`conflicts.csv`)", f"{summary.conflicts:,}"),
         ("positives taken out by exclusion lists", f"{summary.excluded:,}"),
         ("data set", plain(data.dataset)),
-        ("environment", "practice money" if data.environment.value == "sandbox" else "real money"),
+        ("environment", f"{data.environment.value} ({_money(data)})"),
     ]
-    return table(("", "count"), rows) + (
+    return table(("", ""), rows) + (
         "\n\nImages and captions are named by their ids and are not part of the release."
     )
+
+
+def _money(data: ReleaseInput) -> str:
+    if not data.origins.batches:
+        return "nothing was posted in it"
+    return "practice money" if data.environment is Environment.SANDBOX else "real money"
 
 
 _SPEAKS = {
@@ -137,22 +115,28 @@ _PROBABILITY = {
 }
 
 
-def _merging(data: ReleaseInput, summary: Summary) -> str:
-    rules = data.rules
-    lines = []
+def together(rules: MergeRules) -> str:
+    """How several answers on a pair became one, and what they are worth against other sources."""
     if rules.official:
-        lines.append(
+        return (
             "The treatment of ECCV Caption's released files was reproduced: one positive answer makes a "
             "positive, a CxC positive stays though people refused it, single wrong pairs are not taken "
             "out, and a query is listed only if people confirmed a positive for it and CxC has one."
         )
-    else:
-        lines.append(
-            f"{_TOGETHER[rules.aggregator]} An answer of people beats a CxC rating, and a rating "
-            "beats the original annotation."
-        )
+    return (
+        f"{_TOGETHER[rules.aggregator]} An answer of people beats a CxC rating, and a rating "
+        "beats the original annotation."
+    )
+
+
+def _merging(data: ReleaseInput, summary: Summary) -> str:
+    rules = data.rules
+    lines = [together(rules)]
+    if not rules.official:
         if data.fit:
             lines.append(f"The fit of the model {data.fit}.")
+        if data.posterior is not None:
+            lines.append("`posteriors.parquet` holds how probable it calls each answer of a pair.")
         lines += [f"{warning[:1].upper()}{warning[1:]}." for warning in data.warnings]
     accepted = "yes" if rules.strict else "yes or weak_yes"
     lines.append(
@@ -190,16 +174,28 @@ _TAKES = {
 def _cautions(data: ReleaseInput, summary: Summary) -> str:
     crowd = data.origins.crowd
     share = summary.largest_share if crowd is None else crowd.busiest_share
-    return "\n".join(
-        [
-            "- Pairs that no machine annotator proposed were never asked. The set is not complete, and "
-            "it favours models that resemble the annotators: say so when scoring one of them.",
-            f"- {_PROBABILITY[data.rules.aggregator]}",
-            "- Disagreement between people may be real. `judgements.parquet` keeps every answer as given.",
-            *(
-                ["- More than a fifth of the answers come from one worker."]
-                if share is not None and share > 0.2
-                else []
-            ),
-        ]
+    busy = share is not None and share > 0.2
+    said = [
+        (True, _incomplete(summary)),
+        (summary.judgements > 0, _PROBABILITY[data.rules.aggregator]),
+        (
+            summary.judgements > 0,
+            "Disagreement between people may be real. `judgements.parquet` keeps every answer as given.",
+        ),
+        (
+            crowd is not None and data.environment is Environment.SANDBOX,
+            "The answers were given for practice money. Scripted workers (`mitl simulate`) answer there as people do, "
+            "and nothing in these files tells them apart.",
+        ),
+        (busy, "More than a fifth of the answers come from one worker."),
+    ]
+    return "\n".join(f"- {words}" for holds, words in said if holds)
+
+
+def _incomplete(summary: Summary) -> str:
+    if not summary.proposed_by:
+        return "Nobody was asked about most pairs. The set is not complete."
+    return (
+        "Pairs that no machine annotator proposed were never asked. The set is not complete, and it favours models "
+        "that resemble the annotators: say so when scoring one of them."
     )

@@ -1,15 +1,20 @@
-"""Release folders on disk: written whole or not at all."""
+"""Release folders on disk: written whole or not at all, by one process at a time."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import glob
 import hashlib
 import json
+import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from mitl.errors import ReleaseError
+from mitl.retrieval.whole_files import sync_folder
 
 MANIFEST = "manifest.json"
 FORMAT = "mitl-release-1"
@@ -121,8 +126,51 @@ def refuse_other(folder: Path, files: Mapping[str, bytes]) -> None:
     )
 
 
+@contextlib.contextmanager
+def one_writer(folder: Path) -> Iterator[None]:
+    """Hold a folder's place: whoever else wants to write there waits, and what a killed writer left is cleared.
+
+    Raises:
+        ReleaseError: the place cannot be written.
+    """
+    parent = folder.absolute().parent
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        # The folder itself is renamed away, so its parent is what can be locked; the lock dies with its process.
+        descriptor = os.open(parent, os.O_RDONLY)
+    except OSError as error:
+        raise _unwritable(folder, error) from error
+    try:
+        with contextlib.suppress(OSError):  # a file system without locks
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        _clear_up(folder)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _clear_up(folder: Path) -> None:
+    """Put back what a killed writer had moved away, and delete what it had begun."""
+    for left in folder.absolute().parent.glob(f"{glob.escape(_beside(folder))}*"):
+        if (left / "old").is_dir() and not folder.exists():
+            with contextlib.suppress(OSError):
+                (left / "old").rename(folder)
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def _beside(folder: Path) -> str:
+    """How the folders begin in which a release is made ready."""
+    return f".{folder.name}.mitl-"
+
+
+def _unwritable(folder: Path, error: OSError) -> ReleaseError:
+    return ReleaseError(f"cannot write the release to {str(folder)!r}: {error.strerror}")
+
+
 def replace_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     """Put a folder with these files in place of what is there: written beside it, then renamed.
+
+    Call it within :func:`one_writer`.
 
     Raises:
         ReleaseError: see :func:`refuse_foreign`; or the place cannot be written.
@@ -131,12 +179,11 @@ def replace_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(
-            prefix=f".{folder.name}.", dir=folder.parent, ignore_cleanup_errors=True
+            prefix=_beside(folder), dir=folder.parent, ignore_cleanup_errors=True
         ) as beside:
             new, old = Path(beside) / "new", Path(beside) / "old"
             new.mkdir()
-            for name, content in files.items():
-                (new / name).write_bytes(content)
+            _write_through(new, files)
             if folder.exists():
                 folder.rename(old)
             try:
@@ -145,6 +192,17 @@ def replace_folder(folder: Path, files: Mapping[str, bytes]) -> None:
                 if old.exists():
                     old.rename(folder)
                 raise
+            sync_folder(folder.absolute().parent)
             shutil.rmtree(old, ignore_errors=True)
     except OSError as error:
-        raise ReleaseError(f"cannot write the release to {str(folder)!r}: {error.strerror}") from error
+        raise _unwritable(folder, error) from error
+
+
+def _write_through(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write the files so that they outlast a power cut before the folder gets its name."""
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    for name in files:
+        with (folder / name).open("rb") as written:
+            os.fsync(written.fileno())
+    sync_folder(folder)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.judgements.aggregators import Aggregator, aggregate
+from mitl.judgements.aggregators import Aggregator, Posterior, aggregate
 from mitl.judgements.answer_table import GOLD_LABELS, UNKNOWN, AnswerTable, answer_table
 from mitl.judgements.majority import POSITIVE_LABELS, most_positive_table
 from mitl.positives.judgement_columns import JudgementColumns
@@ -25,6 +25,8 @@ class PairAnswers:
     columns: AnswerColumns
     fit: str = ""
     """How the fit of a model ended; empty where nothing was fitted."""
+    posterior: Posterior | None = None
+    """In order of the pairs; None where nothing was fitted."""
     warnings: tuple[str, ...] = ()
 
 
@@ -49,7 +51,8 @@ def pair_answers(
     n = len(pairs)
     answers = AnswerColumns(pairs, found.label[:n], found.n_answers[:n], found.probability[:n])
     fit = "" if found.convergence is None else found.convergence.line
-    return PairAnswers(answers, fit, found.warnings)
+    posterior = None if found.posterior is None else found.posterior.first(n)
+    return PairAnswers(answers, fit, posterior, found.warnings)
 
 
 def _by_majority(pairs: Ints, table: AnswerTable, *, most_positive: bool) -> AnswerColumns:

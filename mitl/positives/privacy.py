@@ -9,18 +9,32 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import html
 import re
 import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 HASHES = ("md5", "sha1", "sha224", "sha256", "sha384", "sha512", "sha3_256", "blake2b", "blake2s")
-TRUNCATED = (8, 10, 16, 20)
-"""Bytes of a digest that a shortened hash may keep."""
+SHORTENED = (8, 10, 12, 16, 20)
+"""Bytes of a digest that a shortened hash may keep; in hexadecimal also ``PREFIX``."""
+PREFIX = 6
+"""Bytes by which digests are looked up: fewer would be found by chance."""
 MIN_ID = 6
-"""Shorter ids are not looked for inside longer words: chance would find them everywhere."""
+"""Shorter ids are looked for as hashes alone: as they are, chance would find them everywhere."""
 
-_RUN = re.compile(r"[A-Za-z0-9+/=_-]+")
+_RUN = re.compile(rf"[A-Za-z0-9+/=_-]{{{MIN_ID},}}")
+_UNBROKEN = re.compile(r"[A-Za-z0-9+/=_-]*")
+"""An id that can only stand inside one run; one with other letters, as an e-mail address, is cut by it."""
+_PIECE = 1 << 22
+"""Bytes of a file that are read at once, to the end of the line; bounds the memory."""
+_HEX = re.compile(rf"[0-9A-Fa-f]{{{2 * PREFIX}}}")
+_BASE32 = re.compile(r"[A-Z2-7]{10}|[a-z2-7]{10}")
+_URL_SAFE = str.maketrans("+/", "-_")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{8}")
+
+Runs = Mapping[str, Collection[str]]
+"""File → its distinct runs of letters and digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,76 +57,135 @@ def find_leaks(files: Mapping[str, bytes], ids: Mapping[str, Iterable[str]]) -> 
         files: content by name.
         ids: kind of id → ids.
     """
-    wanted = {
-        kind: sorted({value for value in values if len(value) >= MIN_ID}) for kind, values in ids.items()
-    }
+    wanted = {kind: sorted({value for value in values if value}) for kind, values in ids.items()}
     if not any(wanted.values()):
         return []
-    lengths = _lengths(value for values in wanted.values() for value in values)
-    places: dict[str, set[str]] = {}
-    for name, content in sorted(files.items()):
-        for run in _runs(name, content):
-            for window in _windows(run, lengths):
-                places.setdefault(window, set()).add(name)
+    runs = {name: _runs(name, content) for name, content in sorted(files.items())}
+    windows = _windows(runs, _lengths(value for values in wanted.values() for value in values))
+    prefixes = _prefixes(runs)
+    leaks = _spelled(files, wanted)
     # The files' windows are few and the ids' forms are many, so these are made one by one and forgotten.
-    leaks = {
-        Leak(name, kind, form, text)
-        for kind, values in wanted.items()
-        for value in values
-        for form, text in _forms(value)
-        for name in places.get(text, ())
-    }
+    for kind, values in wanted.items():
+        for value in values:
+            if len(value) >= MIN_ID:
+                leaks |= {
+                    Leak(name, kind, form, text)
+                    for form, text in _written(value)
+                    for name in windows.get(text, ())
+                }
+            leaks |= {
+                Leak(name, kind, form, text)
+                for form, text in _hashed(value, prefixes)
+                for name, found in runs.items()
+                if any(text in run for run in found)
+            }
     return sorted(leaks, key=lambda leak: (leak.file, leak.what, leak.form, leak.found))
 
 
+def short_ids(values: Iterable[str]) -> int:
+    """How many of these ids are so short that they are looked for as hashes alone."""
+    return sum(len(value) < MIN_ID for value in values)
+
+
+def _spelled(files: Mapping[str, bytes], wanted: Mapping[str, Collection[str]]) -> set[Leak]:
+    """Ids with letters at which runs end, in whatever letters they are written."""
+    broken = [
+        (kind, value, value.casefold())
+        for kind, values in wanted.items()
+        for value in values
+        if len(value) >= MIN_ID and not _UNBROKEN.fullmatch(value)
+    ]
+    if not broken:
+        return set()
+    return {
+        Leak(name, kind, "as it is", value)
+        for name, content in files.items()
+        for text in _variants(name, content)
+        for read in {text, text.encode("latin-1", "replace").decode("utf-8", "replace")}
+        for folded in [read.casefold()]
+        for kind, value, form in broken
+        if form in folded
+    }
+
+
 def _lengths(values: Iterable[str]) -> list[int]:
-    """How long the forms of these ids can be."""
-    found: dict[int, None] = {}
-    for size in sorted({len(value) for value in values}):
-        for _, text in _forms("x" * size):
-            found[len(text)] = None
-    return sorted(found)
+    """How long ids can be as they are written."""
+    sizes = sorted({size for value in values if (size := len(value.encode())) >= MIN_ID})
+    return sorted({len(text) for size in sizes for _, text in _written("x" * size)})
 
 
-def _forms(value: str) -> Iterator[tuple[str, str]]:
+def _written(value: str) -> Iterator[tuple[str, str]]:
+    """The id in ways that can be read back."""
     for text in {value, value.lower(), value.upper()}:
         yield "as it is", text
         yield "in base64", base64.b64encode(text.encode()).decode().rstrip("=")
         yield "in hexadecimal", text.encode().hex()
+
+
+def _hashed(value: str, prefixes: Collection[bytes]) -> Iterator[tuple[str, str]]:
+    """Hashes of the id whose first bytes stand somewhere; with the line's end too, as ``echo`` hands it on."""
+    for text in {value, value.lower(), value.upper(), f"{value}\n"}:
         for name in HASHES:
-            yield from _digest_forms(name, hashlib.new(name, text.encode()).digest())
+            digest = hashlib.new(name, text.encode()).digest()
+            if digest[:PREFIX] in prefixes:
+                yield from _digest_forms(name, digest)
 
 
 def _digest_forms(name: str, digest: bytes) -> Iterator[tuple[str, str]]:
-    for size in (*TRUNCATED, len(digest)):
-        part = digest[:size]
-        for text in (part.hex(), part.hex().upper()):
-            yield f"{name}, {size} bytes", text
-        for encode in (base64.b64encode, base64.urlsafe_b64encode, base64.b32encode):
-            text = encode(part).decode().rstrip("=")
-            yield f"{name}, {size} bytes", text
-            yield f"{name}, {size} bytes", text.lower()
+    for size in (PREFIX, *SHORTENED, len(digest)):
+        part, form = digest[:size], f"{name}, {size} bytes"
+        yield form, part.hex()
+        yield form, part.hex().upper()
+        if size > PREFIX:
+            yield form, base64.b64encode(part).decode().rstrip("=")
+            yield form, base64.urlsafe_b64encode(part).decode().rstrip("=")
+            yield form, base64.b32encode(part).decode().rstrip("=")
+            yield form, base64.b32encode(part).decode().rstrip("=").lower()
 
 
-def _windows(run: str, lengths: Iterable[int]) -> Iterator[str]:
-    for length in lengths:
-        if length > len(run):
-            return
-        for start in range(len(run) - length + 1):
-            yield run[start : start + length]
+def _windows(runs: Runs, lengths: Sequence[int]) -> dict[str, set[str]]:
+    """Each piece of these lengths → the files that hold it."""
+    places: dict[str, set[str]] = {}
+    for name, found in runs.items():
+        for run in found:
+            for length in lengths:
+                for start in range(len(run) - length + 1):
+                    places.setdefault(run[start : start + length], set()).add(name)
+    return places
+
+
+def _prefixes(runs: Runs) -> set[bytes]:
+    """What could be the first bytes of a digest, wherever one might begin."""
+    found: set[bytes] = set()
+    for run in {run for some in runs.values() for run in some}:
+        for start in range(len(run) - 7):
+            if _HEX.match(run, start):
+                found.add(bytes.fromhex(run[start : start + 2 * PREFIX]))
+            if _BASE32.match(run, start):
+                found.add(base64.b32decode(run[start : start + 10].upper() + "======")[:PREFIX])
+            if _BASE64.match(run, start):
+                found.add(base64.urlsafe_b64decode(run[start : start + 8].translate(_URL_SAFE)))
+    return found
 
 
 def _runs(name: str, content: bytes) -> set[str]:
     """The distinct runs of letters and digits in a file, long enough to hold an id."""
-    found: set[str] = set()
+    return {match[0] for text in _variants(name, content) for match in _RUN.finditer(text)}
+
+
+def _variants(name: str, content: bytes) -> Iterator[str]:
+    """The texts as they are, out of a URL, and without what Markdown, HTML and JSON put before letters."""
     for text in _texts(name, content):
-        for variant in {text, urllib.parse.unquote(text)}:
-            found.update(run for run in _RUN.findall(variant) if len(run) >= MIN_ID)
-    return found
+        yield from {text, urllib.parse.unquote(text), html.unescape(text.replace("\\", ""))}
 
 
 def _texts(name: str, content: bytes) -> Iterator[str]:
-    yield content.decode("latin-1")
+    start = 0
+    while start < len(content):
+        line = content.find(b"\n", start + _PIECE)
+        end = len(content) if line < 0 else line
+        yield content[start:end].decode("latin-1")
+        start = end
     if name.endswith(".parquet"):
         yield from _cells(content)
 

@@ -11,14 +11,30 @@ from pathlib import Path
 
 from mitl.errors import ReleaseError
 from mitl.positives.croissant import croissant
-from mitl.positives.datasheet import datasheet, readme
-from mitl.positives.folders import FORMAT, MANIFEST, file_entries, holds, refuse_other, replace_folder
+from mitl.positives.datasheet import datasheet
+from mitl.positives.folders import (
+    FORMAT,
+    MANIFEST,
+    file_entries,
+    holds,
+    one_writer,
+    refuse_other,
+    replace_folder,
+)
 from mitl.positives.ids import release_ids
 from mitl.positives.merge_columns import listed_queries
 from mitl.positives.privacy import find_leaks
+from mitl.positives.readme import readme
 from mitl.positives.release_input import ReleaseInput
 from mitl.positives.summary import Summary, summarise
-from mitl.positives.tables import ids_table, judgements_table, negatives_table, parquet_bytes, positives_table
+from mitl.positives.tables import (
+    ids_table,
+    judgements_table,
+    negatives_table,
+    parquet_bytes,
+    positives_table,
+    posteriors_table,
+)
 from mitl.positives.texts import conflicts_csv, json_bytes, official_csv, positives_json
 from mitl.records import Direction, IdKind
 
@@ -53,11 +69,12 @@ def write_release(
     """
     files, summary = release_files(data)
     _refuse_leaks(files, private_ids or {})
-    changed = not holds(folder, files)
-    if changed:
-        if not replace:
-            refuse_other(folder, files)
-        replace_folder(folder, files)
+    with one_writer(folder):
+        changed = not holds(folder, files)
+        if changed:
+            if not replace:
+                refuse_other(folder, files)
+            replace_folder(folder, files)
     return WrittenRelease(folder, hashlib.sha256(files[MANIFEST]).hexdigest(), changed, summary)
 
 
@@ -91,6 +108,8 @@ def release_files(data: ReleaseInput) -> tuple[dict[str, bytes], Summary]:
         "negatives": negatives_table(data, images, captions),
         "judgements": judgements_table(data, images, captions),
     }
+    if data.posterior is not None:
+        tables["posteriors"] = posteriors_table(data, data.posterior, images, captions)
     if data.id_kind is IdKind.STRING:
         tables["ids"] = ids_table(images, captions)
     files = {f"{name}.parquet": parquet_bytes(table) for name, table in tables.items()}
@@ -99,7 +118,7 @@ def release_files(data: ReleaseInput) -> tuple[dict[str, bytes], Summary]:
     files["mturk_parsed.csv"] = official_csv(data, images, captions)
     files["conflicts.csv"] = conflicts_csv(data, images, captions)
     files["datasheet.md"] = datasheet(data, summary).encode()
-    files["croissant.json"] = json_bytes(croissant(data, files, tables))
+    files["croissant.json"] = json_bytes(croissant(data, summary, files, tables))
     files["README.md"] = readme(data, summary, files).encode()
     files[MANIFEST] = _manifest(data, summary, files)
     return files, summary

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mitl.judgements.aggregators import Posterior
 from mitl.positives.judgement_columns import JudgementColumns
 from mitl.positives.merge_columns import MergedColumns
 from mitl.positives.origins import Origins
@@ -67,5 +68,7 @@ class ReleaseInput:
     card: ReleaseCard = field(default_factory=ReleaseCard)
     fit: str = ""
     """How the fit of the aggregator ended; empty for the majority, which fits nothing."""
+    posterior: Posterior | None = None
+    """What the aggregator holds possible for each answered pair, in their order; None for the majority."""
     warnings: tuple[str, ...] = ()
     """Why its answers should be taken with care."""

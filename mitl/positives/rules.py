@@ -28,6 +28,10 @@ class MergeRules:
     """How several judgements of one pair become its answer."""
 
     def __post_init__(self) -> None:
+        if not 0 <= self.cxc_threshold <= 5:
+            raise ReleaseError(
+                f"the CxC threshold is {self.cxc_threshold:g}, but ratings go from 0 to 5; give one of these"
+            )
         object.__setattr__(self, "aggregator", Aggregator(self.aggregator))  # a stored rule names it
         if self.official and self.aggregator is not Aggregator.MAJORITY:
             raise ReleaseError(

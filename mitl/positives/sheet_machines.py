@@ -9,13 +9,14 @@ from mitl.positives.origins import Origins, ProposalRun, QueryDraw
 from mitl.positives.summary import Summary
 from mitl.records import AnnotatorKind, Direction
 
-_KINDS: Mapping[AnnotatorKind, str] = {
+KINDS: Mapping[AnnotatorKind, str] = {
     AnnotatorKind.INNER_PRODUCT: "one vector an item, compared by inner product",
     AnnotatorKind.MULTI_VECTOR: "several vectors an item",
     AnnotatorKind.PROBABILITY: "distributions, compared by match probability",
     AnnotatorKind.PAIRWISE: "scores each pair by itself",
     AnnotatorKind.RANKING: "rankings that were read from files",
 }
+"""How each kind compares, in words."""
 _SIDES = {
     Direction.I2T: ("image query", "image queries"),
     Direction.T2I: ("caption query", "caption queries"),
@@ -28,7 +29,7 @@ def proposals(origins: Origins, summary: Summary) -> str:
         return "No machine annotator proposed any of these pairs."
     kinds = origins.kinds
     rows = [
-        (plain(name), _KINDS[kinds[name]] if name in kinds else "–", f"{count:,}")
+        (plain(name), KINDS[kinds[name]] if name in kinds else "–", f"{count:,}")
         for name, count in summary.proposed_by.items()
     ]
     parts = [

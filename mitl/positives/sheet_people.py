@@ -15,16 +15,18 @@ from mitl.records import Environment
 NOT_STATED = "not stated"
 
 _FILES = {
-    "batch_csv": "batch CSV of the requester site",
+    "batch_csv": "a batch CSV of the requester site",
     "command_line": "results of the command line tools",
-    "assignment_list": "list of assignments",
-    "table": "table with a column mapping",
-    "mturk_parsed": "CSV in ECCV Caption's layout",
+    "assignment_list": "a list of assignments",
+    "table": "a table with a column mapping",
+    "mturk_parsed": "a CSV in ECCV Caption's layout",
 }
 
 
 def judging(data: ReleaseInput, summary: Summary) -> str:
-    """What people were asked, what they answered, and who they were."""
+    """What people were asked, what they answered, and who they were; or that nobody was."""
+    if not len(data.judgements) and not data.origins.batches:
+        return f"Nobody was asked. Consent and ethics review: {plain(data.card.ethics) or NOT_STATED}."
     total = sum(summary.labels.values())
     answers = [(label.value, f"{n:,}", percent(n, total)) for label, n in summary.labels.items()]
     origins = data.origins
@@ -32,7 +34,7 @@ def judging(data: ReleaseInput, summary: Summary) -> str:
         "People saw an image with a caption and chose one of four answers.",
         table(("usable answers", "count", "share"), answers),
         "### Controls",
-        _controls(origins.controls),
+        _controls(origins.controls, posted=bool(origins.batches)),
         "### Workers",
         _workers(origins.crowd, summary),
         "### Time and pay",
@@ -65,13 +67,21 @@ def agreement(found: Concord) -> str:
     )
 
 
-def _controls(controls: Controls | None) -> str:
+def _controls(controls: Controls | None, *, posted: bool) -> str:
     if controls is None:
         return "None of the pages held a control, a pair whose answer is known beforehand."
     rows = [
         (name, f"{kind.controls:,}", _passed(kind))
         for name, kind in (("gold positives", controls.positive), ("gold negatives", controls.negative))
     ]
+    asked = table(("", "controls", "answered as expected"), rows)
+    kept = "Answers to controls are in none of these files."
+    if not posted:
+        told = (
+            "The files of past work say which pairs were controls, whose answer was known beforehand; how these were "
+            f"drawn is not known here. Here {controls.rule}."
+        )
+        return "\n\n".join([told, asked, kept])
     return "\n\n".join(
         [
             "Each page held two pairs whose answer is known, a gold positive and a gold negative, at places that "
@@ -79,9 +89,9 @@ def _controls(controls: Controls | None) -> str:
             "more first, none that CxC rates below 3 or that an exclusion list names. Gold negatives were drawn at "
             "random from the pairs of a query with an item that no machine annotator ranked for it and that nobody "
             f"calls a match. The rule: {controls.rule}. A page that failed one went to a person, and nothing was "
-            f"rejected by rule. A control that workers of good record failed was withdrawn: {controls.withdrawn:,}.",
-            table(("", "controls", "answered as expected"), rows),
-            "Answers to controls are in none of these files.",
+            f"rejected by rule. Controls that workers of good record failed were withdrawn: {controls.withdrawn:,}.",
+            asked,
+            kept,
         ]
     )
 
@@ -103,8 +113,8 @@ def _workers(crowd: Crowd | None, summary: Summary) -> str:
         ),
         ("excluded from further work by a person", f"{crowd.excluded:,}"),
         (
-            "reached the most HITs that one may do",
-            f"{crowd.capped:,}" + ("" if limit is None else f" (at most {limit:,} HITs)"),
+            "reached the limit of HITs for one worker",
+            "no limit was set" if limit is None else f"{crowd.capped:,} (at most {limit:,} HITs)",
         ),
         ("submitted HITs", f"{crowd.submissions:,}"),
         ("… paid, answers used", f"{crowd.used:,}"),

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from mitl.judgements.aggregators import Posterior
 from mitl.positives.ids import ReleaseIds
 from mitl.positives.judgement_columns import UNMEASURED, UNWRITTEN, JudgementColumns
 from mitl.positives.merge_columns import UNANSWERED, Evidence
@@ -47,6 +48,22 @@ def negatives_table(data: ReleaseInput, images: ReleaseIds, captions: ReleaseIds
             "annotators": _annotators(data, known.pairs[rows]),
             "n_judgements": pa.array(known.n_judgements[rows].astype(np.int16)),
             "probability": _probability(known, rows),
+        }
+    )
+
+
+def posteriors_table(
+    data: ReleaseInput, posterior: Posterior, images: ReleaseIds, captions: ReleaseIds
+) -> pa.Table:
+    """One row per pair with a usable answer, in order of the pairs: what a fitted aggregator holds possible."""
+    pairs = data.merged.evidence.pairs[data.merged.evidence.answered]
+    levels = {label.value: pa.array(posterior.level[:, place]) for place, label in enumerate(Label)}
+    match = {"match": posterior.match, "match_low": posterior.low, "match_high": posterior.high}
+    return pa.table(
+        {
+            **_pair_columns(data, pairs, images, captions),
+            **levels,
+            **{name: pa.array(column) for name, column in match.items() if column is not None},
         }
     )
 

@@ -13,8 +13,18 @@ from mitl.records.answers import (
     PlaceAnswer,
     Positive,
 )
+from mitl.records.comparisons import (
+    Comparison,
+    ComparisonAnswer,
+    ComparisonPage,
+    ParsedComparisons,
+    System,
+    Vote,
+)
 from mitl.records.enums import (
     AnnotatorKind,
+    BatchKind,
+    ComparisonRole,
     Concept,
     Decision,
     Direction,
@@ -29,6 +39,7 @@ from mitl.records.enums import (
     Outcome,
     PairRole,
     PositiveSource,
+    Preference,
     RationaleKind,
     Shortcoming,
 )
@@ -56,8 +67,13 @@ from mitl.records.results import (
 
 __all__ = [
     "AnnotatorKind",
+    "BatchKind",
     "Caption",
     "CaptionItem",
+    "Comparison",
+    "ComparisonAnswer",
+    "ComparisonPage",
+    "ComparisonRole",
     "Concept",
     "Decision",
     "Direction",
@@ -82,15 +98,19 @@ __all__ = [
     "Pair",
     "PairRole",
     "ParsedAnswers",
+    "ParsedComparisons",
     "PlaceAnswer",
     "Positive",
     "PositiveSource",
+    "Preference",
     "Proposal",
     "Rating",
     "RationaleKind",
     "RetrievalSet",
     "Shortcoming",
     "StageResult",
+    "System",
     "Table",
     "Verdict",
+    "Vote",
 ]

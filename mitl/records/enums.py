@@ -130,6 +130,31 @@ class PairRole(StrEnum):
         return self in (PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE)
 
 
+class BatchKind(StrEnum):
+    """What the HITs of a batch ask."""
+
+    PAIRS = "pairs"
+    """How well a description matches an image."""
+    RANKINGS = "rankings"
+    """Which of two rankings of one query is better."""
+
+
+class Preference(StrEnum):
+    """Which of two rankings, side by side, a worker finds better."""
+
+    LEFT = "left"
+    EQUAL = "equal"
+    RIGHT = "right"
+
+
+class ComparisonRole(StrEnum):
+    """Why two rankings stand side by side; the worker cannot tell."""
+
+    ASKED = "asked"
+    CONTROL = "control"
+    """One side is known to be better; checks the worker."""
+
+
 class HitState(StrEnum):
     """Where a HIT is on its way to the crowd and back."""
 

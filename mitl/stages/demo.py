@@ -12,11 +12,11 @@ from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table
 from mitl.settings import Settings
 from mitl.settings import load as load_settings
+from mitl.stages.evaluating.evaluate import evaluate
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.proposing.propose import QueryChoice, propose
 from mitl.stages.publishing.publish import Campaign, publish
 from mitl.stages.releasing.build_dataset import build_dataset
-from mitl.stages.releasing.evaluate import evaluate
 from mitl.stages.reporting.report import report
 from mitl.stages.reviewing.review import settle
 from mitl.stages.setup.init import ensure_config, init, loaded_content

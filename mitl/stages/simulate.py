@@ -8,14 +8,16 @@ from dataclasses import dataclass
 from mitl.crowd.endpoint import open_endpoint
 from mitl.crowd.populations import Truth, parse_population
 from mitl.crowd.scripted import ScriptedWorker, SimulationResult, run_workers
+from mitl.crowd.scripted_preferences import ListTruth
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
+from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store.hits import HitRow
 from mitl.errors import UsageError
 from mitl.progress import Progress, no_progress
-from mitl.records import Environment, HitItem, HitState, StageResult, Table
+from mitl.records import Comparison, Direction, Environment, HitItem, HitState, Label, StageResult, Table
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
 from mitl.stages.reporting.truth import TruthOf, default_truth, require_known, truth_source
@@ -85,18 +87,31 @@ class _OpenHits:
     """Submissions that are still to come."""
     known_workers: int
     items: Mapping[int, Sequence[HitItem]]
+    comparisons: Mapping[int, Sequence[Comparison]]
+    """Of HITs that ask for preferences; nothing for the others."""
     images: Mapping[int, str]
     captions: Mapping[int, str]
 
-    def truths(self, hit_id: str, truth_of_pair: TruthOf) -> Mapping[int, Truth] | None:
+    def truths(
+        self, hit_id: str, truth_of_pair: TruthOf
+    ) -> Mapping[int, Truth] | Mapping[int, ListTruth] | None:
         """The truth at each place of a HIT; None for one of another project."""
         hit = self.hits.get(hit_id)
         if hit is None:
             return None
+        if self.comparisons[hit.id]:
+            return {one.place: self._lists(one, truth_of_pair) for one in self.comparisons[hit.id]}
         return {
             item.place: truth_of_pair(self.images[item.pair.image_id], self.captions[item.pair.caption_id])
             for item in self.items[hit.id]
         }
+
+    def _lists(self, one: Comparison, truth_of_pair: TruthOf) -> ListTruth:
+        def of(item: int) -> Label:
+            image, caption = (item, one.query_id) if one.direction is Direction.T2I else (one.query_id, item)
+            return truth_of_pair(self.images[image], self.captions[caption]).label
+
+        return ListTruth(tuple(map(of, one.left_items)), tuple(map(of, one.right_items)))
 
 
 def _open_hits(settings: Settings, environment: Environment | None) -> _OpenHits:
@@ -115,6 +130,7 @@ def _open_hits(settings: Settings, environment: Environment | None) -> _OpenHits
             missing=sum(max(hit.assignments - stored.get(hit.id, 0), 0) for hit in posted),
             known_workers=len({row.worker_id for row in answer_store.assignments(session, chosen)}),
             items=hit_store.hit_items(session, [hit.id for hit in posted]),
+            comparisons=comparison_store.comparisons(session, [hit.id for hit in posted]),
             images={i.id: i.external_id for i in item_store.images(session, dataset.id, settings.project)},
             captions={c.id: c.external_id for c in item_store.captions(session, dataset.id)},
         )

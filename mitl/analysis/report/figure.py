@@ -11,8 +11,24 @@ import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
 from html import escape
 from typing import TYPE_CHECKING, Any
+
+from mitl.analysis.report.palette import AFTER as AFTER
+from mitl.analysis.report.palette import ANSWERS as ANSWERS
+from mitl.analysis.report.palette import BEFORE as BEFORE
+from mitl.analysis.report.palette import INK as INK
+from mitl.analysis.report.palette import LINE as LINE
+from mitl.analysis.report.palette import MUTED as MUTED
+from mitl.analysis.report.palette import NO as NO
+from mitl.analysis.report.palette import PAPER as PAPER
+from mitl.analysis.report.palette import PLAIN as PLAIN
+from mitl.analysis.report.palette import WEAK_NO as WEAK_NO
+from mitl.analysis.report.palette import WEAK_YES as WEAK_YES
+from mitl.analysis.report.palette import YES as YES
+from mitl.analysis.report.palette import on_page
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes
@@ -20,37 +36,10 @@ if TYPE_CHECKING:
     from matplotlib.patches import Patch as Patch
     from matplotlib.ticker import Locator as Locator
 
-INK = "#010101"
-MUTED = "#020202"
-LINE = "#030303"
-PAPER = "#040404"
-YES = "#0b7a5a"
-WEAK_YES = "#5aa9e6"
-WEAK_NO = "#e2cfa4"
-NO = "#766d64"
-BEFORE = "#c2410c"
-AFTER = "#1f5fae"
-ON_YES = "#fefefe"
-ON_WEAK_YES = "#0a0a0a"
-ON_WEAK_NO = "#0b0b0b"
-ON_NO = "#fdfdfd"
+_drawing: ContextVar[bool] = ContextVar("drawing", default=False)
 
-_VARIABLES = {
-    INK: "currentColor",
-    MUTED: "var(--muted, #5b6470)",
-    LINE: "var(--line, #d5d9de)",
-    PAPER: "var(--paper, #ffffff)",
-    YES: f"var(--yes, {YES})",
-    WEAK_YES: f"var(--weak-yes, {WEAK_YES})",
-    WEAK_NO: f"var(--weak-no, {WEAK_NO})",
-    NO: f"var(--no, {NO})",
-    BEFORE: f"var(--before, {BEFORE})",
-    AFTER: f"var(--after, {AFTER})",
-    ON_YES: f"var(--on-yes, {ON_YES})",
-    ON_WEAK_YES: f"var(--on-weak-yes, {ON_WEAK_YES})",
-    ON_WEAK_NO: f"var(--on-weak-no, {ON_WEAK_NO})",
-    ON_NO: f"var(--on-no, {ON_NO})",
-}
+WIDTH_IN = 9.0
+"""Width of a drawing that takes the whole column."""
 
 _RC: dict[str, Any] = {
     "svg.fonttype": "none",
@@ -98,7 +87,13 @@ def short(name: str, length: int = 26) -> str:
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw with the report's settings; the caller's own matplotlib settings come back afterwards."""
+    """Draw with the report's settings; the caller's own matplotlib settings come back afterwards.
+
+    May be entered within itself: several drawings in a row then set matplotlib up once.
+    """
+    if _drawing.get():
+        yield
+        return
     import matplotlib as mpl
 
     settings: Any = mpl.rcParams
@@ -106,9 +101,28 @@ def style() -> Iterator[None]:
         # Text is left to the reader's fonts, so a glyph that DejaVu lacks is no loss.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
         warnings.filterwarnings("ignore", message="Matplotlib currently does not support")
-        settings.update(mpl.rcParamsDefault)
-        settings.update(_RC)
-        yield
+        settings.update(_settings())
+        token = _drawing.set(True)
+        try:
+            yield
+        finally:
+            _drawing.reset(token)
+
+
+@cache
+def _settings() -> dict[str, Any]:
+    """Matplotlib's defaults under the report's; to ask for its backend would load all that draws in windows."""
+    import matplotlib as mpl
+
+    defaults: Any = mpl.rcParamsDefault
+    return {**{name: defaults[name] for name in defaults if name != "backend"}, **_RC}
+
+
+def whole_numbers() -> Locator:
+    """Ticks at whole numbers only."""
+    from matplotlib.ticker import MaxNLocator
+
+    return MaxNLocator(integer=True)
 
 
 def new_figure(width_in: float, height_in: float) -> Figure:
@@ -157,5 +171,5 @@ def _mend_tag(tag: str, name: str) -> str:
     tag = re.sub(r'(\bid="|xlink:href="#|url\(#)', lambda match: f"{match[1]}{name}-", tag)
     tag = re.sub(r" ?font-family: [^;\"]*;?", "", tag)
     tag = re.sub(r' transform="rotate\(-?0 [^"]*"', "", tag)
-    tag = re.sub(r"#[0-9a-f]{6}\b", lambda match: _VARIABLES.get(match[0], match[0]), tag)
+    tag = re.sub(r"#[0-9a-f]{6}\b", lambda match: on_page(match[0]), tag)
     return re.sub(r"\s+", " ", tag)

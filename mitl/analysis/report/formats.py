@@ -55,3 +55,13 @@ def times(after: float | None, before: float | None) -> str:
 def words(value: str) -> str:
     """``weak_yes`` as ``weak yes``."""
     return value.replace("_", " ")
+
+
+def decimals(value: float | None, digits: int = 2) -> str:
+    """0.1234 as ``0.12``, with a true minus."""
+    if value is None:
+        return MISSING
+    text = f"{value:.{digits}f}"
+    if text == "nan":
+        return MISSING
+    return text.replace("-", "−") if float(text) else text.lstrip("-")

@@ -6,9 +6,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from mitl.analysis.report import formats, plots, tables, views
+from mitl.analysis.machines.plots import bias_svg, truth_bias_svg
+from mitl.analysis.report import figure as fig
+from mitl.analysis.report import formats, gallery, machines, plots, tables, views
 from mitl.analysis.report.inputs import ReportInput
 from mitl.analysis.report.pictures import picture_uris
+from mitl.analysis.report.sections import GROUPS, SECTIONS
+from mitl.analysis.report.summary import findings
 from mitl.records import Direction, RationaleKind
 
 if TYPE_CHECKING:
@@ -18,20 +22,10 @@ PAGES = Path(__file__).parent / "pages"
 
 MAX_BYTES = 4_000_000
 
-SECTIONS = (
-    ("funnel", "Funnel", "From pairs to positives"),
-    ("proposals", "Proposals", "Proposals by annotator"),
-    ("answers", "Answers", "Answers by annotator and rank"),
-    ("workers", "Workers", "Controls and workers"),
-    ("money", "Money", "Money and time"),
-    ("truth", "Truth", "Against the known truth"),
-    ("multiplicity", "Positives", "Positives per query"),
-    ("evaluation", "Evaluation", "Evaluation"),
-    ("rationale", "Rationale", "Why descriptions fall short"),
-    ("examples", "Examples", "Examples"),
-    ("provenance", "Provenance", "How it was made"),
-)
-"""(id, word in the navigation, heading); each has a page part of its id under ``pages/sections``."""
+MOST_WORKERS = 200
+"""Rows of the table of workers, the busiest first: a table that nobody reads only makes the page slow."""
+OPEN_EXAMPLES = 3
+"""Example queries of each direction that stand open; the others wait behind a line."""
 
 
 def render_report(data: ReportInput, *, max_bytes: int = MAX_BYTES) -> str:
@@ -43,7 +37,7 @@ def render_report(data: ReportInput, *, max_bytes: int = MAX_BYTES) -> str:
     page = _environment().get_template("report.html.j2")
     context = _context(data)
     bare = page.render(**context, pictures={})
-    uses = views.picture_uses(data.examples)
+    uses = gallery.picture_uses(data.examples, data.disputes)
     if not uses:
         return bare
     pictures = picture_uris(uses, budget_bytes=max(0, max_bytes - len(bare.encode()) - 100 * len(uses)))
@@ -61,9 +55,15 @@ def _environment() -> Jinja:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for name in ("count", "percent", "points", "money", "duration", "words"):
+    for name in ("count", "percent", "points", "money", "duration", "words", "decimals"):
         environment.filters[name] = getattr(formats, name)
-    environment.globals.update(times=formats.times, wage=tables.hourly_wage_cents, Direction=Direction)
+    environment.globals.update(
+        times=formats.times,
+        wage=tables.hourly_wage_cents,
+        said_of=gallery.said_of,
+        FRAMES=gallery.FRAMES,
+        Direction=Direction,
+    )
     return environment
 
 
@@ -71,24 +71,17 @@ def _context(data: ReportInput) -> dict[str, Any]:
     from markupsafe import Markup
 
     order = [annotator.name for annotator in data.annotators]
-    steps = tables.funnel_steps(data.funnel)
     answers = tables.answer_shares(data.answers, order=order)
-    crowd = data.crowd
-    figures = {
-        "funnel": plots.funnel_svg(steps),
-        "answers": plots.answers_svg(answers),
-        "workers": plots.workers_svg(crowd.workers if crowd else ()),
-        "truth": plots.truth_svg(data.truth) if data.truth else "",
-        "multiplicity": plots.multiplicity_svg(data.multiplicity),
-    }
     return {
         "data": data,
+        "groups": GROUPS,
         "sections": SECTIONS,
+        "findings": findings(data),
         # Our own files and matplotlib's escaped text; nothing else is let through unescaped.
         "style": Markup((PAGES / "report.css").read_text(encoding="utf-8")),  # noqa: S704
         "script": Markup((PAGES / "report.js").read_text(encoding="utf-8")),  # noqa: S704
-        "figures": {name: Markup(svg) for name, svg in figures.items()},  # noqa: S704
-        "steps": steps,
+        "figures": {name: Markup(svg) for name, svg in _figures(data, answers).items()},  # noqa: S704
+        "steps": tables.funnel_steps(data.funnel),
         "labels": tables.LABELS,
         "answers": answers,
         "answers_by_direction": [
@@ -108,5 +101,27 @@ def _context(data: ReportInput) -> dict[str, Any]:
             for entry in data.multiplicity
         ],
         "truth_rows": views.truth_rows(data),
-        "examples": [views.example_view(query) for query in data.examples],
+        "machines": machines.machine_views(data.machines),
+        "examples": [
+            (direction, [gallery.example_view(q) for q in data.examples if q.direction is direction])
+            for direction in Direction
+        ],
+        "disputes": gallery.dispute_views(data.disputes),
+        "most_workers": MOST_WORKERS,
+        "open_examples": OPEN_EXAMPLES,
     }
+
+
+def _figures(data: ReportInput, answers: tables.AnswerTable) -> dict[str, str]:
+    with fig.style():
+        return {
+            "funnel": plots.funnel_svg(tables.funnel_steps(data.funnel)),
+            "answers": plots.answers_svg(answers),
+            "workers": plots.workers_svg(data.crowd.workers if data.crowd else ()),
+            "truth": plots.truth_svg(data.truth) if data.truth else "",
+            "multiplicity": plots.multiplicity_svg(data.multiplicity),
+            "reliability": plots.reliability_svg(data.reliability),
+            "scores": plots.scores_svg(data.evaluation),
+            "bias": bias_svg(data.machines.bias),
+            "truth_bias": truth_bias_svg(data.machines.bias),
+        }

@@ -1,21 +1,17 @@
-"""What the report's pages show beyond the plain tables: scores side by side, summaries, example cards."""
+"""What the report's pages show beyond the plain tables: scores side by side and summaries."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean, median
 
 from mitl.analysis.known_truth import DirectionScores
-from mitl.analysis.report.inputs import (
-    EvaluationScore,
-    ExampleItem,
-    ExampleQuery,
-    Multiplicity,
-    ReportInput,
-)
-from mitl.records import Direction, Label
+from mitl.analysis.report.inputs import EvaluationScore, Multiplicity, ReportInput
+from mitl.records import Direction
+
+TABLED = ("R@1", "R@5", "R-Precision", "mAP@R")
+"""The metrics that a table has room for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +21,11 @@ class EvaluationTable:
     direction: Direction
     groups: tuple[tuple[str, tuple[str, ...]], ...]
     """(set of positives, its metrics), in order of appearance."""
-    rows: tuple[tuple[str, tuple[float | None, ...]], ...]
+    rows: tuple[tuple[str, tuple[EvaluationScore | None, ...]], ...]
+    """(annotator, its scores); None where there is none."""
     best: tuple[float | None, ...]
     """The highest value of each column."""
+    has_intervals: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,25 +42,6 @@ class MultiplicityRow:
     most_after: int
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
-    """One example item with the words and the frame that say why it is there."""
-
-    item: ExampleItem
-    frame: str
-    """original, yes, weak_yes, refused or cxc; names the frame's style."""
-    tags: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ExampleView:
-    """An example query with its cards."""
-
-    query: ExampleQuery
-    positives: tuple[Card, ...]
-    refused: tuple[Card, ...]
-
-
 def evaluation_tables(scores: Sequence[EvaluationScore]) -> tuple[EvaluationTable, ...]:
     """One table a direction that has scores; a missing score is None."""
     tables = []
@@ -72,21 +51,23 @@ def evaluation_tables(scores: Sequence[EvaluationScore]) -> tuple[EvaluationTabl
             continue
         metrics: dict[str, list[str]] = {}
         for score in here:
+            if score.metric not in TABLED:
+                continue
             group = metrics.setdefault(score.positives, [])
             if score.metric not in group:
                 group.append(score.metric)
-        values = {(score.annotator, score.positives, score.metric): score.value for score in here}
+        values = {(score.annotator, score.positives, score.metric): score for score in here}
         columns = [(positives, metric) for positives, group in metrics.items() for metric in group]
         rows = tuple(
             (name, tuple(values.get((name, *column)) for column in columns))
             for name in dict.fromkeys(score.annotator for score in here)
         )
         best = tuple(
-            max((value for _, row in rows if (value := row[i]) is not None), default=None)
+            max((found.value for _, row in rows if (found := row[i]) is not None), default=None)
             for i in range(len(columns))
         )
         groups = tuple((positives, tuple(group)) for positives, group in metrics.items())
-        tables.append(EvaluationTable(direction, groups, rows, best))
+        tables.append(EvaluationTable(direction, groups, rows, best, any(s.low is not None for s in here)))
     return tuple(tables)
 
 
@@ -122,44 +103,3 @@ def truth_rows(data: ReportInput) -> tuple[tuple[str, str, DirectionScores], ...
     if truth.release is not None:
         rows.append(("after", "release", truth.release))
     return tuple(rows)
-
-
-def card(item: ExampleItem) -> Card:
-    """A refusal decides the frame first, then the original annotation, then the answer, then CxC."""
-    refused = item.label is not None and not item.label.is_positive
-    tags: list[str] = []
-    if item.original:
-        tags.append("original")
-    if item.label is not None:
-        tags.append(f"judged {item.label.value.replace('_', ' ')}")
-    if item.cxc_score is not None:
-        tags.append(f"CxC {item.cxc_score:.1f}")
-    if refused:
-        frame = "refused"
-    elif item.original:
-        frame = "original"
-    elif item.label is not None:
-        frame = "yes" if item.label is Label.YES else "weak_yes"
-    else:
-        frame = "cxc"
-    return Card(item, frame, tuple(tags))
-
-
-def example_view(query: ExampleQuery) -> ExampleView:
-    """Positives and refused near misses apart, each in the order given."""
-    cards = [card(item) for item in query.items]
-    return ExampleView(
-        query=query,
-        positives=tuple(one for one in cards if one.frame != "refused"),
-        refused=tuple(one for one in cards if one.frame == "refused"),
-    )
-
-
-def picture_uses(examples: Sequence[ExampleQuery]) -> list[Path]:
-    """Every image file once for each time that it is shown, in the page's order."""
-    uses: list[Path] = []
-    for example in examples:
-        if example.image is not None:
-            uses.append(example.image)
-        uses += [item.image for item in example.items if item.image is not None]
-    return uses

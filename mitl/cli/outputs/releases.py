@@ -70,7 +70,13 @@ COUNTS: dict[str, dict[str, str]] = {
         "overlap": "set → direction → pairs in both, in the set alone, in the last alone",
     },
     "evaluate": {
-        "scores": "set of positives → annotator → direction → metric → value from 0 to 1",
+        "scores": "set of positives → model → direction → metric → value, shares from 0 to 1",
+        "intervals": "the same with [low, high], the ends of the 95 % interval; empty with `--no-intervals`",
+        "queries": "set → direction → queries that count",
+        "rsum": "set → model → value, low and high of R@1 + R@5 + R@10 of both directions, from 0 to 6",
+        "correlations": "with `--cxc`: model → sts, sis, sits → mean, std, low, high of Spearman's correlation",
+        "paired": "with `--against`: a list of positives, model, against, direction, metric, difference, low, high, "
+        "p_value, queries",
         "rankings_computed": "rankings not found in `runs/`",
     },
     "report": {**_ENVIRONMENT, "bytes": "size of the file", **_HEADLINE},

@@ -44,6 +44,24 @@ COUNTS: dict[str, dict[str, str]] = {
         "workers": "workers with approved work",
         "owed_cents": "what all of them are owed",
     },
-    "db upgrade": {"upgraded": "databases moved to a newer revision"},
+    "completion": {"shell": "the shell", "script": "the lines that it is to read"},
+    "db upgrade": {
+        "upgraded": "databases moved to a newer revision",
+        "copies": "copies of SQLite files as they were before",
+    },
     "db current": {"pipeline": "revision of mitl.db", "crowd": "revision of crowd.db"},
+    "db backup": {
+        "pipeline": "rows of mitl.db that the backup holds",
+        "crowd": "rows of crowd.db that it holds",
+        "bytes": "size of its tables' files",
+    },
+    "db restore": {
+        "pipeline": "rows put into mitl.db",
+        "crowd": "rows put into crowd.db",
+        "copies": "copies of SQLite files as they were before (`--replace`)",
+    },
+    "db verify": {
+        "databases": "databases that were looked at",
+        "faults": "each fault: database, what, rows",
+    },
 }

@@ -1,9 +1,9 @@
 """The outermost layer of the server: who may ask, how often, how much, and what every answer carries.
 
-Pages need not know of any of it. In order: the request gets a number for the log; its sender is found behind
-the operator's own proxies; the host must be one of the server's names; callers that ask too often are told
-when to come back; the body is read whole within its limits; forms of other sites are turned away; and every
-answer leaves with the headers that keep browsers from guessing and framing.
+Pages need not know of any of it. In order: the request gets a number for the log and is counted; its sender
+is found behind the operator's own proxies; the host must be one of the server's names; callers that ask too
+often are told when to come back; the body is read whole within its limits; forms of other sites are turned
+away; and every answer leaves with the headers that keep browsers from guessing and framing.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from starlette.applications import Starlette
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request, cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -23,6 +24,7 @@ from mitl.crowd_server.door.bodies import Bodies, BodyLimits, has_body, replay
 from mitl.crowd_server.door.buckets import Rate, TokenBuckets
 from mitl.crowd_server.door.proxies import Address, Network
 from mitl.crowd_server.door.refusals import RefusedError, is_api
+from mitl.crowd_server.metrics.meter import Meter
 from mitl.crowd_server.site import is_foreign
 from mitl.crowd_server.work.sessions import COOKIE
 
@@ -76,6 +78,7 @@ class _Limits:
     def __init__(self, app: ASGIApp, policy: Policy) -> None:
         self._app = app
         self._policy = policy
+        self._meter: Meter | None = getattr(app.state, "meter", None) if isinstance(app, Starlette) else None
         self._bodies = Bodies(policy.bodies)
         rates = policy.rates
         self._pages, self._files, self._api, self._workers = (
@@ -88,10 +91,15 @@ class _Limits:
             await self._app(scope, receive, send)
             return
         answer = _Answer(scope, send)
+        if self._meter is not None:
+            self._meter.begin()
         try:
             await self._handle(scope, receive, answer)
         finally:
-            request_log.note(scope, answer.request_id, answer.status, time.perf_counter() - answer.began)
+            seconds = time.perf_counter() - answer.began
+            request_log.note(scope, answer.request_id, answer.status, seconds)
+            if self._meter is not None:
+                self._meter.end(request_log.kind_of(scope), scope["method"], answer.status, seconds)
 
     async def _handle(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
         body: bytearray | None = None

@@ -6,6 +6,7 @@ that the pipeline relies on is held by the database.
 
 from mitl.db.models.answers import Assignment, Finding, ImportFile, Judgement, Rationale, Worker
 from mitl.db.models.base import Base
+from mitl.db.models.comparisons import Comparison, PreferenceAnswer, RankingSystem
 from mitl.db.models.datasets import Caption, Dataset, Exclusion, Image, OriginalReview, Rating
 from mitl.db.models.hits import Batch, Hit, HitItem, Round
 from mitl.db.models.money import Journal, Ledger
@@ -18,6 +19,7 @@ __all__ = [
     "Base",
     "Batch",
     "Caption",
+    "Comparison",
     "Dataset",
     "Exclusion",
     "Finding",
@@ -30,8 +32,10 @@ __all__ = [
     "Ledger",
     "OriginalReview",
     "Pair",
+    "PreferenceAnswer",
     "Proposal",
     "Query",
+    "RankingSystem",
     "Rating",
     "Rationale",
     "Release",

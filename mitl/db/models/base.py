@@ -8,6 +8,8 @@ from sqlalchemy.orm import DeclarativeBase
 from mitl.db.base import NAMING, TYPES, enum_type
 from mitl.records import (
     AnnotatorKind,
+    BatchKind,
+    ComparisonRole,
     Decision,
     Direction,
     Environment,
@@ -20,11 +22,14 @@ from mitl.records import (
     OriginalVerdict,
     Outcome,
     PairRole,
+    Preference,
     RationaleKind,
 )
 
 _ENUMS = (
     AnnotatorKind,
+    BatchKind,
+    ComparisonRole,
     Decision,
     Direction,
     Environment,
@@ -38,6 +43,7 @@ _ENUMS = (
     OriginalVerdict,
     Outcome,
     PairRole,
+    Preference,
     RationaleKind,
 )
 

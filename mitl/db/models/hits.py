@@ -9,7 +9,7 @@ from sqlalchemy.orm import Mapped, mapped_column
 
 from mitl.db.base import int_pk
 from mitl.db.models.base import Base
-from mitl.records import Environment, HitState, JudgementSource, PairRole
+from mitl.records import BatchKind, Environment, HitState, JudgementSource, PairRole
 
 
 class Round(Base):
@@ -33,6 +33,8 @@ class Batch(Base):
     name: Mapped[str] = mapped_column(unique=True)
     round_id: Mapped[int] = mapped_column(ForeignKey("round.id"))
     environment: Mapped[Environment]
+    kind: Mapped[BatchKind]
+    """``pairs`` stand in ``hit_item``, ``rankings`` in ``comparison``."""
     direction: Mapped[str]
     """``i2t``, ``t2i`` or ``both``."""
     template: Mapped[str]

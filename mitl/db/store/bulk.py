@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, TypeVar
 
-from sqlalchemy import insert
-from sqlalchemy.orm import Session
+from sqlalchemy import Connection, insert, text
+from sqlalchemy.orm import DeclarativeBase, Session
 
 CHUNK = 10_000
 
@@ -32,6 +33,53 @@ def add_rows(session: Session, model: type, rows: Iterable[Mapping[str, Any]]) -
             count += _flush(session, model, chunk)
             chunk = []
     return count + _flush(session, model, chunk)
+
+
+def add_tuples(
+    session: Session, model: type[DeclarativeBase], names: Sequence[str], rows: Iterable[tuple[Any, ...]]
+) -> int:
+    """Insert millions of rows, past SQLAlchemy: values as they are stored, in the order of the columns' names.
+
+    SQLite gets them by `executemany`, PostgreSQL by COPY; memory stays bounded. Returns how many.
+    """
+    connection = session.connection()
+    quoted = connection.dialect.identifier_preparer.quote
+    target = f"{quoted(model.__tablename__)} ({', '.join(quoted(name) for name in names)})"
+    if connection.dialect.name == "postgresql":
+        return _copy(connection, target, rows)
+    statement, count, given = f"INSERT INTO {target} VALUES ({', '.join('?' * len(names))})", 0, iter(rows)
+    while chunk := list(islice(given, CHUNK)):
+        connection.exec_driver_sql(statement, chunk)
+        count += len(chunk)
+    return count
+
+
+def next_id(session: Session, model: type[DeclarativeBase]) -> int:
+    """The id of the next row, for rows that are added with their ids; only within a writing transaction."""
+    return (
+        session.connection().execute(text(f"SELECT max(id) FROM {model.__tablename__}")).scalar() or 0
+    ) + 1
+
+
+def ids_were_given(session: Session, model: type[DeclarativeBase]) -> None:
+    """Let PostgreSQL number further rows after those that were added with their ids."""
+    if session.connection().dialect.name == "postgresql":
+        name = model.__tablename__
+        session.execute(
+            text(
+                f"SELECT setval(pg_get_serial_sequence('{name}', 'id'), max(id)) FROM {name} HAVING max(id) > 0"
+            )
+        )
+
+
+def _copy(connection: Connection, target: str, rows: Iterable[tuple[Any, ...]]) -> int:
+    driver: Any = connection.connection.dbapi_connection
+    count = 0
+    with driver.cursor() as cursor, cursor.copy(f"COPY {target} FROM STDIN") as copy:
+        for row in rows:
+            copy.write_row(row)
+            count += 1
+    return count
 
 
 def _flush(session: Session, model: type, chunk: list[Mapping[str, Any]]) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import and_, case, func, or_, select
 from sqlalchemy.orm import Session
 
 from mitl.db.models import (
@@ -87,11 +87,28 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
-    """When a submission came and how many answers it brought."""
+class WorkerSubmissions:
+    """How one worker's submissions stand."""
 
-    submitted_at: dt.datetime | None
-    answers: int
+    worker_id: int
+    worker: str
+    """The worker's id on the requester API."""
+    excluded: bool
+    decisions: Mapping[Decision, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Submissions of an environment and when they came."""
+
+    submissions: int
+    approved: int
+    """Submissions that the server has paid."""
+    oldest_queued: dt.datetime | None
+    """When the submission that waits longest came."""
+    latest: dt.datetime | None
+    queued_cents: int
+    """Rewards that the queue decides about."""
 
 
 def pulse(session: Session, environment: Environment) -> Pulse:
@@ -204,17 +221,75 @@ def reasons(session: Session, assignment_id: int) -> dict[int, list[str]]:
     return found
 
 
-def arrivals(session: Session, environment: Environment) -> list[Arrival]:
-    """Every submission with its time and its number of answers."""
+def worker_names(session: Session, environment: Environment) -> dict[int, str]:
+    """Worker's row → id on the requester API."""
+    query = select(Worker.id, Worker.mturk_worker_id).where(Worker.environment == environment)
+    return {row: name for row, name in session.execute(query)}
+
+
+def worker_submissions(session: Session, environment: Environment) -> list[WorkerSubmissions]:
+    """Everyone with a submission, by id on the requester API."""
+    counts: dict[int, dict[Decision, int]] = defaultdict(dict)
     query = (
-        select(Assignment.submitted_at, func.count(Judgement.id))
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .outerjoin(Judgement, Judgement.assignment_id == Assignment.id)
-        .where(Batch.environment == environment)
-        .group_by(Assignment.id, Assignment.submitted_at)
+        select(Assignment.worker_id, Assignment.decision, func.count())
+        .join(Worker, Worker.id == Assignment.worker_id)
+        .where(Worker.environment == environment)
+        .group_by(Assignment.worker_id, Assignment.decision)
     )
-    return [Arrival(*row) for row in session.execute(query)]
+    for worker, decision, count in session.execute(query):
+        counts[worker][decision] = count
+    people = (
+        select(Worker.id, Worker.mturk_worker_id, Worker.excluded_at)
+        .where(Worker.environment == environment)
+        .order_by(Worker.id)
+    )
+    found = [
+        WorkerSubmissions(row, name, excluded is not None, counts[row])
+        for row, name, excluded in session.execute(people)
+        if row in counts
+    ]
+    return sorted(found, key=lambda one: one.worker)
+
+
+def arrivals(session: Session, environment: Environment) -> Arrivals:
+    """The submissions that came so far."""
+    is_queued = Assignment.decision == Decision.QUEUED
+    query = (
+        select(
+            func.count(),
+            func.sum(case((Assignment.status == "Approved", 1), else_=0)),
+            func.min(case((is_queued, Assignment.submitted_at))),
+            func.max(Assignment.submitted_at),
+        )
+        .join(Worker, Worker.id == Assignment.worker_id)
+        .where(Worker.environment == environment)
+    )
+    count, approved, oldest, latest = session.execute(query).one()
+    cents = session.scalar(
+        select(func.sum(Batch.reward_cents))
+        .join(Hit, Hit.batch_id == Batch.id)
+        .join(Assignment, Assignment.hit_id == Hit.id)
+        .where(Batch.environment == environment, is_queued)
+    )
+    return Arrivals(count, int(approved or 0), oldest, latest, int(cents or 0))
+
+
+def answers_since(
+    session: Session, environment: Environment, since: dt.datetime
+) -> dict[dt.datetime, int]:
+    """When submitted → how many answers came, of submissions from this time on."""
+    counts = (
+        select(func.count()).where(Judgement.assignment_id == Assignment.id).scalar_subquery().label("answers")
+    )
+    query = (
+        select(Assignment.submitted_at, counts)
+        .join(Worker, Worker.id == Assignment.worker_id)
+        .where(Worker.environment == environment, Assignment.submitted_at >= since)
+    )
+    found: dict[dt.datetime, int] = defaultdict(int)
+    for at, answers in session.execute(query):
+        found[at] += answers  # at is known: NULL is later than nothing
+    return found
 
 
 def calls(session: Session, kind: str, prefix: str) -> list[Call]:

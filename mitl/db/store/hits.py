@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from mitl.db.models import Batch, Hit, HitItem, Pair, Round
 from mitl.db.store.bulk import add_rows
 from mitl.db.store.proposals import ensure_pairs
-from mitl.records import Environment, HitState, JudgementSource, PackedHit, PairRole
+from mitl.records import BatchKind, Environment, HitState, JudgementSource, PackedHit, PairRole
 from mitl.records import HitItem as HitItemRecord
 from mitl.records import Pair as PairRecord
 
@@ -39,6 +39,7 @@ class BatchRow:
     """``import`` for past work from a file: nothing of it was posted from here."""
     estimate_s: int | None
     """Seconds expected of a HIT when it was priced; None takes the template's."""
+    kind: BatchKind = BatchKind.PAIRS
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,7 @@ _BATCH = (
     Batch.server_id,
     Batch.source,
     Batch.estimate_s,
+    Batch.kind,
 )
 
 
@@ -135,6 +137,7 @@ def add_batch(
     pilot: bool = False,
     estimate_s: int | None = None,
     source: JudgementSource = JudgementSource.CROWD,
+    kind: BatchKind = BatchKind.PAIRS,
     after: int = 0,
 ) -> BatchRow:
     """Insert a batch, named b1, b2, … in order and beyond b``after``, which the server may know from elsewhere."""
@@ -149,6 +152,7 @@ def add_batch(
         seed=seed,
         pilot=pilot,
         source=source,
+        kind=kind,
         estimate_s=estimate_s,
         server_id=server_id,
         planned_at=now,
@@ -215,15 +219,24 @@ def add_hits(
 
 
 def hits(
-    session: Session, environment: Environment, states: Sequence[HitState] = tuple(HitState)
+    session: Session,
+    environment: Environment,
+    states: Sequence[HitState] = tuple(HitState),
+    kind: BatchKind | None = None,
 ) -> list[HitRow]:
-    """The HITs of an environment in these states, oldest batch first, by number and attempt."""
+    """The HITs of an environment in these states, oldest batch first, by number and attempt.
+
+    Args:
+        kind: those that ask this; None takes all.
+    """
     query = (
         select(*_HIT)
         .join(Batch, Batch.id == Hit.batch_id)
         .where(Batch.environment == environment, Hit.state.in_(list(states)))
         .order_by(Hit.batch_id, Hit.number, Hit.attempt)
     )
+    if kind is not None:
+        query = query.where(Batch.kind == kind)
     return [HitRow(*row) for row in session.execute(query)]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import case, func, select
 from sqlalchemy.orm import Session
 
-from mitl.db.models import Assignment, Batch, Hit, Journal, Judgement, Ledger, Worker
+from mitl.db.models import Assignment, Batch, Hit, Journal, Judgement, Ledger, PreferenceAnswer, Worker
 from mitl.db.store.answers import submission_key
 from mitl.records import Environment, JournalState, JudgementSource
 
@@ -77,11 +77,13 @@ def settled_work(session: Session, environment: Environment) -> list[SettledWork
     """All submissions on HITs that were posted from here, in order of arrival; past work from files is left out."""
     booked = _booked(session, environment)
     query = (
-        select(*_WORK, func.sum(Judgement.active_ms))
+        # A page asks pairs or rankings, so one of the two has no rows.
+        select(*_WORK, func.coalesce(func.sum(Judgement.active_ms), func.sum(PreferenceAnswer.active_ms)))
         .join(Hit, Hit.id == Assignment.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
         .join(Worker, Worker.id == Assignment.worker_id)
         .outerjoin(Judgement, Judgement.assignment_id == Assignment.id)
+        .outerjoin(PreferenceAnswer, PreferenceAnswer.assignment_id == Assignment.id)
         .where(
             Batch.environment == environment,
             Batch.source == JudgementSource.CROWD,

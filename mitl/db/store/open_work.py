@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import ColumnElement, case, func, select
+from sqlalchemy import ColumnElement, Select, case, func, select
 from sqlalchemy.orm import Session
 
-from mitl.db.models import Assignment, Batch, Hit, HitItem, Judgement, Pair
+from mitl.db.models import Assignment, Batch, Hit, HitItem, Judgement, Pair, Proposal
+from mitl.db.store.bulk import chunks
 from mitl.db.store.hits import LIVE_STATES, HitRow, batches, hit_items, hits
 from mitl.records import Decision, Environment, HitState, JudgementSource, PairRole
 from mitl.records import Pair as PairRecord
@@ -36,8 +38,56 @@ class OpenWork:
     """Rewards promised for what is not decided yet."""
 
 
-def live_pairs(session: Session, environment: Environment) -> set[PairRecord]:
-    """The candidates on HITs that are planned, on their way or out."""
+@dataclass(frozen=True, slots=True)
+class PairCounts:
+    """How many pairs there are and where they stand, counted by the database."""
+
+    candidates: int
+    """Proposed by any annotator, in any direction."""
+    open: int
+    """Those that are on no live HIT and have no usable judgement."""
+    judged: int
+    """Pairs with a usable judgement, past work included."""
+
+
+def pair_counts(session: Session, environment: Environment) -> PairCounts:
+    """The sizes of `candidate_pairs`, of those that `asked_pairs` lacks, and of `usable_workers`."""
+    judged = (
+        select(Judgement.pair_id)
+        .join(Assignment, Assignment.id == Judgement.assignment_id)
+        .join(HitItem, (HitItem.hit_id == Assignment.hit_id) & (HitItem.place == Judgement.place))
+        .join(Hit, Hit.id == Assignment.hit_id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .where(
+            Batch.environment == environment,
+            Judgement.usable.is_(True),
+            HitItem.role.in_([PairRole.CANDIDATE, PairRole.REPEAT, PairRole.OVERLAP]),
+        )
+    )
+    live = (
+        select(HitItem.pair_id)
+        .join(Hit, Hit.id == HitItem.hit_id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .where(
+            Batch.environment == environment,
+            Hit.state.in_(list(LIVE_STATES)),
+            HitItem.role == PairRole.CANDIDATE,
+        )
+    )
+    is_asked = Pair.id.in_(live.union(judged))
+    candidates, asked = session.execute(
+        select(func.count(), func.coalesce(func.sum(case((is_asked, 1), else_=0)), 0)).where(
+            select(Proposal.id).where(Proposal.pair_id == Pair.id).exists()
+        )
+    ).one()
+    n_judged = session.scalar(select(func.count()).select_from(judged.distinct().subquery())) or 0
+    return PairCounts(candidates, candidates - int(asked), n_judged)
+
+
+def live_pairs(
+    session: Session, environment: Environment, *, of_hits: Sequence[int] | None = None
+) -> set[PairRecord]:
+    """The candidates on HITs that are planned, on their way or out; of all pairs, or of those on some HITs."""
     query = (
         select(Pair.image_id, Pair.caption_id)
         .join(HitItem, HitItem.pair_id == Pair.id)
@@ -49,11 +99,27 @@ def live_pairs(session: Session, environment: Environment) -> set[PairRecord]:
             HitItem.role == PairRole.CANDIDATE,
         )
     )
-    return {PairRecord(*row) for row in session.execute(query)}
+    return {PairRecord(*row) for part in _narrowed(query, of_hits) for row in session.execute(part)}
 
 
-def usable_workers(session: Session, environment: Environment) -> dict[PairRecord, int]:
-    """How many different workers have judged each pair usably; answers on controls do not count."""
+def _narrowed(
+    query: Select[*tuple[Any, ...]], of_hits: Sequence[int] | None
+) -> Iterator[Select[*tuple[Any, ...]]]:
+    """The query itself, or for so many HITs at a time the same of pairs that stand on them."""
+    if of_hits is None:
+        yield query
+        return
+    for chunk in chunks(of_hits):
+        yield query.where(Pair.id.in_(select(HitItem.pair_id).where(HitItem.hit_id.in_(chunk))))
+
+
+def usable_workers(
+    session: Session, environment: Environment, *, of_hits: Sequence[int] | None = None
+) -> dict[PairRecord, int]:
+    """How many different workers have judged each pair usably, of all pairs or of those on some HITs.
+
+    Answers on controls do not count.
+    """
     query = (
         select(Pair.image_id, Pair.caption_id, func.count(Assignment.worker_id.distinct()))
         .join(Judgement, Judgement.pair_id == Pair.id)
@@ -68,7 +134,11 @@ def usable_workers(session: Session, environment: Environment) -> dict[PairRecor
         )
         .group_by(Pair.image_id, Pair.caption_id)
     )
-    return {PairRecord(image, caption): count for image, caption, count in session.execute(query)}
+    return {
+        PairRecord(image, caption): count
+        for part in _narrowed(query, of_hits)
+        for image, caption, count in session.execute(part)
+    }
 
 
 def asked_pairs(session: Session, environment: Environment) -> set[PairRecord]:
@@ -100,9 +170,10 @@ def barren_hits(session: Session, environment: Environment) -> list[Barren]:
     ]
     if not closed:
         return []
-    items = hit_items(session, [hit.id for hit in closed])
-    workers = usable_workers(session, environment)
-    live = live_pairs(session, environment)
+    ids = [hit.id for hit in closed]
+    items = hit_items(session, ids)
+    workers = usable_workers(session, environment, of_hits=ids)
+    live = live_pairs(session, environment, of_hits=ids)
     second = _second_opinions(session, environment)
     found = []
     taken: set[PairRecord] = set()

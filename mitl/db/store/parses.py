@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, Finding, Hit, HitItem, Judgement, Rationale
 from mitl.db.store.bulk import add_rows, chunks
-from mitl.records import Environment, JudgementSource, ParsedAnswers, PlaceAnswer, RationaleKind
+from mitl.records import BatchKind, Environment, JudgementSource, ParsedAnswers, PlaceAnswer, RationaleKind
 from mitl.records import Finding as FindingRecord
 
 UNREADABLE = "unreadable"
@@ -49,7 +49,10 @@ def places(session: Session, hit_ids: Sequence[int]) -> dict[int, tuple[int, lis
 def unparsed(
     session: Session, environment: Environment, ids: Sequence[int] | None = None
 ) -> dict[int, RawSubmission]:
-    """Submissions from the crowd that have no parse, by id; all of them, or those among ``ids``."""
+    """Submissions of pages of pairs that have no parse, by id; all of them, or those among ``ids``.
+
+    Pages of rankings are read elsewhere: see `mitl.db.store.preferences`.
+    """
     query = (
         select(Assignment.id, Assignment.hit_id, Assignment.raw_xml)
         .join(Hit, Hit.id == Assignment.hit_id)
@@ -57,6 +60,7 @@ def unparsed(
         .where(
             Batch.environment == environment,
             Batch.source == JudgementSource.CROWD,
+            Batch.kind == BatchKind.PAIRS,
             ~select(Judgement.id).where(Judgement.assignment_id == Assignment.id).exists(),
             ~select(Finding.id)
             .where(Finding.assignment_id == Assignment.id, Finding.code.in_(_MARKS_OF_A_PARSE))
@@ -69,12 +73,12 @@ def unparsed(
 
 
 def ids(session: Session, environment: Environment, source: JudgementSource) -> list[int]:
-    """The submissions of an environment that came that way, in order of their rows."""
+    """The submissions of pages of pairs of an environment that came that way, in order of their rows."""
     query = (
         select(Assignment.id)
         .join(Hit, Hit.id == Assignment.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment, Batch.source == source)
+        .where(Batch.environment == environment, Batch.source == source, Batch.kind == BatchKind.PAIRS)
         .order_by(Assignment.id)
     )
     return list(session.scalars(query))

@@ -9,7 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Annotator, Pair, Proposal, Query, Run
-from mitl.db.store.bulk import add_rows
+from mitl.db.store.bulk import add_rows, add_tuples, ids_were_given, next_id
 from mitl.errors import StoreError
 from mitl.records import AnnotatorKind, Direction
 from mitl.records import Pair as PairRecord
@@ -78,24 +78,24 @@ def add_run(
     )
     annotator_ids = _annotator_ids(session, annotators)
     rows = list(proposals)
-    before = len(pair_ids(session))
-    ids = ensure_pairs(session, {row.pair for row in rows})
-    add_rows(
+    ids, n_new = _ensure_pairs(session, {row.pair for row in rows})
+    add_tuples(
         session,
         Proposal,
+        ("run_id", "pair_id", "annotator_id", "direction", "rank", "similarity"),
         (
-            {
-                "run_id": run.id,
-                "pair_id": ids[row.pair],
-                "annotator_id": annotator_ids[row.annotator],
-                "direction": row.direction,
-                "rank": row.rank,
-                "similarity": row.similarity,
-            }
+            (
+                run.id,
+                ids[row.pair],
+                annotator_ids[row.annotator],
+                row.direction.value,
+                row.rank,
+                row.similarity,
+            )
             for row in rows
         ),
     )
-    return len(ids) - before
+    return n_new
 
 
 def pair_ids(session: Session) -> dict[PairRecord, int]:
@@ -106,12 +106,20 @@ def pair_ids(session: Session) -> dict[PairRecord, int]:
 
 def ensure_pairs(session: Session, pairs: Iterable[PairRecord]) -> dict[PairRecord, int]:
     """Insert the pairs that are not there yet, in canonical order; returns the row id of every known pair."""
+    return _ensure_pairs(session, set(pairs))[0]
+
+
+def _ensure_pairs(session: Session, pairs: set[PairRecord]) -> tuple[dict[PairRecord, int], int]:
+    """The same, and how many were new."""
     known = pair_ids(session)
-    missing = sorted(set(pairs) - known.keys())
-    if not missing:
-        return known
-    add_rows(session, Pair, ({"image_id": pair.image_id, "caption_id": pair.caption_id} for pair in missing))
-    return pair_ids(session)
+    keys = sorted((pair.image_id, pair.caption_id) for pair in pairs - known.keys())
+    first = next_id(session, Pair)
+    rows = [(first + place, image, caption) for place, (image, caption) in enumerate(keys)]
+    if rows:
+        add_tuples(session, Pair, ("id", "image_id", "caption_id"), rows)
+        ids_were_given(session, Pair)
+    known |= {PairRecord(image, caption): id_ for id_, image, caption in rows}
+    return known, len(rows)
 
 
 def queries(session: Session, run_ids: Sequence[int] | None = None) -> dict[Direction, list[int]]:

@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 from mitl.crowd.endpoint import Endpoint, open_endpoint
 from mitl.db.session import open_database, reading
 from mitl.db.store import answers as answer_store
+from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
 from mitl.db.store.answers import AssignmentRow
@@ -208,10 +209,14 @@ def _result(
         following = "mitl review"
     elif open_work.barren_hits(session, environment):
         following = f"mitl publish --{environment}, which asks again what could not be used"
+    elif comparison_store.barren(session, environment):
+        following = f"mitl prefer publish --{environment}, which asks again what could not be used"
     elif waiting > 0:
         following = "mitl harvest again when people have worked"
     else:
         following = "mitl build-dataset --out DIR"
+        if comparison_store.hit_ids(session, environment):
+            following = f"mitl prefer scores for preferences; {following} for pairs"
     return StageResult(
         status="nothing_to_do" if nothing else "done",
         counts={

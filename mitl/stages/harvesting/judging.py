@@ -9,9 +9,11 @@ from dataclasses import replace
 from sqlalchemy.orm import Session
 
 from mitl.db.store import answers as answer_store
+from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import judgements as judgement_store
 from mitl.db.store import parses as parse_store
+from mitl.db.store import preferences as preference_store
 from mitl.db.store.answers import AssignmentRow
 from mitl.db.store.judgements import Again, StoredJudgement
 from mitl.judgements.goldcheck import BAD_RECORD, check_assignment, decide
@@ -19,6 +21,7 @@ from mitl.judgements.usability import is_usable
 from mitl.records import Decision, Environment, Finding, HitState, Judgement, Label, Pair
 from mitl.records.gold_rule import GoldRule
 from mitl.stages.harvesting.golds import GoldState, gold_state
+from mitl.stages.preferring.judging import judge_comparisons
 
 SAME_WORKER = "same_worker"
 LATE_BAD_RECORD = "bad_record_after_approval"
@@ -37,8 +40,15 @@ def judge(session: Session, environment: Environment, rule: GoldRule) -> GoldSta
     golds = judgement_store.gold_judgements(session, environment)
     submissions = answer_store.assignments(session, environment)
     state = gold_state(golds, rule)
+    of_rankings = comparison_store.hit_ids(session, environment)
     unread = parse_store.unparsed(session, environment)
-    decisions = _decide(session, [row for row in submissions if row.id not in unread], golds, state, rule)
+    pages = [row for row in submissions if row.hit_id not in of_rankings]
+    decisions = _decide(session, [row for row in pages if row.id not in unread], golds, state, rule)
+    if of_rankings:
+        unread = preference_store.unparsed(session, environment)
+        compared = [row for row in submissions if row.hit_id in of_rankings and row.id not in unread]
+        open_ = [row for row in compared if row.decision in _UNDECIDED]
+        decisions |= judge_comparisons(session, open_, state.record)
     _mark_usable(session, environment, submissions, decisions, state)
     _close(session, environment, submissions, decisions)
     return state

@@ -1,4 +1,4 @@
-"""Parsing stored submissions, once each, whoever fetched them."""
+"""Parsing stored submissions, once each, whoever fetched them; those of pages of rankings are handed on."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from sqlalchemy.orm import Session
 
 from mitl.crowd.answers import parse_answers
+from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import parses as parse_store
 from mitl.db.store.bulk import chunks
 from mitl.db.store.hits import BatchRow
@@ -15,6 +16,7 @@ from mitl.db.store.parses import RawSubmission
 from mitl.errors import AnswerError
 from mitl.hits.templates import load_template
 from mitl.records import Environment, Finding, JudgementSource, ParsedAnswers
+from mitl.stages.preferring.parsing import ComparisonParser
 
 WINDOW = 64
 """Submissions whose parses are written in one transaction."""
@@ -34,6 +36,7 @@ class Parser:
         own = [batch for batch in batches.values() if batch.source is JudgementSource.CROWD]
         asks = {name: load_template(name, wordings).rationale for name in {one.template for one in own}}
         self._rationale = {batch.id: asks[batch.template] for batch in own}
+        self.comparisons = ComparisonParser(session, environment, self._rationale)
         self._pages: dict[int, tuple[bool, list[int]]] = {}
 
     def parse_left(self) -> int:
@@ -41,11 +44,19 @@ class Parser:
         left = parse_store.unparsed(self._session, self._environment)
         self._session.rollback()
         for window in chunks(list(left.values()), WINDOW):
-            self.parse(window)
-        return len(left)
+            self.parse_pairs(window)
+        return len(left) + self.comparisons.parse_left()
 
     def parse(self, rows: Sequence[RawSubmission]) -> None:
         """Parse these submissions and commit; one that somebody else has parsed meanwhile is left alone."""
+        of_rankings = comparison_store.hit_ids(self._session, self._environment)
+        if pairs := [row for row in rows if row.hit_id not in of_rankings]:
+            self.parse_pairs(pairs)
+        if compared := [row for row in rows if row.hit_id in of_rankings]:
+            self.comparisons.parse(compared)
+
+    def parse_pairs(self, rows: Sequence[RawSubmission]) -> None:
+        """The same of submissions of pages of pairs."""
         parsed = {row.id: one for row, one in zip(rows, self.parsed(rows), strict=True)}
         self._session.rollback()
         still = parse_store.unparsed(self._session, self._environment, list(parsed))

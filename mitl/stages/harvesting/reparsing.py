@@ -47,4 +47,4 @@ def _reparse(session: Session, settings: Settings, environment: Environment, pro
             parsed = zip(rows, parser.parsed(rows), strict=True)
             parse_store.set_parses(session, {row.id: one for row, one in parsed})
             advance(len(rows))
-    return len(ids)
+    return len(ids) + parser.comparisons.reparse()

@@ -44,11 +44,13 @@ class PairedRow:
     findings: tuple[Finding, ...]
     unknown: tuple[str, ...]
     """Images and captions that the project lacks, in words."""
+    roles: tuple[PairRole, ...] = ()
+    """Of each answer; candidates where it is empty."""
 
 
 def paired(row: MappedRow, items: ProjectItems, *, numbered: bool) -> PairedRow:
     """The answers of a row by the project's own ids."""
-    answers, unknown = [], []
+    answers, roles, unknown = [], [], []
     for answer in row.answers:
         pair = items.pair(answer, numbered=numbered)
         if pair is None:
@@ -56,8 +58,9 @@ def paired(row: MappedRow, items: ProjectItems, *, numbered: bool) -> PairedRow:
             unknown.append(f"image {answer.image[:80]!r} with {what} {answer.caption[:80]!r}")
         else:
             answers.append((pair, answer.answer))
+            roles.append(answer.role)
     findings = [*row.findings, *(Finding(UNKNOWN_ID, words) for words in unknown)]
-    return PairedRow(tuple(answers), tuple(findings), tuple(unknown))
+    return PairedRow(tuple(answers), tuple(findings), tuple(unknown), tuple(roles))
 
 
 def derive(
@@ -74,7 +77,7 @@ def derive(
         read = {document.id: _read(document, readings, items) for document in documents}
         pages = _pages(documents, read)
         roles = {
-            hit: [(pair, PairRole.REPEAT if before else PairRole.CANDIDATE) for pair, before in page]
+            hit: [(pair, _role(before, given)) for (pair, before), given in page.items()]
             for hit, page in pages.items()
         }
         import_store.set_items(session, roles)
@@ -110,13 +113,21 @@ def _read(document: StoredDocument, readings: Mapping[str, Reading], items: Proj
     return paired(read_rows(reading, kept), items, numbered=reading.numbered)
 
 
-def _pages(documents: Sequence[StoredDocument], read: Mapping[int, PairedRow]) -> dict[int, list[_Spot]]:
+def _pages(
+    documents: Sequence[StoredDocument], read: Mapping[int, PairedRow]
+) -> dict[int, dict[_Spot, PairRole]]:
     """HIT → what stood on its page, in the order of its first submissions; workers may have met it in another."""
-    pages: dict[int, dict[_Spot, None]] = defaultdict(dict)
+    pages: dict[int, dict[_Spot, PairRole]] = defaultdict(dict)
     for document in documents:
-        page = pages[document.hit_id]
-        page.update(dict.fromkeys(_spots(read[document.id])))
-    return {hit: list(page) for hit, page in pages.items()}
+        page, row = pages[document.hit_id], read[document.id]
+        for spot, role in zip(_spots(row), row.roles or [PairRole.CANDIDATE] * len(row.answers), strict=True):
+            page.setdefault(spot, role)
+    return pages
+
+
+def _role(before: int, given: PairRole) -> PairRole:
+    """As the file says; a candidate that stood on the page before is its repeat."""
+    return PairRole.REPEAT if before and given is PairRole.CANDIDATE else given
 
 
 def _spots(row: PairedRow) -> list[_Spot]:

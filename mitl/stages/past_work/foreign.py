@@ -69,13 +69,14 @@ def past_of_foreign(
     """What the rows say.
 
     Raises:
-        DatasetError: labels that the mapping has no word for.
+        DatasetError: labels or roles that the mapping has no word for.
     """
-    found, unmapped = [], Counter[str]()
+    found, unmapped, strange = [], Counter[str](), Counter[str]()
     for row in rows:
         kept = KeptRows(file.sha256, file.columns, (row.row.cells,))
         read = read_rows(reading, kept)
         unmapped.update(read.unmapped)
+        strange.update(read.unmapped_roles)
         answers = own_answers(layout, row.cells)
         said = row.submission
         found.append(
@@ -95,13 +96,20 @@ def past_of_foreign(
             )
         )
     if unmapped:
-        shown = ", ".join(f"{value[:80]!r} ({count:,})" for value, count in unmapped.most_common(MAX_SHOWN))
-        more = f" and {len(unmapped) - MAX_SHOWN:,} more" if len(unmapped) > MAX_SHOWN else ""
         raise DatasetError(
-            f"[labels] has no word for {shown}{more}; map each to yes, weak_yes, weak_no, no, skipped or image_failed, "
-            'or all others by "*" = "skipped"'
+            f"[labels] has no word for {_counted(unmapped)}; map each to yes, weak_yes, weak_no, no, skipped or "
+            'image_failed, or all others by "*" = "skipped"'
+        )
+    if strange:
+        raise DatasetError(
+            f"[roles] has no word for {_counted(strange)}; map each to candidate, gold_positive or gold_negative"
         )
     return found
+
+
+def _counted(values: Counter[str]) -> str:
+    shown = ", ".join(f"{value[:80]!r} ({count:,})" for value, count in values.most_common(MAX_SHOWN))
+    return shown + (f" and {len(values) - MAX_SHOWN:,} more" if len(values) > MAX_SHOWN else "")
 
 
 def past_batch(reading: Reading, rows: Sequence[SubmissionRow]) -> PastBatch:

@@ -7,6 +7,7 @@ the same file never counts twice. Submissions of HITs of ours are stored raw in 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy.orm import Session
@@ -29,6 +30,7 @@ from mitl.stages.environment import choose_environment
 from mitl.stages.harvesting.judging import judge
 from mitl.stages.harvesting.parsing import Parser
 from mitl.stages.past_work.deriving import rederive
+from mitl.stages.past_work.doubling import refuse_doubles
 from mitl.stages.past_work.foreign import mapped_reading, past_batch, past_of_foreign, require_mapping
 from mitl.stages.past_work.official import read_official, store_proposals
 from mitl.stages.past_work.own import store_own
@@ -45,6 +47,7 @@ def import_results(
     *,
     columns: Path | None = None,
     skip_unknown: bool = False,
+    count_again: bool = False,
     progress: Progress = no_progress,
 ) -> StageResult:
     """Bring the results in a file into the database; a file that is there already changes nothing.
@@ -52,9 +55,11 @@ def import_results(
     Args:
         columns: the mapping that a foreign batch needs. Given anew for a file that is there, its rows are read again.
         skip_unknown: leave out what is about images or captions that the project lacks.
+        count_again: bring in answers that are here already, answer for answer; they count twice.
 
     Raises:
-        DatasetError: the file is no such file, or has something that cannot be told for sure.
+        DatasetError: the file is no such file, holds answers that are here already, or has something that cannot
+            be told for sure.
         SettingsError: the mapping cannot be meant.
     """
     file = read_result_file(path)
@@ -68,7 +73,8 @@ def import_results(
             return already_here(file, before, chosen)
         with progress("import", len(file.rows)) as advance:
             bring = _bring_official if is_official(file.columns) else _bring_submissions
-            brought = bring(session, settings, chosen, file, mapping, skip_unknown=skip_unknown)
+            asked = _Asked(skip_unknown, count_again)
+            brought = bring(session, settings, chosen, file, mapping, asked)
             advance(len(file.rows))
         if before is not None:
             # What the new mapping leaves out was read by the old one.
@@ -78,20 +84,29 @@ def import_results(
     return import_result(file, chosen, brought, read_again=before is not None)
 
 
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the user insists on."""
+
+    skip_unknown: bool
+    count_again: bool
+
+
 def _bring_official(
     session: Session,
     settings: Settings,
     environment: Environment,
     file: ResultFile,
     mapping: ColumnMap | None,
-    *,
-    skip_unknown: bool,
+    asked: _Asked,
 ) -> Brought:
     items = project_items(session, settings, item_store.dataset(session))
     all_past, proposals, about = read_official(file, mapping, items)
-    past = known_only(all_past, file.name, skip_unknown=skip_unknown)
+    past = known_only(all_past, file.name, skip_unknown=asked.skip_unknown)
     if not past:
         raise DatasetError(f"{file.name!r} holds no row, so there is nothing to bring in")
+    if not asked.count_again:
+        refuse_doubles(session, environment, past, file.name)
     judged = _judged_before(session, environment, past)
     stored = store_past(session, settings, environment, file, items, past, about)
     n_proposals = store_proposals(session, file, proposals, items, numbered=about.reading.numbered)
@@ -106,8 +121,7 @@ def _bring_submissions(
     environment: Environment,
     file: ResultFile,
     mapping: ColumnMap | None,
-    *,
-    skip_unknown: bool,
+    asked: _Asked,
 ) -> Brought:
     layout = _layout(file, mapping)
     rows, unanswered = submission_rows(file, layout)
@@ -121,7 +135,7 @@ def _bring_submissions(
         items = project_items(session, settings, item_store.dataset(session))
         reading = mapped_reading(file, layout, mapping, foreign)
         all_past = past_of_foreign(file, layout, reading, items, foreign)
-        past = known_only(all_past, file.name, skip_unknown=skip_unknown)
+        past = known_only(all_past, file.name, skip_unknown=asked.skip_unknown)
         left_out = len(all_past) - len(past)
         judged = _judged_before(session, environment, past)
         stored = store_past(session, settings, environment, file, items, past, past_batch(reading, foreign))

@@ -16,7 +16,7 @@ from mitl.db.store.hits import HitRow
 from mitl.db.store.open_work import Barren
 from mitl.hits.packing import CANDIDATES_PER_HIT, hits_needed, overlap_pairs, pack, pack_overlap
 from mitl.proposals.sampling import shuffled_pairs
-from mitl.records import HitItem, HitState, PackedHit, Pair, PairRole
+from mitl.records import BatchKind, HitItem, HitState, PackedHit, Pair, PairRole
 from mitl.settings import Settings
 from mitl.stages.publishing.campaign import Campaign
 from mitl.stages.publishing.controls import draw_controls
@@ -88,7 +88,7 @@ def make_plan(session: Session, settings: Settings, campaign: Campaign, *, hold:
         ProposalError: there are not enough gold controls.
     """
     environment = campaign.environment
-    leftover = hit_store.hits(session, environment, (HitState.PLANNED, HitState.SENDING))
+    leftover = hit_store.hits(session, environment, (HitState.PLANNED, HitState.SENDING), BatchKind.PAIRS)
     candidates = proposal_store.candidate_pairs(session, campaign.directions)
     if not candidates and not leftover:
         proposal_store.latest_run(session)

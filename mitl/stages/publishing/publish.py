@@ -18,7 +18,7 @@ from mitl.db.store.hits import BatchRow
 from mitl.errors import CrowdError, DatasetError, UsageError
 from mitl.hits.templates import load_template
 from mitl.progress import Progress, no_progress
-from mitl.records import Environment, HitState, JudgementSource, StageResult
+from mitl.records import BatchKind, Environment, JudgementSource, StageResult
 from mitl.settings import Settings
 from mitl.stages.environment import require_same_server
 from mitl.stages.hits.reconciling import Sweep, require_free_names, require_safe_repeat, sweep_server
@@ -31,6 +31,7 @@ from mitl.stages.publishing.picture_probe import probe_pictures
 from mitl.stages.publishing.pilot import Pilot, estimate_of, find_pilots, pilot_out
 from mitl.stages.publishing.planning import Plan, make_plan
 from mitl.stages.publishing.poster import Poster
+from mitl.stages.publishing.posting import UNPOSTED
 from mitl.stages.publishing.purse import Purse
 from mitl.stages.publishing.rehearsal import DueHit, due_hits, rehearse
 from mitl.stages.publishing.result import dry, nothing_to_do, posted_result
@@ -154,7 +155,7 @@ def _post(
         server_id=endpoint.server_id,
         after=sweep.last_batch,
     )
-    to_post = hit_store.hits(session, campaign.environment, (HitState.PLANNED, HitState.SENDING))
+    to_post = hit_store.hits(session, campaign.environment, UNPOSTED, BatchKind.PAIRS)
     session.rollback()
     poster = Poster(session, settings, client, pages, purse, in_order=endpoint.in_process)
     posted = poster.run(campaign.environment, to_post, progress)
@@ -186,7 +187,7 @@ def _plan(
         UsageError: there is something to post, but a pilot of the same wording is out.
     """
     environment = campaign.environment
-    template = load_template(campaign.template, settings.wordings)
+    template = load_template(campaign.template, settings.wordings, asks=BatchKind.PAIRS)
     pilots = find_pilots(session, environment, template.name)
     out = pilot_out(pilots) if campaign.wait_for_pilot else None
     plan = make_plan(session, settings, campaign, hold=out is not None)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from mitl.db.session import open_database, reading
 from mitl.db.store import releases
+from mitl.positives.markdown import several
+from mitl.positives.privacy import MIN_ID, short_ids
 from mitl.positives.release import WrittenRelease, write_release
 from mitl.positives.rules import MergeRules
 from mitl.records import Direction, Environment, StageResult, Table
@@ -96,12 +98,16 @@ def _result(
 ) -> StageResult:
     summary = written.summary
     checked = sum(map(len, ids.values()))
-    proof = f"privacy: none of {checked:,} ids of workers, assignments and HITs is in it, as it is or hashed"
     undecided = known.undecided
     warnings = list(fit_warnings)
     if undecided:
         warnings.append(
             f"{undecided} submissions still wait for a person; their answers are not in this release"
+        )
+    if not any(known.queries.values()):
+        warnings.append(
+            "which images and captions searched is not known here, so the two JSONs list nothing; name them with "
+            "--image-query-ids and --caption-query-ids if lists by query are wanted"
         )
     rows = tuple(
         (
@@ -126,11 +132,20 @@ def _result(
         warnings=tuple(warnings),
         tables=(Table("", ("direction", "queries", "with positives", "positives"), rows),),
         lines=(
-            f"release {release_name}: {summary.positives:,} positives from {summary.usable:,} usable judgements"
+            f"release {release_name}: {several(summary.positives, 'positive')} from "
+            f"{several(summary.usable, 'usable judgement')}"
             if written.changed
             else f"nothing to do: {out} holds exactly this release already",
             *([] if summary.texts is None else [summary.texts.line]),
-            *([proof] if ids else []),
+            *([_proof(ids, checked)] if ids else []),
         ),
-        next=f"mitl evaluate --release {out}; mitl report",
+        next=f"mitl evaluate --release {out}; mitl report" if any(known.queries.values()) else "mitl report",
+    )
+
+
+def _proof(ids: Mapping[str, Collection[str]], checked: int) -> str:
+    short = sum(map(short_ids, ids.values()))
+    found = f"privacy: none of {checked:,} ids of workers, assignments and HITs is in it, as it is or hashed"
+    return found + (
+        f"; {short:,} of them, under {MIN_ID} characters, were looked for as hashes alone" if short else ""
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -14,7 +15,6 @@ from mitl.db.store import answers as answer_store
 from mitl.db.store import columns
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
-from mitl.db.store import judgements as judgement_store
 from mitl.db.store import ledger as ledger_store
 from mitl.db.store import proposals as proposal_store
 from mitl.db.store.answers import AssignmentRow
@@ -22,7 +22,7 @@ from mitl.db.store.hits import BatchRow, HitRow
 from mitl.db.store.items import DatasetRow
 from mitl.db.store.ledger import SettledWork
 from mitl.db.store.proposals import RunRow
-from mitl.errors import ReleaseError
+from mitl.errors import ReleaseError, SettingsError
 from mitl.hits.templates import load_template
 from mitl.positives.exclusions import Exclusions
 from mitl.positives.judgement_columns import JudgementColumns
@@ -32,9 +32,9 @@ from mitl.positives.pair_answers import pair_answers
 from mitl.positives.release_input import ReleaseCard, ReleaseInput
 from mitl.positives.rules import MergeRules
 from mitl.positives.shown_texts import scrubbed_columns
-from mitl.records import Decision, Direction, Environment, JudgementSource
+from mitl.positives.withdrawn import withdrawn_controls
+from mitl.records import BatchKind, Decision, Direction, Environment, GoldControl, JudgementSource
 from mitl.settings import Settings
-from mitl.stages.harvesting.golds import GoldState, gold_state
 from mitl.stages.releasing.origins import origins
 from mitl.stages.reporting.snapshot import exclusion_sets
 
@@ -51,12 +51,12 @@ class ReleaseFacts:
     n_exclusions: int
     runs: tuple[RunRow, ...]
     batches: tuple[BatchRow, ...]
+    """Those that asked pairs."""
     queries: Mapping[Direction, tuple[int, ...]]
     submissions: tuple[AssignmentRow, ...]
     hits: tuple[HitRow, ...]
     settled: tuple[SettledWork, ...]
     """The submissions on posted pages with what was paid for them."""
-    golds: GoldState
 
     @property
     def private_ids(self) -> dict[str, Collection[str]]:
@@ -70,7 +70,9 @@ class ReleaseFacts:
     @property
     def undecided(self) -> int:
         """Submissions that wait for a decision."""
-        return sum(row.decision in (Decision.NONE, Decision.QUEUED) for row in self.submissions)
+        names = {batch.name for batch in self.batches}
+        waiting = (Decision.NONE, Decision.QUEUED)
+        return sum(row.batch in names and row.decision in waiting for row in self.submissions)
 
 
 def release_facts(session: Session, settings: Settings, environment: Environment) -> ReleaseFacts:
@@ -78,6 +80,9 @@ def release_facts(session: Session, settings: Settings, environment: Environment
     dataset = item_store.dataset(session)
     exclusions = item_store.exclusions(session)
     queries = proposal_store.queries(session)
+    # Preferences between rankings are asked of the same crowd, and are no part of a release.
+    batches = [one for one in hit_store.batches(session, environment) if one.kind is BatchKind.PAIRS]
+    names = {batch.name for batch in batches}
     return ReleaseFacts(
         environment=environment,
         dataset=dataset,
@@ -86,12 +91,13 @@ def release_facts(session: Session, settings: Settings, environment: Environment
         exclusions=exclusion_sets(exclusions),
         n_exclusions=len(exclusions),
         runs=tuple(proposal_store.runs(session)),
-        batches=tuple(hit_store.batches(session, environment)),
+        batches=tuple(batches),
         queries={direction: tuple(items) for direction, items in queries.items()},
         submissions=tuple(answer_store.assignments(session, environment)),
         hits=tuple(hit_store.hits(session, environment)),
-        settled=tuple(ledger_store.settled_work(session, environment)),
-        golds=gold_state(judgement_store.gold_judgements(session, environment), settings.gold_rule),
+        settled=tuple(
+            work for work in ledger_store.settled_work(session, environment) if work.batch in names
+        ),
     )
 
 
@@ -120,7 +126,8 @@ def release_input(
             "there are no judgements and no CxC ratings, so there is nothing to release; run `mitl harvest` first"
         )
     judgements, scan = scrubbed_columns(judgements, chain.from_iterable(known.private_ids.values()))
-    answers = pair_answers(judgements, rules, known.golds.withdrawn)
+    withdrawn = withdrawn_controls(judgements, settings.gold_rule)
+    answers = pair_answers(judgements, rules, withdrawn)
     evidence = gather(answers.columns, rated, scores, columns.original_columns(session, known.dataset.id))
     return ReleaseInput(
         name=name,
@@ -137,16 +144,21 @@ def release_input(
         salt=b"",
         seeds={"project": settings.seed},
         configuration=_configuration(settings, known, recipe),
-        origins=_origins(session, settings, known, judgements),
+        origins=_origins(session, settings, known, judgements, withdrawn),
         texts=scan,
         fit=answers.fit,
+        posterior=answers.posterior,
         warnings=answers.warnings,
         card=_card(settings),
     )
 
 
 def _origins(
-    session: Session, settings: Settings, known: ReleaseFacts, judgements: JudgementColumns
+    session: Session,
+    settings: Settings,
+    known: ReleaseFacts,
+    judgements: JudgementColumns,
+    withdrawn: Collection[GoldControl],
 ) -> Origins:
     return origins(
         session,
@@ -158,15 +170,27 @@ def _origins(
         hits=known.hits,
         submissions=known.submissions,
         settled=known.settled,
-        golds=known.golds,
+        withdrawn=withdrawn,
         answers=judgements,
     )
 
 
 def _card(settings: Settings) -> ReleaseCard:
-    """What the makers state in [release], and the contact that workers are given where they state none."""
+    """What the makers state in [release], and the contact that workers are given where they state none.
+
+    Raises:
+        SettingsError: what is stated as a date is none.
+    """
     stated: dict[str, Any] = {"contact": settings.contact or "", **settings.release}
-    return ReleaseCard(**stated)
+    card = ReleaseCard(**stated)
+    try:
+        if card.date_published:
+            dt.date.fromisoformat(card.date_published)
+    except ValueError:
+        raise SettingsError(
+            f'release.date_published is {card.date_published!r}, which is no date; write it as "2026-11-20"'
+        ) from None
+    return card
 
 
 def _configuration(settings: Settings, known: ReleaseFacts, recipe: str) -> dict[str, object]:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,9 +37,8 @@ from mitl.positives.origins import (
 )
 from mitl.proposals.packed import contains, distinct, pack_pairs
 from mitl.proposals.sampling import sample
-from mitl.records import Decision, Direction, Environment, JudgementSource, Label, PairRole
+from mitl.records import Decision, Direction, Environment, GoldControl, JudgementSource, Label, PairRole
 from mitl.settings import Settings
-from mitl.stages.harvesting.golds import GoldState
 from mitl.stages.paying.wages import floor_cents, paid_work
 
 _STREAMS = {Direction.I2T: "image queries", Direction.T2I: "caption queries"}
@@ -86,14 +85,16 @@ def _draw(direction: Direction, asked: Mapping[str, Any], names: Mapping[int, st
     return QueryDraw(direction, count, len(names), drawn)
 
 
-def controls(settings: Settings, golds: GoldState, answers: JudgementColumns) -> Controls | None:
+def controls(
+    settings: Settings, withdrawn: Collection[GoldControl], answers: JudgementColumns
+) -> Controls | None:
     """The gold controls that people answered; None where there were none."""
     if not answers.gold.any():
         return None
 
     def kind(role: PairRole) -> ControlKind:
         of_kind = answers.role == list(PairRole).index(role)
-        out = pack_pairs(control.pair for control in golds.withdrawn if control.role is role)
+        out = pack_pairs(control.pair for control in withdrawn if control.role is role)
         asked = of_kind & (answers.label != UNANSWERED) & ~contains(out, answers.pairs)
         expected = [list(Label).index(label) for label in settings.gold_rule.passes(role)]
         return ControlKind(
@@ -106,7 +107,7 @@ def controls(settings: Settings, golds: GoldState, answers: JudgementColumns) ->
         rule=settings.gold_rule.text,
         positive=kind(PairRole.GOLD_POSITIVE),
         negative=kind(PairRole.GOLD_NEGATIVE),
-        withdrawn=len(golds.withdrawn),
+        withdrawn=len(withdrawn),
     )
 
 
@@ -226,7 +227,7 @@ def origins(
     hits: Sequence[HitRow],
     submissions: Sequence[AssignmentRow],
     settled: Sequence[SettledWork],
-    golds: GoldState,
+    withdrawn: Collection[GoldControl],
     answers: JudgementColumns,
 ) -> Origins:
     """All of it for one environment."""
@@ -234,7 +235,7 @@ def origins(
     return Origins(
         machines=machines(session),
         runs=proposal_runs(session, dataset, names, settings.seed),
-        controls=controls(settings, golds, answers),
+        controls=controls(settings, withdrawn, answers),
         crowd=crowd(session, settings, environment, [s for s in submissions if s.batch in posted], answers),
         batches=batch_pay(batches, hits),
         pay=pay(settings, environment, settled),

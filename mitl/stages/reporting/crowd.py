@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from mitl.analysis.report.inputs import (
     AgreementStats,
@@ -14,7 +14,7 @@ from mitl.analysis.report.inputs import (
     WorkerRow,
     WorkerStanding,
 )
-from mitl.judgements.wages import wage_figures
+from mitl.judgements.wages import wage_figures, worker_pay
 from mitl.positives.concord import concord
 from mitl.positives.judgement_columns import JudgementColumns
 from mitl.positives.pseudonyms import pseudonym
@@ -32,6 +32,7 @@ from mitl.stages.paying.wages import floor_cents, paid_work
 from mitl.stages.releasing.origins import pay
 from mitl.stages.reporting.snapshot import Snapshot
 from mitl.stages.reviewing.evidence import Crowd
+from mitl.stages.reviewing.page_times import usual_seconds
 
 _STANDINGS = {
     "good": WorkerStanding.GOOD,
@@ -41,9 +42,14 @@ _STANDINGS = {
 }
 
 
-def crowd_stats(known: Snapshot, rule: GoldRule, people: Crowd, salt: bytes) -> CrowdStats:
+def crowd_stats(
+    known: Snapshot, judgements: JudgementColumns, rule: GoldRule, people: Crowd, salt: bytes
+) -> CrowdStats:
     """Submissions by what became of them, controls, agreement and workers under pseudonyms."""
-    count = {d: sum(row.decision is d for row in known.submissions) for d in Decision}
+    count = Counter(row.decision for row in known.submissions)
+    times = usual_seconds(known.settled, known.environment)
+    pay_of = worker_pay(paid_work(known.settled, known.environment))
+    hourly = {one.worker: one.hourly_cents for one in pay_of}
     return CrowdStats(
         hits_posted=sum(hit.state in (HitState.POSTED, HitState.CLOSED) for hit in known.hits),
         submitted=len(known.submissions),
@@ -52,7 +58,7 @@ def crowd_stats(known: Snapshot, rule: GoldRule, people: Crowd, salt: bytes) -> 
         rejected=count[Decision.REJECT],
         dropped=count[Decision.DROP] + count[Decision.APPROVE_EXCLUDE],
         gold=_gold(known, rule, people.golds),
-        agreement=_agreement(known),
+        agreement=_agreement(judgements),
         workers=tuple(
             WorkerRow(
                 pseudonym=pseudonym(one.worker, salt),
@@ -60,8 +66,9 @@ def crowd_stats(known: Snapshot, rule: GoldRule, people: Crowd, salt: bytes) -> 
                 golds_seen=one.record.golds,
                 golds_right=one.record.passes,
                 standing=_STANDINGS[one.standing],
-                median_active_s=one.habit.page_s,
+                median_active_s=times.get(one.worker),
                 earned_cents=one.earned_cents,
+                hourly_cents=hourly.get(one.worker),
             )
             for one in sorted(people.workers, key=lambda one: (-one.submissions, one.worker))
         ),
@@ -90,9 +97,8 @@ def _gold(known: Snapshot, rule: GoldRule, state: GoldState) -> GoldStats | None
     )
 
 
-def _agreement(known: Snapshot) -> AgreementStats | None:
+def _agreement(judgements: JudgementColumns) -> AgreementStats | None:
     """Over the usable answers; None where there are none."""
-    judgements = JudgementColumns.from_records(row.record for row in known.judgements)
     if not judgements.counting.any():
         return None
     found = concord(judgements)

@@ -2,103 +2,109 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 
-from mitl.analysis.report.inputs import ExampleItem, ExampleQuery
-from mitl.judgements.aggregation import PairAnswer, answers_by_pair
+from mitl.analysis.report.inputs import ExampleItem, ExampleQuery, Frame
 from mitl.positives.merging import Merged
-from mitl.records import Concept, Direction, ImageItem, Judgement, Pair, Shortcoming
+from mitl.records import Direction, Pair
+from mitl.stages.reporting.pair_facts import PairFacts
 from mitl.stages.reporting.snapshot import Snapshot
-from mitl.stages.reporting.truth import TruthOf
 
-PER_DIRECTION = 4
-_MOST_POSITIVES = 8
-_NEAR_MISSES = 2
-
-
-def examples(known: Snapshot, merged: Merged, truth: TruthOf | None) -> tuple[ExampleQuery, ...]:
-    """The queries of each direction that gained most, as far apart in the data set as they come."""
-    view = _View(known, merged, truth)
-    found = []
-    for direction in (Direction.T2I, Direction.I2T):
-        ranked = sorted(known.queries[direction], key=lambda query: (-view.gained(direction, query), query))
-        for query in [query for query in ranked if view.gained(direction, query) > 0][:PER_DIRECTION]:
-            found.append(view.example(direction, query))
-    return tuple(found)
+PER_DIRECTION = 6
+MOST = {Frame.ORIGINAL: 5, Frame.YES: 6, Frame.WEAK_YES: 4, Frame.CXC: 3, Frame.REFUSED: 3}
+"""Items shown of each kind; the page says how many there are."""
 
 
-class _View:
-    """Lookups shared by all examples."""
+def examples(known: Snapshot, merged: Merged, facts: PairFacts) -> tuple[ExampleQuery, ...]:
+    """Queries of each direction from the one that gained most to the one that gained least, evenly spaced."""
+    gallery = _Gallery(known, merged, facts)
+    return tuple(
+        gallery.example(direction, query)
+        for direction in (Direction.T2I, Direction.I2T)
+        for query in evenly(gallery.gainers(direction, known.queries[direction]), PER_DIRECTION)
+    )
 
-    def __init__(self, known: Snapshot, merged: Merged, truth: TruthOf | None) -> None:
-        self._images: Mapping[int, ImageItem] = {image.id: image for image in known.images}
-        self._captions = {caption.id: caption for caption in known.captions}
-        self._ratings = known.ratings
-        self._truth = truth
-        records = [row.record for row in known.judgements]
-        self._answers: Mapping[Pair, PairAnswer] = answers_by_pair(records)
-        self._records: dict[Pair, list[Judgement]] = defaultdict(list)
-        for record in records:
-            if record.usable and not record.role.is_gold:
-                self._records[record.pair].append(record)
+
+def evenly(ranked: Sequence[int], count: int) -> list[int]:
+    """So many of them, first and last among them, at even distances; all where there are no more."""
+    if len(ranked) <= count:
+        return list(ranked)
+    return [ranked[round(place * (len(ranked) - 1) / (count - 1))] for place in range(count)]
+
+
+class _Gallery:
+    """The judged and the positive pairs of each query."""
+
+    def __init__(self, known: Snapshot, merged: Merged, facts: PairFacts) -> None:
+        self._facts = facts
         self._positives = {positive.pair for positive in merged.positives}
-        self._ranks: dict[Pair, dict[str, int]] = defaultdict(dict)
-        for proposal in known.proposals:
-            ranks = self._ranks[proposal.pair]
-            ranks[proposal.annotator] = min(proposal.rank, ranks.get(proposal.annotator, proposal.rank))
-        self._by_query: dict[Direction, dict[int, set[Pair]]] = {
-            direction: defaultdict(set) for direction in Direction
-        }
-        for pair in {*self._answers, *self._positives, *known.originals}:
-            self._by_query[Direction.I2T][pair.image_id].add(pair)
-            self._by_query[Direction.T2I][pair.caption_id].add(pair)
+        self._pairs: dict[Direction, dict[int, set[Pair]]] = {way: defaultdict(set) for way in Direction}
+        for pair in {*facts.answers, *self._positives, *known.originals}:
+            self._pairs[Direction.I2T][pair.image_id].add(pair)
+            self._pairs[Direction.T2I][pair.caption_id].add(pair)
 
-    def gained(self, direction: Direction, query: int) -> int:
-        """Positives beyond the original annotation."""
-        pairs = self._by_query[direction].get(query, set())
-        return sum(pair in self._positives and not self._is_original(pair) for pair in pairs)
+    def gainers(self, direction: Direction, queries: Sequence[int]) -> list[int]:
+        """The queries with positives beyond the originals, most first."""
+        gained = {query: self._gained(direction, query) for query in queries}
+        return sorted(
+            (query for query in queries if gained[query]), key=lambda query: (-gained[query], query)
+        )
+
+    def _gained(self, direction: Direction, query: int) -> int:
+        pairs = self._pairs[direction].get(query, set())
+        return sum(pair in self._positives and not self._facts.is_original(pair) for pair in pairs)
 
     def example(self, direction: Direction, query: int) -> ExampleQuery:
         """One query with its originals, its positives and near misses that people refused."""
-        pairs = sorted(self._by_query[direction][query], key=self._order)
-        shown = [pair for pair in pairs if self._is_original(pair) or pair in self._positives]
-        refused = [pair for pair in pairs if pair in self._answers and pair not in self._positives]
-        refused = [pair for pair in refused if not self._is_original(pair)][:_NEAR_MISSES]
-        items = tuple(self._item(direction, pair) for pair in [*shown[:_MOST_POSITIVES], *refused])
-        if direction is Direction.I2T:
-            image = self._images[query]
-            return ExampleQuery(direction, image.external_id, items, image=image.path)
-        caption = self._captions[query]
-        return ExampleQuery(direction, caption.external_id, items, text=caption.text)
-
-    def _is_original(self, pair: Pair) -> bool:
-        return self._captions[pair.caption_id].image_id == pair.image_id
+        facts = self._facts
+        pairs = [
+            pair
+            for pair in sorted(self._pairs[direction][query], key=self._order)
+            if pair in self._positives or facts.is_original(pair) or facts.is_refused(pair)
+        ]
+        items = [self._item(direction, pair) for pair in pairs]
+        totals = Counter(item.frame for item in items)
+        shown: Counter[Frame] = Counter()
+        kept = []
+        for item in items:
+            if shown[item.frame] < MOST[item.frame]:
+                kept.append(item)
+            shown[item.frame] += 1
+        image, caption = facts.images.get(query), facts.captions.get(query)
+        i2t = direction is Direction.I2T
+        item_id = image.external_id if i2t and image else caption.external_id if caption else str(query)
+        return ExampleQuery(
+            direction,
+            item_id,
+            tuple(kept),
+            text=None if i2t or caption is None else caption.text,
+            image=image.path if i2t and image else None,
+            totals=tuple((frame, totals[frame]) for frame in Frame if totals[frame]),
+            gained=self._gained(direction, query),
+        )
 
     def _order(self, pair: Pair) -> tuple[bool, int, int, Pair]:
-        answer = self._answers.get(pair)
-        best = min(self._ranks[pair].values(), default=10**6) if pair in self._ranks else 10**6
-        return (not self._is_original(pair), answer.label.code if answer else 5, best, pair)
+        """Originals first, then by answer and by the best rank that any annotator gave."""
+        answer = self._facts.answers.get(pair)
+        best = min(self._facts.ranks.get(pair, {}).values(), default=10**6)
+        return (not self._facts.is_original(pair), answer.label.code if answer else 5, best, pair)
 
     def _item(self, direction: Direction, pair: Pair) -> ExampleItem:
-        image, caption = self._images[pair.image_id], self._captions[pair.caption_id]
-        answer = self._answers.get(pair)
-        records: Sequence[Judgement] = self._records.get(pair, ())
+        facts = self._facts
+        image, caption = facts.images[pair.image_id], facts.captions[pair.caption_id]
+        answer = facts.answers.get(pair)
+        shortcomings, concepts = facts.reasons(pair)
         i2t = direction is Direction.I2T
-        shortcomings: dict[Shortcoming, None] = {}
-        concepts: dict[Concept, None] = {}
-        for record in records:
-            shortcomings.update(dict.fromkeys(record.shortcomings))
-            concepts.update(dict.fromkeys(record.concepts))
         return ExampleItem(
             external_id=caption.external_id if i2t else image.external_id,
             text=caption.text if i2t else None,
             image=None if i2t else image.path,
-            original=self._is_original(pair),
+            original=facts.is_original(pair),
             label=None if answer is None else answer.label,
-            cxc_score=self._ratings.get(pair),
-            found_by=tuple(self._ranks[pair].items()) if pair in self._ranks else (),
-            shortcomings=tuple(shortcomings),
-            concepts=tuple(concepts),
-            truth=None if self._truth is None else self._truth(image.external_id, caption.external_id).label,
+            cxc_score=facts.ratings.get(pair),
+            found_by=facts.found_by(pair),
+            shortcomings=shortcomings,
+            concepts=concepts,
+            truth=facts.truth(pair),
         )

@@ -11,7 +11,7 @@ from mitl.analysis.report.inputs import (
     FunnelCounts,
     Multiplicity,
 )
-from mitl.judgements.aggregation import answers_by_pair
+from mitl.judgements.aggregation import PairAnswer
 from mitl.positives.merging import Merged, MergeInput, MergeRules, merge, positives_by_query
 from mitl.records import (
     Direction,
@@ -23,9 +23,10 @@ from mitl.records import (
 from mitl.stages.reporting.snapshot import Snapshot
 
 
-def annotator_proposals(known: Snapshot) -> tuple[AnnotatorProposals, ...]:
+def annotator_proposals(
+    known: Snapshot, answers: Mapping[Pair, PairAnswer]
+) -> tuple[AnnotatorProposals, ...]:
     """What each machine annotator proposed, how much of it was new, and how much people confirmed."""
-    answers = answers_by_pair([row.record for row in known.judgements])
     places: dict[str, int] = defaultdict(int)
     pairs: dict[str, set[Pair]] = {row.name: set() for row in known.annotators}
     for proposal in known.proposals:
@@ -54,7 +55,7 @@ def annotator_proposals(known: Snapshot) -> tuple[AnnotatorProposals, ...]:
     return tuple(rows)
 
 
-def funnel_counts(known: Snapshot) -> FunnelCounts:
+def funnel_counts(known: Snapshot, answers: Mapping[Pair, PairAnswer]) -> FunnelCounts:
     """From all possible pairs down to the positives beyond the originals."""
     n_images, n_captions = len(known.images), len(known.captions)
     image_queries, caption_queries = (len(known.queries[direction]) for direction in Direction)
@@ -64,7 +65,6 @@ def funnel_counts(known: Snapshot) -> FunnelCounts:
         item.pair for hit_id in out for item in known.hit_items[hit_id] if item.role is PairRole.CANDIDATE
     }
     records = [row.record for row in known.judgements if not row.record.role.is_gold]
-    answers = answers_by_pair(records)
     positive = {pair for pair, answer in answers.items() if answer.label.is_positive}
     ranked = _ranked_places(known)
     return FunnelCounts(
@@ -87,7 +87,7 @@ def _ranked_places(known: Snapshot) -> int:
     places: dict[tuple[str, Direction], int] = defaultdict(int)
     for run in known.runs:
         config = json.loads(run.config)
-        for entry in config["annotators"]:
+        for entry in config.get("annotators", ()):
             for direction, gallery in galleries.items():
                 count = config["queries"][direction.value]["count"] * min(config["depth"], gallery)
                 key = (entry["name"], direction)

@@ -2,104 +2,148 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
-from importlib.metadata import version
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
-from mitl.analysis.report.inputs import (
-    EvaluationScore,
-    Provenance,
-    ReportInput,
-)
+from mitl.analysis.report.inputs import ReportInput
 from mitl.analysis.report.render import render_report
 from mitl.analysis.report.tables import answer_counts, rationale_counts
 from mitl.db.session import open_database, reading
-from mitl.db.store import releases
-from mitl.hits.templates import load_template
-from mitl.positives.merging import MergeRules
-from mitl.records import (
-    Decision,
-    Direction,
-    Environment,
-    StageResult,
-)
+from mitl.db.store import columns, releases
+from mitl.db.store import hits as hit_store
+from mitl.positives.judgement_columns import JudgementColumns
+from mitl.positives.merging import Merged
+from mitl.positives.origins import ProposalRun
+from mitl.positives.rules import MergeRules
+from mitl.proposals.packed import unpack_pairs
+from mitl.records import Decision, Direction, Environment, StageResult
 from mitl.settings import Settings
+from mitl.stages.analysing.for_report import analysis_for_report
 from mitl.stages.environment import choose_environment
-from mitl.stages.releasing.evaluate import SCORES_FILE
+from mitl.stages.releasing.origins import proposal_runs
 from mitl.stages.reporting.crowd import batch_rows, crowd_stats, money_stats
+from mitl.stages.reporting.disputes import disputes
 from mitl.stages.reporting.examples import examples
+from mitl.stages.reporting.files import report_file
 from mitl.stages.reporting.funnel import annotator_proposals, funnel_counts, merged_records, multiplicities
+from mitl.stages.reporting.headline import headline
+from mitl.stages.reporting.pair_facts import PairFacts, majority_answers
+from mitl.stages.reporting.preference import preference
+from mitl.stages.reporting.provenance import provenance
+from mitl.stages.reporting.reliability import reliability
+from mitl.stages.reporting.scores import evaluation
 from mitl.stages.reporting.snapshot import Snapshot, snapshot
 from mitl.stages.reporting.truth import has_known_truth, truth_source
-from mitl.stages.reporting.truth_figures import truth_stats
+from mitl.stages.reporting.truth_figures import packed_truth, truth_stats
 from mitl.stages.reviewing.evidence import Crowd, crowd
 from mitl.stages.reviewing.habits import habits
 
 _REPORT_SALT = "<the report page>"
 
 
-def report(settings: Settings, out: Path, environment: Environment | None = None) -> StageResult:
-    """Write the report of one environment; the same data give the same bytes."""
-    with open_database(settings.db_url) as session:
-        chosen = choose_environment(session, environment)
-        with reading(session):
-            known = snapshot(session, settings, chosen)
-            people = crowd(session, chosen, habits(session, chosen, settings.gold_rule))
-        salt = releases.salt(session, _REPORT_SALT)
-        session.commit()
-    data = report_input(settings, known, people, salt)
-    html = render_report(data)
-    content = html.encode("utf-8")
-    changed = not out.exists() or out.read_bytes() != content
-    if changed:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        part = out.with_name(f".{out.name}.{os.getpid()}.part")
-        part.write_bytes(content)
-        part.replace(out)
+@dataclass(frozen=True, slots=True)
+class Known:
+    """All that the database knows for a report."""
+
+    snapshot: Snapshot
+    people: Crowd
+    judgements: JudgementColumns
+    """The same judgements as the snapshot's, for what counts them all."""
+    runs: tuple[ProposalRun, ...]
+    salt: bytes
+    """Secret of the workers' pseudonyms."""
+    file: Path
+    """Where the report lies unless another file is named."""
+    has_other_work: bool
+    """Whether the project has posted to the other environment too."""
+
+
+def report(
+    settings: Settings, out: Path | None = None, environment: Environment | None = None
+) -> StageResult:
+    """Write the report of one environment; the same data give the same bytes.
+
+    Args:
+        out: the file; None takes the environment's own, see :func:`mitl.stages.reporting.files.report_file`.
+    """
+    with _no_sweeps():
+        known = collect(settings, environment)
+        data = report_input(settings, known)
+    file = out or known.file
+    content = render_report(data).encode("utf-8")
+    changed = _write(file, content)
     return StageResult(
         status="done" if changed else "nothing_to_do",
-        counts={"environment": chosen.value, "bytes": len(content), **headline(data)},
-        paths={"report": str(out)},
+        counts={"environment": data.environment.value, "bytes": len(content), **headline(data)},
+        paths={"report": str(file)},
         lines=(
-            f"report: {out} ({len(content) / 1e6:.1f} MB)"
+            f"report of {data.environment.value}: {file} ({len(content) / 1e6:.1f} MB)"
             if changed
-            else f"nothing to do: {out} holds exactly this report already",
+            else f"nothing to do: {file} holds exactly this report already",
         ),
     )
 
 
-def headline(data: ReportInput) -> dict[str, object]:
-    """The numbers that matter: pairs, judgements, positives, and recall and precision where truth is known."""
-    numbers: dict[str, object] = {
-        "pairs": data.funnel.distinct,
-        "judgements": data.judgements,
-        "positives": data.funnel.positive,
-        "positives_beyond_originals": data.funnel.beyond_originals,
-    }
-    shared = None if data.crowd is None else data.crowd.agreement
-    if shared is not None:
-        numbers |= {"alpha": shared.alpha, "alpha_low": shared.low, "alpha_high": shared.high}
-    if data.truth is not None:
-        numbers["recall_before"] = data.truth.original.together.recall
-        numbers["precision_before"] = data.truth.original.together.precision
-        if data.truth.release is not None:
-            numbers["recall_after"] = data.truth.release.together.recall
-            numbers["precision_after"] = data.truth.release.together.precision
-        if data.truth.hit_rule is not None:
-            numbers["precision_hit_rule_alone"] = data.truth.hit_rule.together.precision
-            numbers["recall_hit_rule_alone"] = data.truth.hit_rule.together.recall
-    return numbers
+@contextmanager
+def _no_sweeps() -> Iterator[None]:
+    """Leave the garbage collector out of it: it would walk a million records, all in use, again and again."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
-def report_input(settings: Settings, known: Snapshot, people: Crowd, salt: bytes) -> ReportInput:
+def _write(file: Path, content: bytes) -> bool:
+    """Put the file in place whole; returns whether it was another one before."""
+    if file.exists() and file.read_bytes() == content:
+        return False
+    file.parent.mkdir(parents=True, exist_ok=True)
+    part = file.with_name(f".{file.name}.{os.getpid()}.part")
+    part.write_bytes(content)
+    part.replace(file)
+    return True
+
+
+def collect(settings: Settings, environment: Environment | None = None) -> Known:
+    """Read the database once."""
+    with open_database(settings.db_url) as session:
+        chosen = choose_environment(session, environment)
+        with reading(session):
+            found = snapshot(session, settings, chosen)
+            people = crowd(session, chosen, habits(session, chosen, settings.gold_rule))
+            names = {Direction.I2T: found.image_ids, Direction.T2I: found.caption_ids}
+            runs = proposal_runs(session, found.dataset, names, settings.seed)
+            judgements = columns.judgement_columns(session, chosen)
+            has_other_work = any(other is not chosen for other in hit_store.environments(session))
+            file = report_file(session, settings.project, chosen)
+        salt = releases.salt(session, _REPORT_SALT)
+        session.commit()
+    return Known(found, people, judgements, runs, salt, file, has_other_work)
+
+
+def report_input(settings: Settings, source: Known) -> ReportInput:
     """All that the report shows."""
+    known, people, salt = source.snapshot, source.people, source.salt
     state = people.golds
-    merged = None
+    rules = _rules(known)
+    merged: Merged | None = None
     if known.judgements or known.ratings:
-        merged = merged_records(known, _rules(known), state.withdrawn)
-    truth = has_known_truth(settings) and bool(known.proposals)
+        merged = merged_records(known, rules, state.withdrawn)
+    has_truth = has_known_truth(settings) and bool(known.proposals)
+    true = packed_truth(settings, known) if has_truth else None
+    facts = PairFacts(
+        known, majority_answers(source.judgements), truth_source(settings, "scenes") if has_truth else None
+    )
     records = [row.record for row in known.judgements]
+    scores = evaluation(settings)
     return ReportInput(
         project=settings.project.name,
         dataset=known.dataset.name,
@@ -110,23 +154,30 @@ def report_input(settings: Settings, known: Snapshot, people: Crowd, salt: bytes
         caption_queries=len(known.queries[Direction.T2I]),
         release=known.releases[-1].name if known.releases else None,
         judgements=len(records) or None,
-        annotators=annotator_proposals(known),
-        funnel=funnel_counts(known),
+        annotators=annotator_proposals(known, facts.answers),
+        funnel=funnel_counts(known, facts.answers),
         answers=answer_counts(records, known.proposals),
         rationale=rationale_counts(records, known.proposals),
-        crowd=crowd_stats(known, settings.gold_rule, people, salt)
+        crowd=crowd_stats(known, source.judgements, settings.gold_rule, people, salt)
         if known.submissions or known.hits
         else None,
         money=money_stats(settings, known) if known.batches else None,
         batches=batch_rows(known),
-        truth=truth_stats(settings, known, merged, state) if truth else None,
-        evaluation=_evaluation(settings),
+        truth=None if true is None else truth_stats(settings, known, merged, state, true, facts.answers),
+        evaluation=scores,
         multiplicity=() if merged is None else multiplicities(known, merged),
-        examples=()
-        if merged is None
-        else examples(known, merged, truth_source(settings, "scenes") if truth else None),
-        provenance=_provenance(settings, known),
-        notes=_notes(known),
+        reliability=reliability(known, source.judgements, rules, state.withdrawn, true),
+        examples=() if merged is None else examples(known, merged, facts),
+        disputes=disputes(
+            facts,
+            [row.name for row in known.annotators],
+            true=None if true is None else set(unpack_pairs(true)),
+            cxc_threshold=rules.cxc_threshold,
+        ),
+        machines=analysis_for_report(settings, known),
+        preference=preference(settings, known),
+        provenance=provenance(settings, known, source.runs, evaluated=bool(scores)),
+        notes=_notes(known, has_other_work=source.has_other_work),
     )
 
 
@@ -135,50 +186,16 @@ def _rules(known: Snapshot) -> MergeRules:
     return MergeRules(**json.loads(known.releases[-1].rules)) if known.releases else MergeRules()
 
 
-def _evaluation(settings: Settings) -> tuple[EvaluationScore, ...]:
-    try:
-        scores = json.loads((settings.runs / SCORES_FILE).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return ()
-    wanted = ("R@1", "R@5", "R-Precision", "mAP@R")
-    return tuple(
-        EvaluationScore(annotator, positives, Direction(direction), metric, values[metric])
-        for positives, by_annotator in scores.items()
-        for annotator, by_direction in by_annotator.items()
-        for direction, values in by_direction.items()
-        for metric in wanted
-    )
-
-
-def _provenance(settings: Settings, known: Snapshot) -> Provenance:
-    shown = [("data set", known.dataset.name)]
-    shown += [(f"run {run.hash}", run.config) for run in known.runs]
-    shown += [
-        (
-            f"batch {batch.name}",
-            f"template {batch.template}, {batch.direction}, {batch.assignments} per HIT, seed {batch.seed}",
-        )
-        for batch in known.batches
-    ]
-    hashes = [(row.name, row.fingerprint) for row in known.annotators]
-    hashes += [
-        (f"template {name}", load_template(name, settings.wordings).content_hash)
-        for name in sorted({batch.template for batch in known.batches})
-    ]
-    hashes += [(f"release {row.name}", row.manifest_sha256) for row in known.releases]
-    return Provenance(
-        settings=tuple(shown),
-        seeds=(("project", str(settings.seed)),),
-        versions=(("mitl", version("mitl")),),
-        hashes=tuple(hashes),
-    )
-
-
-def _notes(known: Snapshot) -> tuple[str, ...]:
+def _notes(known: Snapshot, *, has_other_work: bool) -> tuple[str, ...]:
     notes = []
     undecided = sum(row.decision in (Decision.NONE, Decision.QUEUED) for row in known.submissions)
     if undecided:
-        notes.append(f"{undecided} submissions wait for a person; their answers count nowhere yet.")
+        notes.append(f"{undecided:,} submissions wait for a person; their answers count nowhere yet.")
     if known.environment is Environment.SANDBOX and known.submissions:
         notes.append("These answers were given in the sandbox, with practice money.")
+    if has_other_work and known.releases:
+        notes.append(
+            "The project has work in the other environment too: the latest release and the scores on it may come of "
+            "that; the release's manifest names its environment."
+        )
     return tuple(notes)

@@ -13,11 +13,10 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import journal, open_work
 from mitl.db.store import judgements as judgement_store
-from mitl.db.store import proposals as proposal_store
 from mitl.db.store.items import DatasetRow
 from mitl.db.store.open_work import OpenWork
 from mitl.hits.pricing import format_dollars
-from mitl.records import Decision, Direction, Environment, HitState, StageResult, Table
+from mitl.records import Decision, Environment, HitState, StageResult, Table
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
 from mitl.stages.harvesting.golds import gold_state
@@ -57,16 +56,15 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
 
 
 def _look(session: Session, settings: Settings, chosen: Environment) -> _Now:
-    candidates = proposal_store.candidate_pairs(session, tuple(Direction))
-    asked = open_work.asked_pairs(session, chosen)
+    pairs = open_work.pair_counts(session, chosen)
     decisions = answer_store.decision_counts(session, chosen)
     golds = gold_state(judgement_store.gold_judgements(session, chosen), settings.gold_rule)
     return _Now(
         environment=chosen,
         dataset=item_store.dataset(session),
-        n_pairs=len(candidates),
-        n_open=sum(pair not in asked for pair in candidates),
-        n_judged=len(open_work.usable_workers(session, chosen)),
+        n_pairs=pairs.candidates,
+        n_open=pairs.open,
+        n_judged=pairs.judged,
         states=hit_store.state_counts(session, chosen),
         n_batches=len(hit_store.batches(session, chosen)),
         work=open_work.open_work(session, chosen),

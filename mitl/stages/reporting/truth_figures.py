@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from mitl.analysis.known_truth import DirectionScores, score_directions
 from mitl.analysis.report.inputs import TruthStats
 from mitl.db.store.judgements import StoredJudgement
-from mitl.judgements.aggregation import answers_by_pair
+from mitl.judgements.aggregation import PairAnswer, answers_by_pair
 from mitl.judgements.goldcheck import check_assignment, decide
 from mitl.judgements.usability import is_usable
 from mitl.positives.merging import Merged
-from mitl.proposals.packed import pack_pairs
+from mitl.proposals.packed import Ints, pack_pairs
 from mitl.records import Direction, Judgement, Pair
 from mitl.records.gold_rule import GoldRule
 from mitl.settings import Settings
@@ -24,15 +24,31 @@ from mitl.stages.reporting.truth import true_pairs
 PRECISION_TARGET = 0.95
 
 
-def truth_stats(settings: Settings, known: Snapshot, merged: Merged | None, state: GoldState) -> TruthStats:
-    """Scores of the originals, of the release, of each annotator alone, and of the gold rules."""
+def packed_truth(settings: Settings, known: Snapshot) -> Ints:
+    """The query × gallery pairs, both directions, that are a match in truth; packed and sorted."""
     queries = (known.queries[Direction.I2T], known.queries[Direction.T2I])
-    truth = pack_pairs(true_pairs(settings, *queries, known.image_ids, known.caption_ids))
+    return pack_pairs(true_pairs(settings, *queries, known.image_ids, known.caption_ids))
+
+
+def truth_stats(
+    settings: Settings,
+    known: Snapshot,
+    merged: Merged | None,
+    state: GoldState,
+    truth: Ints,
+    judged: Mapping[Pair, PairAnswer],
+) -> TruthStats:
+    """Scores of the originals, of the release, of each annotator alone, and of the gold rules.
+
+    Args:
+        truth: as :func:`packed_truth` gives it.
+        judged: the answer of each pair that has one.
+    """
+    queries = (known.queries[Direction.I2T], known.queries[Direction.T2I])
 
     def score(pairs: Iterable[Pair]) -> DirectionScores:
         return score_directions(pack_pairs(pairs), truth, *queries)
 
-    judged = answers_by_pair([row.record for row in known.judgements])
     positive = {pair for pair, answer in judged.items() if answer.label.is_positive}
     proposed: dict[str, set[Pair]] = defaultdict(set)
     for proposal in known.proposals:

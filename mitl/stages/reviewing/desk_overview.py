@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
-from mitl.db.store import hits as hit_store
 from mitl.db.store import journal, open_work
-from mitl.db.store.answers import AssignmentRow
-from mitl.db.store.desk import AnswerRow, Arrival
+from mitl.db.store.desk import Arrivals
 from mitl.hits.pricing import format_dollars
 from mitl.judgements.conduct import gold_interval
 from mitl.judgements.gold_records import GoldRecord
 from mitl.records import Decision, Environment, PairRole
-from mitl.records.gold_rule import GoldRule
-from mitl.stages.harvesting.golds import GoldState
 from mitl.stages.reviewing.habits import Habits
 
+HOUR = dt.timedelta(hours=1)
 HOURS = 24
 """Shown one by one."""
 
@@ -74,92 +71,75 @@ class Overview:
     """In words."""
 
 
-def overview(
-    session: Session, environment: Environment, now: dt.datetime, rule: GoldRule, known: Habits
-) -> Overview:
+def overview(session: Session, environment: Environment, now: dt.datetime, known: Habits) -> Overview:
     """The state of the environment at this time."""
-    rows = answer_store.assignments(session, environment)
-    queued = [row for row in rows if row.decision is Decision.QUEUED]
+    people = desk_store.worker_submissions(session, environment)
     arrived = desk_store.arrivals(session, environment)
     work = open_work.open_work(session, environment)
-    times = [one.submitted_at for one in arrived if one.submitted_at is not None]
     counts = answer_store.decision_counts(session, environment)
+    hours = _begins(now)
+    recent = desk_store.answers_since(session, environment, min(hours[0], now - HOUR))
     return Overview(
-        golds=_rates(known.controls, rule, known.golds),
+        golds=_rates(known.controls),
         withdrawn=len(known.golds.withdrawn),
-        queued=len(queued),
-        oldest=min((row.submitted_at for row in queued if row.submitted_at is not None), default=None),
-        submissions=len(rows),
-        answers=sum(one.answers for one in arrived),
-        last_hour=_between(arrived, now - dt.timedelta(hours=1), now),
-        latest=max(times, default=None),
-        hours=_hours(arrived, now),
-        workers=len({row.worker_id for row in rows}),
-        excluded=len({row.worker_id for row in rows if row.excluded}),
+        queued=counts.get(Decision.QUEUED, 0),
+        oldest=arrived.oldest_queued,
+        submissions=arrived.submissions,
+        answers=known.answers,
+        last_hour=sum(answers for at, answers in recent.items() if now - HOUR < at <= now),
+        latest=arrived.latest,
+        hours=_hours(recent, hours),
+        workers=len(people),
+        excluded=sum(one.excluded for one in people),
         decisions={decision: counts[decision] for decision in Decision if counts.get(decision)},
         hits_out=work.hits,
         to_come=work.assignments,
         again=len(open_work.barren_hits(session, environment)),
-        money=_money(session, environment, rows, held_cents=work.held_cents),
+        money=_money(session, environment, arrived, held_cents=work.held_cents),
     )
 
 
-def _rates(controls: Sequence[AnswerRow], rule: GoldRule, state: GoldState) -> tuple[Rate, ...]:
+def _rates(controls: Mapping[PairRole, GoldRecord]) -> tuple[Rate, ...]:
     kinds = (
         ("all controls", (PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE)),
         ("fit the image", (PairRole.GOLD_POSITIVE,)),
         ("do not fit", (PairRole.GOLD_NEGATIVE,)),
     )
-    known = {(gold.pair, gold.role) for gold in state.withdrawn}
     found = []
     for name, roles in kinds:
-        given = [
-            row
-            for row in controls
-            if row.role in roles and row.label is not None and (row.pair, row.role) not in known
-        ]
-        passes = sum(rule.passed(row.role, row.label) is True for row in given)
-        record = GoldRecord(passes, len(given))
+        given = [controls[role] for role in roles]
+        record = GoldRecord(sum(one.passes for one in given), sum(one.golds for one in given))
         found.append(Rate(name, record, *gold_interval(record)))
     return tuple(found)
 
 
-def _between(arrived: Iterable[Arrival], start: dt.datetime, end: dt.datetime) -> int:
-    return sum(
-        one.answers for one in arrived if one.submitted_at is not None and start < one.submitted_at <= end
-    )
-
-
-def _hours(arrived: Sequence[Arrival], now: dt.datetime) -> tuple[Hour, ...]:
+def _begins(now: dt.datetime) -> list[dt.datetime]:
+    """When each of the last hours began, oldest first."""
     running = now.replace(minute=0, second=0, microsecond=0)
-    begins = [running - dt.timedelta(hours=back) for back in reversed(range(HOURS))]
+    return [running - HOUR * back for back in reversed(range(HOURS))]
+
+
+def _hours(recent: Mapping[dt.datetime, int], begins: Sequence[dt.datetime]) -> tuple[Hour, ...]:
     counts = dict.fromkeys(begins, 0)
-    for one in arrived:
-        if one.submitted_at is not None:
-            hour = one.submitted_at.replace(minute=0, second=0, microsecond=0)
-            if hour in counts:
-                counts[hour] += one.answers
+    for at, answers in recent.items():
+        hour = at.replace(minute=0, second=0, microsecond=0)
+        if hour in counts:
+            counts[hour] += answers
     return tuple(Hour(hour, count) for hour, count in counts.items())
 
 
-def _money(
-    session: Session, environment: Environment, rows: Sequence[AssignmentRow], *, held_cents: int
-) -> str:
+def _money(session: Session, environment: Environment, arrived: Arrivals, *, held_cents: int) -> str:
     """What was paid, what is promised, and what of it the queue decides."""
     spent = journal.spent(session, environment)
     fees = spent.get("fee", 0)
     paid = sum(spent.values()) - fees
-    rewards = {batch.name: batch.reward_cents for batch in hit_store.batches(session, environment)}
-    waiting = [row for row in rows if row.decision is Decision.QUEUED]
-    n_paid = sum(row.status == "Approved" for row in rows)
-    parts = [f"{format_dollars(paid)} is paid for {_count(n_paid, 'submission')}"]
+    parts = [f"{format_dollars(paid)} is paid for {_count(arrived.approved, 'submission')}"]
     if fees:
         parts[0] += f", and {format_dollars(fees)} in fees"
     if held_cents:
         parts.append(f"{format_dollars(held_cents)} is promised for work that is out or not decided")
-    if waiting:
-        cents = sum(rewards[row.batch] for row in waiting)
-        parts.append(f"the queue decides about {format_dollars(cents)}")
+    if arrived.oldest_queued is not None or arrived.queued_cents:
+        parts.append(f"the queue decides about {format_dollars(arrived.queued_cents)}")
     return "; ".join(parts) + "."
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from mitl.db.store import answers as answer_store
 from mitl.db.store import caps as cap_store
 from mitl.db.store import desk as desk_store
-from mitl.db.store.answers import AssignmentRow
+from mitl.db.store.desk import WorkerSubmissions
 from mitl.judgements.conduct import Agreement, Run, gold_interval
 from mitl.judgements.gold_records import GoldRecord
 from mitl.records import Decision, Environment, Label
@@ -115,33 +113,29 @@ def standing(record: GoldRecord, *, excluded: bool) -> str:
 
 def crowd(session: Session, environment: Environment, known: Habits) -> Crowd:
     """Everyone with a submission, by id."""
-    submissions: dict[str, list[AssignmentRow]] = defaultdict(list)
-    for row in answer_store.assignments(session, environment):
-        submissions[row.worker].append(row)
     paid = desk_store.paid(session, environment)
     capped = cap_store.capped_at(session, environment)
     found = (
-        _evidence(rows, known, capped=worker in capped, earned_cents=paid.get(rows[0].worker_id, 0))
-        for worker, rows in sorted(submissions.items())
+        _evidence(one, known, capped=one.worker in capped, earned_cents=paid.get(one.worker_id, 0))
+        for one in desk_store.worker_submissions(session, environment)
     )
     return Crowd(tuple(found), known)
 
 
-def _evidence(rows: Sequence[AssignmentRow], known: Habits, *, capped: bool, earned_cents: int) -> Evidence:
-    first = rows[0]
-    record = known.golds.record(first.worker)
+def _evidence(work: WorkerSubmissions, known: Habits, *, capped: bool, earned_cents: int) -> Evidence:
+    record = known.golds.record(work.worker)
     low, high = gold_interval(record)
-    others_s = known.median_s if len(known.of) > _MANY else known.others_s(first.worker)
-    habit = known.of.get(first.worker, Habit())  # none where every page was unreadable
+    others_s = known.median_s if len(known.of) > _MANY else known.others_s(work.worker)
+    habit = known.of.get(work.worker, Habit())  # none where every page was unreadable
     return Evidence(
-        id=first.worker_id,
-        worker=first.worker,
-        standing=standing(record, excluded=first.excluded),
+        id=work.worker_id,
+        worker=work.worker,
+        standing=standing(record, excluded=work.excluded),
         capped=capped,
-        submissions=len(rows),
-        used=sum(row.decision.keeps_answers for row in rows),
-        queued=sum(row.decision is Decision.QUEUED for row in rows),
-        rejected=sum(row.decision is Decision.REJECT for row in rows),
+        submissions=sum(work.decisions.values()),
+        used=sum(count for decision, count in work.decisions.items() if decision.keeps_answers),
+        queued=work.decisions.get(Decision.QUEUED, 0),
+        rejected=work.decisions.get(Decision.REJECT, 0),
         record=record,
         low=low,
         high=high,

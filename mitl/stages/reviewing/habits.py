@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import numpy as np
 from sqlalchemy.orm import Session
 
 from mitl.db.store import desk as desk_store
-from mitl.db.store.desk import AnswerRow
-from mitl.judgements.conduct import (
-    Agreement,
-    Run,
-    agreements,
-    consistency,
-    entropy_bits,
-    longest_run,
-    median_seconds,
+from mitl.db.store.answer_columns import LABELS, AnswerColumns, answer_columns
+from mitl.judgements.conduct import Agreement, Run
+from mitl.judgements.conduct_columns import (
+    agreement_and_consistency,
+    entropy_of_counts,
+    label_counts,
+    longest_runs,
+    medians_s,
 )
-from mitl.judgements.gold_records import GoldAnswer
-from mitl.records import Environment, GoldControl, Label, Outcome
+from mitl.judgements.gold_records import GoldRecord
+from mitl.records import Environment, Label, PairRole
 from mitl.records.gold_rule import GoldRule
-from mitl.stages.harvesting.golds import GoldState, state_of
+from mitl.stages.harvesting.gold_answers import gold_answers
+from mitl.stages.harvesting.golds import GoldState
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,6 @@ class Habit:
     answers: int = 0
     median_s: float | None = None
     """Active seconds on one pair."""
-    page_s: float | None = None
-    """Median active seconds on a HIT."""
     run: Run | None = None
     entropy: float | None = None
     """Bits, 0 to 2."""
@@ -53,8 +51,10 @@ class Habits:
     of: Mapping[str, Habit]
     """By the worker's id on the requester API."""
     golds: GoldState
-    controls: tuple[AnswerRow, ...]
-    """The answers on gold controls."""
+    controls: Mapping[PairRole, GoldRecord]
+    """All answers on the gold controls of a kind, those withdrawn apart."""
+    answers: int
+    """Places of pages that were read, answered or not."""
     median_s: float | None
     """Median of the workers' medians."""
     run: float | None
@@ -68,65 +68,62 @@ class Habits:
 
 def habits(session: Session, environment: Environment, rule: GoldRule) -> Habits:
     """Everyone's answers, looked at together."""
-    every = desk_store.answers(session, environment)
-    answers: dict[str, list[AnswerRow]] = defaultdict(list)
-    for answer in every:
-        answers[answer.worker].append(answer)
-    controls = tuple(row for row in every if row.role.is_gold)
-    golds = state_of(
-        [
-            GoldAnswer(row.worker, GoldControl(row.pair, row.role), rule.passed(row.role, row.label))
-            for row in controls
-        ]
-    )
-    given = [
-        (row.worker, row.pair, row.label)
-        for row in every
-        if row.label is not None and row.outcome is Outcome.ANSWERED and not row.role.is_gold
-    ]
-    agreeing = agreements(given, {worker for worker, record in golds.records.items() if record.is_bad})
-    consistent = consistency(given)
-    found = {
-        worker: _habit(rows, agreeing.get(worker), consistent.get(worker)) for worker, rows in answers.items()
-    }
+    every = answer_columns(session, environment)
+    names = desk_store.worker_names(session, environment)
+    met = gold_answers(session, every, rule, names)
+    found = _all_habits(every, names, met.state)
     return Habits(
         of=found,
-        golds=golds,
-        controls=controls,
+        golds=met.state,
+        controls=met.by_role,
+        answers=len(every),
         median_s=_usual(habit.median_s for habit in found.values()),
         run=_usual(habit.run.length for habit in found.values() if habit.run is not None),
         entropy=_usual(habit.entropy for habit in found.values()),
     )
 
 
-def _habit(answers: Sequence[AnswerRow], agreement: Agreement | None, consistent: Agreement | None) -> Habit:
-    labels = [row.label for row in answers if row.label is not None]
-    counts = Counter(labels)
-    return Habit(
-        answers=len(labels),
-        median_s=median_seconds(row.active_ms for row in answers),
-        page_s=median_seconds(_page_times(answers)),
-        run=longest_run(_pages(answers)),
-        entropy=entropy_bits(labels),
-        shares={label: counts[label] / len(labels) if labels else 0.0 for label in Label},
-        agreement=agreement,
-        consistency=consistent,
+def _all_habits(every: AnswerColumns, names: Mapping[int, str], golds: GoldState) -> dict[str, Habit]:
+    workers, code = np.unique(every.worker, return_inverse=True)
+    known = [names[row] for row in workers.tolist()]
+    distrusted = np.array([golds.record(name).is_bad for name in known], np.bool_)
+    given = every.is_given
+    medians = medians_s(code, every.active_ms)
+    runs = longest_runs(code, every.assignment, every.label)
+    counts = label_counts(code, every.label, len(known)).tolist()
+    agreeing, consistent = agreement_and_consistency(
+        code[given], every.pair[given], every.label[given], distrusted
     )
+    return {
+        name: _habit(
+            dict(zip(LABELS, counts[place], strict=True)),
+            median_s=medians.get(place),
+            run=runs.get(place),
+            agreement=agreeing.get(place),
+            consistency=consistent.get(place),
+        )
+        for place, name in enumerate(known)
+    }
 
 
-def _pages(answers: Sequence[AnswerRow]) -> list[list[Label]]:
-    pages: dict[int, list[Label]] = defaultdict(list)
-    for row in answers:
-        if row.label is not None:
-            pages[row.assignment_id].append(row.label)
-    return list(pages.values())
-
-
-def _page_times(answers: Sequence[AnswerRow]) -> list[int]:
-    times: dict[int, int] = defaultdict(int)
-    for row in answers:
-        times[row.assignment_id] += row.active_ms or 0
-    return list(times.values())
+def _habit(
+    counts: Mapping[Label, int],
+    *,
+    median_s: float | None,
+    run: Run | None,
+    agreement: Agreement | None,
+    consistency: Agreement | None,
+) -> Habit:
+    total = sum(counts.values())
+    return Habit(
+        answers=total,
+        median_s=median_s,
+        run=run,
+        entropy=entropy_of_counts(counts.values()),
+        shares={label: count / total if total else 0.0 for label, count in counts.items()},
+        agreement=agreement,
+        consistency=consistency,
+    )
 
 
 def _usual(values: Iterable[float | None]) -> float | None:

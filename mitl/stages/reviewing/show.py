@@ -17,6 +17,7 @@ from mitl.records import Decision, Environment, Finding, Label, StageResult, Tab
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
 from mitl.stages.harvesting.deadlines import approves_itself_at, reversible_until, utc
+from mitl.stages.preferring.evidence import RULE, comparison_table
 from mitl.stages.reviewing.desk_submission import SeenPair, Submission, submission, waiting
 from mitl.stages.reviewing.evidence import Crowd, Evidence, crowd
 from mitl.stages.reviewing.habits import habits
@@ -38,6 +39,8 @@ class _Known:
     """Other submissions of the worker in the queue."""
     imported: bool
     """Whether it came from a file of past work."""
+    compared: Table | None
+    """Its comparisons, where its page asked for preferences."""
 
 
 def show(settings: Settings, number: int, environment: Environment | None = None) -> StageResult:
@@ -52,11 +55,11 @@ def show(settings: Settings, number: int, environment: Environment | None = None
     failed = _failed(known)
     return StageResult(
         counts=_counts(known),
-        tables=(_answers(known), *([failed] if failed.rows else [])),
+        tables=(known.compared or _answers(known), *([failed] if failed.rows else [])),
         lines=(
             *_about_worker(known),
             *map(_finding, found.findings),
-            f"rule: {settings.gold_rule.text}",
+            f"rule: {settings.gold_rule.text}" if known.compared is None else RULE,
             *_fate(known),
         ),
         next=f"mitl review approve|drop|exclude|reject {number}" if found.row.decision in _WAITS else "",
@@ -80,6 +83,7 @@ def _known(session: Session, settings: Settings, number: int, environment: Envir
             if row.worker_id == worker.id and row.id != found.row.id
         ),
         imported=is_imported(session, found.row),
+        compared=comparison_table(session, found.row),
     )
 
 

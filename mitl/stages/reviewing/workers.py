@@ -18,6 +18,7 @@ from mitl.stages.environment import choose_environment
 from mitl.stages.paying.wages import paid_work
 from mitl.stages.reviewing.evidence import Evidence, crowd
 from mitl.stages.reviewing.habits import habits
+from mitl.stages.reviewing.page_times import usual_seconds
 
 NOBODY = "nothing to show: nobody has submitted work yet"
 
@@ -32,9 +33,10 @@ def workers(
     """
     chosen, people = busiest_first(settings, environment)
     with open_database(settings.db_url, read_only=True) as session:
-        pay = worker_pay(paid_work(ledger.settled_work(session, chosen), chosen))
-    hourly = {one.worker: one.hourly_cents for one in pay}
-    rows = [_row(one, hourly.get(one.worker)) for one in people]
+        settled = ledger.settled_work(session, chosen)
+    hourly = {one.worker: one.hourly_cents for one in worker_pay(paid_work(settled, chosen))}
+    seconds = usual_seconds(settled, chosen)
+    rows = [_row(one, hourly.get(one.worker), seconds.get(one.worker)) for one in people]
     counts: dict[str, object] = {"environment": chosen.value, "workers": len(people), "rows": rows}
     if not people:
         return StageResult(status="nothing_to_do", counts=counts, lines=(NOBODY,))
@@ -54,7 +56,7 @@ def busiest_first(settings: Settings, environment: Environment | None) -> tuple[
     return chosen, sorted(found, key=lambda one: (-one.submissions, one.worker))
 
 
-def _row(one: Evidence, hourly_cents: int | None) -> dict[str, object]:
+def _row(one: Evidence, hourly_cents: int | None, hit_s: float | None) -> dict[str, object]:
     return {
         "worker": one.worker,
         "submitted": one.submissions,
@@ -70,7 +72,7 @@ def _row(one: Evidence, hourly_cents: int | None) -> dict[str, object]:
         "pass_rate_high": round(one.high, 4),
         "seconds_a_pair": _rounded(one.median_s),
         "speed": _rounded(one.speed),
-        "seconds_a_hit": _rounded(one.habit.page_s),
+        "seconds_a_hit": _rounded(hit_s),
         "longest_run": None if one.run is None else one.run.length,
         "longest_run_of": None if one.run is None else one.run.label.value,
         "entropy_bits": _rounded(one.entropy),

@@ -1,0 +1,236 @@
+"""Rows of a project of any size: a gallery, pairs that five annotators proposed, HITs that people answered."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+
+from sqlalchemy import text
+from sqlalchemy.orm import Session
+
+from mitl.db.models import (
+    Assignment,
+    Batch,
+    Caption,
+    Dataset,
+    Finding,
+    Hit,
+    HitItem,
+    Image,
+    Journal,
+    Judgement,
+    Ledger,
+    Round,
+    Worker,
+)
+from mitl.db.store.bulk import add_tuples, ids_were_given
+from mitl.db.store.proposals import AnnotatorRow
+from mitl.records import AnnotatorKind, Direction, Pair, Proposal
+
+NAMES = ("clip", "pcme", "pvse", "vilt", "vsrn")
+AT = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
+CAPTIONS_PER_IMAGE = 5
+PER_PAGE = 20
+_BATCH = (
+    *(
+        "id",
+        "name",
+        "round_id",
+        "environment",
+        "direction",
+        "template",
+        "kind",
+        "reward_cents",
+        "assignments",
+        "seed",
+    ),
+    *("pilot", "source", "server_id", "planned_at"),
+)
+_ASSIGNMENT = (
+    *(
+        "id",
+        "hit_id",
+        "worker_id",
+        "mturk_assignment_id",
+        "accepted_at",
+        "submitted_at",
+        "status",
+        "decision",
+    ),
+    "raw_xml",
+)
+WORKERS = 500
+
+
+def annotator_rows() -> list[AnnotatorRow]:
+    """Five annotators."""
+    return [AnnotatorRow(name, AnnotatorKind.INNER_PRODUCT, "{}", name) for name in NAMES]
+
+
+def n_images(n_pairs: int) -> int:
+    """So many that each image is in about 200 pairs, and no fewer than 100."""
+    return max(n_pairs // 200, 100)
+
+
+def proposal_records(n_pairs: int) -> list[Proposal]:
+    """Five proposals of each pair, by turns from both directions, in the order in which rankings give them."""
+    images = n_images(n_pairs)
+    captions = images * CAPTIONS_PER_IMAGE
+    directions = tuple(Direction)
+    pairs = [
+        Pair(place % images + 1, (place // images * 7 + place % images * 5) % captions + 1)
+        for place in range(n_pairs)
+    ]
+    assert len(set(pairs)) == n_pairs
+    return [
+        Proposal(pair, name, directions[(place + turn) % 2], turn + 1, 0.5 + place / 2**40)
+        for turn, name in enumerate(NAMES)
+        for place, pair in enumerate(pairs)
+    ]
+
+
+def fill_items(session: Session, n_pairs: int) -> None:
+    """The data set."""
+    images = n_images(n_pairs)
+    add_tuples(
+        session,
+        Dataset,
+        ("id", "name", "kind", "id_kind", "content_sha256"),
+        [(1, "d", "table", "integer", "")],
+    )
+    add_tuples(
+        session, Image, ("id", "dataset_id", "external_id"), ((i, 1, str(i)) for i in range(1, images + 1))
+    )
+    add_tuples(
+        session,
+        Caption,
+        ("id", "dataset_id", "external_id", "image_id", "text"),
+        (
+            (i, 1, str(i), (i - 1) // CAPTIONS_PER_IMAGE + 1, f"a picture of {i} things beside each other")
+            for i in range(1, images * CAPTIONS_PER_IMAGE + 1)
+        ),
+    )
+
+
+def fill_work(session: Session, n_pairs: int) -> None:
+    """HITs for half the pairs, all of them answered once; one submission in a hundred waits for a person."""
+    hits, at = max(n_pairs // 2 // (PER_PAGE - 2), 1), int(AT.timestamp() * 1e6)
+    add_tuples(
+        session, Round, ("id", "dataset_id", "number", "strategy", "opened_at"), [(1, 1, 1, "first", at)]
+    )
+    add_tuples(
+        session,
+        Batch,
+        [
+            "id",
+            "name",
+            "round_id",
+            "environment",
+            "direction",
+            "template",
+            "kind",
+            "reward_cents",
+            "assignments",
+            "seed",
+            "pilot",
+            "source",
+            "server_id",
+            "planned_at",
+        ],
+        [(1, "b1", 1, "sandbox", "both", "pairs-plain", "pairs", 100, 1, 0, False, "crowd", "s", at)],
+    )
+    add_tuples(
+        session,
+        Worker,
+        ("id", "environment", "mturk_worker_id"),
+        ((i, "sandbox", f"A{i}") for i in range(1, WORKERS + 1)),
+    )
+    add_tuples(
+        session,
+        Hit,
+        ("id", "batch_id", "number", "attempt", "assignments", "state", "mturk_hit_id", "token"),
+        (
+            (i, 1, i, 1, 1, "posted" if i % 50 == 0 else "closed", f"H{i}", f"t{i}")
+            for i in range(1, hits + 1)
+        ),
+    )
+    add_tuples(session, HitItem, ("hit_id", "place", "pair_id", "role"), _items(hits, n_pairs))
+    add_tuples(
+        session,
+        Assignment,
+        [
+            "id",
+            "hit_id",
+            "worker_id",
+            "mturk_assignment_id",
+            "accepted_at",
+            "submitted_at",
+            "status",
+            "decision",
+            "raw_xml",
+        ],
+        (
+            (
+                i,
+                i,
+                i % WORKERS + 1,
+                f"S{i}",
+                at,
+                at + i,
+                *(("Submitted", "queued") if i % 100 == 1 else ("Approved", "pass")),
+                "<a/>" * 500,
+            )
+            for i in range(1, hits + 1)
+            if i % 50
+        ),
+    )
+    answers = (
+        (
+            hit,
+            place,
+            pair,
+            "answered",
+            "yes" if role != "gold_negative" else "no",
+            4000,
+            hit % 100 != 1,
+            "crowd",
+        )
+        for hit, place, pair, role in _items(hits, n_pairs)
+        if hit % 50
+    )
+    add_tuples(
+        session,
+        Judgement,
+        ["assignment_id", "place", "pair_id", "outcome", "label", "active_ms", "usable", "source"],
+        answers,
+    )
+    paid = [i for i in range(1, hits + 1) if i % 50 and i % 100 != 1]
+    add_tuples(
+        session,
+        Ledger,
+        ("assignment_id", "kind", "key", "cents"),
+        ((i, "reward", f"reward:{i}", 100) for i in paid),
+    )
+    add_tuples(
+        session,
+        Journal,
+        ("kind", "key", "state", "token", "request", "at"),
+        (("create", f"{i}", "done", f"t{i}", "{}", at) for i in range(1, hits + 1)),
+    )
+    add_tuples(
+        session,
+        Finding,
+        ("assignment_id", "code", "detail"),
+        ((i, "gold_failed", "1") for i in range(1, hits + 1, 100)),
+    )
+    for model in (Dataset, Image, Caption, Round, Batch, Worker, Hit, Assignment):
+        ids_were_given(session, model)
+    session.execute(text("ANALYZE"))
+
+
+def _items(hits: int, n_pairs: int) -> Iterator[tuple[int, int, int, str]]:
+    for hit in range(1, hits + 1):
+        for place in range(1, PER_PAGE + 1):
+            role = {1: "gold_positive", 2: "gold_negative"}.get(place, "candidate")
+            pair = n_pairs - hit % 97 if place < 3 else (hit - 1) * (PER_PAGE - 2) + place - 2
+            yield hit, place, pair, role

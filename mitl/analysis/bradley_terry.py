@@ -1,0 +1,238 @@
+"""Bradley-Terry strengths of things that people compared in pairs, in percent, with bootstrap intervals.
+
+The model: i is preferred to j with probability p_i / (p_i + p_j). Its likelihood is maximised by the MM algorithm.
+A tie counts as half a win for each side, or is modelled after Davidson: i, a tie and j are answered in proportion to
+p_i, ν √(p_i p_j) and p_j, with one ν for all pairs.
+
+Sources: Bradley and Terry, Biometrika 1952; Davidson, JASA 1970; Hunter, MM algorithms for generalized Bradley-Terry
+models, Annals of Statistics 2004; for what the maximum needs, Ford, American Mathematical Monthly 1957.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mitl.errors import MetricError
+
+TOLERANCE = 1e-11
+"""Relative change of every strength in a round, below which the algorithm ends."""
+MAX_ROUNDS = 200_000
+MAX_BOOTSTRAP_ROUNDS = 5_000
+"""Of resamples, whose strengths need a few digits only."""
+WEAK_PRIOR = 0.1
+"""Wins each way between any two, for resamples that have no maximum without; they end far out, as they should."""
+_NAMED = 4
+
+Floats = NDArray[np.float64]
+
+
+class TieRule(StrEnum):
+    """What a tie means."""
+
+    HALF = "half"
+    """Half a win for each side."""
+    DAVIDSON = "davidson"
+    """An answer of its own, likelier between things of like strength."""
+
+
+@dataclass(frozen=True, slots=True)
+class Strengths:
+    """The maximum of the likelihood."""
+
+    scores: Floats
+    """(N,) percent; they sum to 100."""
+    tie: float
+    """Davidson's ν: how likely ties are; 0 where ties count as half wins."""
+
+    def probability(self, one: int, other: int) -> float:
+        """The chance that ``one`` is preferred to ``other`` by who prefers either."""
+        return float(self.scores[one] / (self.scores[one] + self.scores[other]))
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Percentile intervals of the strengths."""
+
+    low: Floats
+    """(N,) percent."""
+    high: Floats
+    without_maximum: int
+    """Resamples that needed ``WEAK_PRIOR`` because somebody won nothing, or everything, in them."""
+
+
+def strengths(
+    wins: Floats,
+    ties: Floats | None = None,
+    *,
+    rule: TieRule = TieRule.HALF,
+    prior: float = 0.0,
+    names: Sequence[str] | None = None,
+) -> Strengths:
+    """The strengths that make these preferences likeliest.
+
+    Args:
+        wins: (N, N); row i, column j: how often i was preferred to j. The diagonal is ignored.
+        ties: (N, N), symmetric: how often the two were found equal.
+        prior: wins added each way between any two, from 0; above it a maximum always exists.
+        names: what the N are called, for messages.
+
+    Raises:
+        MetricError: the counts are no such table, or the likelihood has no maximum: somebody was never compared with
+            the others, or a group always won or always lost against the rest.
+    """
+    won, tied = _checked(wins, ties, prior, names)
+    labels = list(names) if names is not None else [str(place + 1) for place in range(len(won))]
+    _require_maximum(won + tied + prior * _off_diagonal(len(won)), labels)
+    found, tie, converged = _maximise(won[None], tied[None], rule, prior, MAX_ROUNDS)
+    if not converged:
+        raise MetricError(
+            f"the strengths still moved after {MAX_ROUNDS:,} rounds, as with very uneven counts; add a prior of, "
+            "say, 0.5"
+        )
+    return Strengths(100 * found[0], float(tie[0]))
+
+
+def bootstrap(
+    wins: Floats,
+    ties: Floats,
+    *,
+    samples: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
+    rule: TieRule = TieRule.HALF,
+    prior: float = 0.0,
+) -> Bounds:
+    """Intervals of the strengths over resamples of units: single answers, or workers with all that they said.
+
+    Args:
+        wins, ties: (U, N, N) counts of each unit, as in ``strengths``.
+        confidence: share of the resamples within the interval, above 0 and below 1.
+
+    Raises:
+        MetricError: there is no unit, or ``samples`` or ``confidence`` are out of range.
+    """
+    units, n = wins.shape[0], wins.shape[-1]
+    if not units:
+        raise MetricError("there are no answers to draw resamples of")
+    if samples < 1 or not 0 < confidence < 1:
+        raise MetricError(
+            f"{samples} resamples at a confidence of {confidence}; there must be 1 or more, and it lies between 0 and 1"
+        )
+    drawn = np.random.default_rng(seed).multinomial(units, np.full(units, 1 / units), samples)  # (B, U)
+    won = (drawn @ wins.reshape(units, -1)).reshape(samples, n, n) * _off_diagonal(n)
+    tied = (drawn @ ties.reshape(units, -1)).reshape(samples, n, n) * _off_diagonal(n)
+    lacking = ~_strongly_connected(won + tied + prior * _off_diagonal(n))
+    extra = np.where(lacking, max(prior, WEAK_PRIOR), prior)
+    found, _, _ = _maximise(won, tied, rule, extra, MAX_BOOTSTRAP_ROUNDS, tolerance=1e-6)
+    outside = 100 * (1 - confidence) / 2
+    low, high = np.percentile(100 * found, [outside, 100 - outside], axis=0)
+    return Bounds(low, high, int(lacking.sum()))
+
+
+def _maximise(
+    wins: Floats,
+    ties: Floats,
+    rule: TieRule,
+    prior: float | Floats,
+    max_rounds: int,
+    *,
+    tolerance: float = TOLERANCE,
+) -> tuple[Floats, Floats, bool]:
+    """Strengths (B, N) that sum to 1, ν (B,) and whether they stand still, for B tables, each with a maximum."""
+    count, n = wins.shape[:2]
+    won = wins + np.multiply.outer(np.broadcast_to(prior, count), _off_diagonal(n))
+    n_ties = ties.sum((1, 2)) / 2
+    davidson = rule is TieRule.DAVIDSON
+    gains = (won + ties / 2).sum(2)  # (B, N)
+    met = won + won.transpose(0, 2, 1) + ties  # (B, N, N)
+    p = np.full((count, n), 1 / n)
+    tie = np.where(n_ties > 0, 1.0, 0.0) if davidson else np.zeros(count)
+    for _ in range(max_rounds):
+        before, tie_before = p, tie
+        both = met / _total(p, tie)
+        # √(p_i p_j) is bounded by the mean of its two linear parts at the strengths of before.
+        leaning = 1 + tie[:, None, None] / 2 * np.sqrt(p[:, None, :] / p[:, :, None])
+        p = gains / (both * leaning).sum(2)
+        p /= p.sum(1, keepdims=True)
+        if davidson:
+            root = np.sqrt(p[:, :, None] * p[:, None, :])
+            expected = (met * root / _total(p, tie)).sum((1, 2)) / 2
+            tie = np.divide(n_ties, expected, out=np.zeros(count), where=n_ties > 0)
+        moved = np.abs(p - before).max(1) > tolerance * before.min(1)
+        if not moved.any() and np.allclose(tie, tie_before, rtol=tolerance, atol=0):
+            return p, tie, True
+    return p, tie, False
+
+
+def _total(p: Floats, tie: Floats) -> Floats:
+    """What the chances of i, j and a tie are shares of, (B, N, N)."""
+    root = np.sqrt(p[:, :, None] * p[:, None, :])
+    return p[:, :, None] + p[:, None, :] + tie[:, None, None] * root
+
+
+def _checked(
+    wins: Floats, ties: Floats | None, prior: float, names: Sequence[str] | None
+) -> tuple[Floats, Floats]:
+    won = np.asarray(wins, np.float64)
+    tied = np.zeros_like(won) if ties is None else np.asarray(ties, np.float64)
+    if won.ndim != 2 or won.shape[0] != won.shape[1] or tied.shape != won.shape:
+        raise MetricError(
+            f"wins are {won.shape} and ties {tied.shape}, but both must be square, a row for each"
+        )
+    if len(won) < 2:
+        raise MetricError(f"there is {len(won)} to compare; Bradley-Terry needs at least 2")
+    if names is not None and len(names) != len(won):
+        raise MetricError(f"{len(names)} names were given for {len(won)} rows of counts")
+    if not (np.isfinite(won).all() and np.isfinite(tied).all()) or won.min() < 0 or tied.min() < 0:
+        raise MetricError("a count is below 0 or not finite; counts of preferences are 0 or more")
+    if not np.array_equal(tied, tied.T):
+        raise MetricError("ties must be the same both ways: row i, column j equals row j, column i")
+    if not (np.isfinite(prior) and prior >= 0):
+        raise MetricError(f"the prior is {prior}, but must be 0 or more wins")
+    off = _off_diagonal(len(won))
+    return won * off, tied * off
+
+
+def _off_diagonal(n: int) -> Floats:
+    return 1.0 - np.eye(n)
+
+
+def _reach(wins: Floats) -> NDArray[np.bool_]:
+    """(…, N, N): whether i reaches j by a chain of wins; everybody reaches themselves."""
+    n = wins.shape[-1]
+    reach = (wins > 0) | np.eye(n, dtype=bool)
+    for _ in range(max(n - 1, 1).bit_length()):
+        reach = np.matmul(reach.astype(np.float32), reach.astype(np.float32)) > 0
+    return reach
+
+
+def _strongly_connected(wins: Floats) -> NDArray[np.bool_]:
+    """(…): whether everybody reaches everybody by a chain of wins."""
+    return np.asarray(_reach(wins).all(axis=(-1, -2)), np.bool_)
+
+
+def _require_maximum(wins: Floats, names: Sequence[str]) -> None:
+    reach = _reach(wins)
+    if reach.all():
+        return
+    # The group that fewest reach from outside or that reaches fewest: it never won against the rest.
+    row = int(reach.sum(1).argmin())
+    losers = [place for place in range(len(names)) if reach[row, place]]
+    rest = [place for place in range(len(names)) if not reach[row, place]]
+    met = wins[np.ix_(losers, rest)].any() or wins[np.ix_(rest, losers)].any()
+    what = "was never preferred to" if met else "was never compared with"
+    raise MetricError(
+        f"{_listed([names[place] for place in losers])} {what} {_listed([names[place] for place in rest])}, so "
+        "Bradley-Terry strengths have no maximum; collect more answers, or add wins each way with a prior of, say, 0.5"
+    )
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:_NAMED])
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"any of {shown}{more}" if len(names) > 1 else shown

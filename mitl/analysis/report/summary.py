@@ -1,0 +1,103 @@
+"""The report in a few sentences, each with the section that tells more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from mitl.analysis.report.formats import count, money, percent, points
+from mitl.analysis.report.inputs import DisputeKind, EvaluationScore, ReportInput
+from mitl.analysis.report.views import multiplicity_rows
+from mitl.records import Direction
+
+_MATCHES = {Direction.I2T: ("An image query", "captions"), Direction.T2I: ("A caption query", "images")}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One sentence."""
+
+    text: str
+    section: str
+    """Id of the section that it sums up."""
+
+
+def findings(data: ReportInput) -> tuple[Finding, ...]:
+    """What a reader in a hurry should take along, as far as it is known."""
+    return (*_positives(data), *_originals(data), *_people(data), *_money(data), *_machines(data))
+
+
+def _positives(data: ReportInput) -> Iterator[Finding]:
+    rows = multiplicity_rows(data.multiplicity)
+    parts = [
+        f"{_MATCHES[row.direction][0]} has {points(row.mean_after)} matching {_MATCHES[row.direction][1]} on average "
+        f"instead of {points(row.mean_before)}"
+        for row in rows
+    ]
+    if parts:
+        first, *others = parts
+        yield Finding(
+            ", ".join([first, *(part[0].lower() + part[1:] for part in others)]) + ".", "multiplicity"
+        )
+
+
+def _originals(data: ReportInput) -> Iterator[Finding]:
+    for dispute in data.disputes:
+        if dispute.kind is DisputeKind.ORIGINAL and dispute.total:
+            yield Finding(
+                f"People refused {count(dispute.total)} of the {count(dispute.of)} original pairs that they were "
+                "asked about.",
+                "disputes",
+            )
+
+
+def _people(data: ReportInput) -> Iterator[Finding]:
+    crowd = data.crowd
+    if crowd is None or crowd.gold is None:
+        return
+    seen = crowd.gold.positive_seen + crowd.gold.negative_seen
+    right = crowd.gold.positive_right + crowd.gold.negative_right
+    if not seen:
+        return
+    text = f"Workers answered {percent(right / seen)} of {count(seen)} hidden controls as expected"
+    shared = crowd.agreement
+    if shared is not None and shared.alpha is not None:
+        text += f"; on pairs asked twice their agreement is α = {shared.alpha:.2f}"
+    elif shared is not None and not shared.pairs:
+        text += "; no pair was asked of two people, so their agreement is not known"
+    yield Finding(text + ".", "workers")
+
+
+def _money(data: ReportInput) -> Iterator[Finding]:
+    paid = data.money
+    if paid is None:
+        return
+    spent = paid.rewards_cents + paid.fees_cents + paid.bonuses_cents
+    if not spent or not data.funnel.positive:
+        return
+    text = f"{money(spent)} were paid, {money(round(spent / data.funnel.positive))} for each positive pair"
+    if paid.median_hourly_cents is not None:
+        text += f"; an hour of work brought {money(paid.median_hourly_cents)} in the median"
+    yield Finding(text + ".", "money")
+
+
+def _machines(data: ReportInput) -> Iterator[Finding]:
+    """Whether the order of the machines is another one on the release; by mAP@R, the mean of both directions."""
+    first = {positives: _best(data.evaluation, positives) for positives in ("original", "release")}
+    before, after = first["original"], first["release"]
+    if before is None or after is None:
+        return
+    if before == after:
+        yield Finding(f"{after} ranks best by mAP@R, before and after.", "evaluation")
+    else:
+        yield Finding(
+            f"By mAP@R {after} ranks best on the release, {before} on the original annotation.", "evaluation"
+        )
+
+
+def _best(scores: tuple[EvaluationScore, ...], positives: str) -> str | None:
+    sums: dict[str, float] = {}
+    for score in scores:
+        if score.positives == positives and score.metric == "mAP@R":
+            sums[score.annotator] = sums.get(score.annotator, 0.0) + score.value
+    return max(sums, key=lambda name: (sums[name], name)) if len(sums) > 1 else None

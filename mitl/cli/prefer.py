@@ -1,0 +1,275 @@
+"""``mitl prefer``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from mitl.cli.app import DOLLARS, App, common, endpoint_option, environment_options
+from mitl.cli.confirming import confirmed
+from mitl.errors import UsageError
+from mitl.records import Direction, Environment
+
+
+@click.group("prefer")
+def command() -> None:
+    """Ask people which of two rankings is better, and score the systems by what they say.
+
+    Two rankings of one query stand side by side, whose they are is told nowhere. `mitl harvest` takes the answers in.
+    """
+
+
+@command.command("publish")
+@environment_options
+@click.option(
+    "--direction",
+    type=click.Choice(["t2i", "i2t"]),
+    default="t2i",
+    show_default=True,
+    help="Captions that search for images, or images that search for captions.",
+)
+@click.option(
+    "--system",
+    "systems",
+    multiple=True,
+    metavar="NAME",
+    help="An annotator of the latest run, repeatable [default: all of them, unless --rankings is given].",
+)
+@click.option(
+    "--rankings",
+    multiple=True,
+    metavar="NAME=FILE",
+    help="Another system: its rankings in Parquet with query_id, rank, item_id, similarity; repeatable.",
+)
+@click.option(
+    "--designed",
+    metavar="scenes|official|release:DIR",
+    help="In place of systems, the five made rankings of the paper's study (only rank 1 wrong, only rank 1 right, "
+    "1 to 5 wrong, only rank 5 right, all wrong), on queries with 5 to 8 of these positives; --top-k does not count.",
+)
+@click.option(
+    "--queries",
+    type=click.IntRange(min=1),
+    default=40,
+    show_default=True,
+    help="Random queries, of those that all systems ranked; every two systems meet on each.",
+)
+@click.option(
+    "--top-k",
+    type=click.IntRange(1, 10),
+    default=5,
+    show_default=True,
+    help="Results that each list shows.",
+)
+@click.option(
+    "--per-hit",
+    type=click.IntRange(1, 20),
+    default=10,
+    show_default=True,
+    help="Comparisons of a HIT, controls included.",
+)
+@click.option(
+    "--controls",
+    type=click.IntRange(min=0),
+    default=2,
+    show_default=True,
+    help="Of them, comparisons in which one list is random items and the other begins with known positives.",
+)
+@click.option(
+    "--assignments",
+    type=click.IntRange(min=1),
+    default=3,
+    show_default=True,
+    help="Workers per HIT; from 10 on, an endpoint that charges takes twice the fee.",
+)
+@click.option("--limit", type=click.IntRange(min=1), help="Ask at most this many comparisons now.")
+@click.option(
+    "--template", default="rankings-plain", show_default=True, help="Wording, a folder of hit_templates."
+)
+@click.option(
+    "--reward",
+    type=DOLLARS,
+    metavar="DOLLARS",
+    help="Per HIT, as 1.00 [default: 12.00 an hour at the estimate].",
+)
+@click.option("--max-cost", type=DOLLARS, metavar="DOLLARS", help="Refuse a bill above this.")
+@click.option(
+    "--yes-total",
+    type=DOLLARS,
+    metavar="DOLLARS",
+    help="With --live: the exact total, instead of typing it.",
+)
+@click.option(
+    "--probe-images",
+    "probes",
+    type=click.IntRange(min=0),
+    default=5,
+    show_default=True,
+    help="Pictures to fetch as a worker would before anything is posted.",
+)
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Check and price everything and write every request and page; post and plan nothing.",
+)
+@click.option(
+    "--to",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="With --dry-run: where the requests and pages go [default: PROJECT/dry-run].",
+)
+@endpoint_option
+@common
+def publish_command(
+    app: App,
+    environment: Environment | None,
+    direction: str,
+    systems: tuple[str, ...],
+    rankings: tuple[str, ...],
+    designed: str | None,
+    queries: int,
+    top_k: int,
+    per_hit: int,
+    controls: int,
+    assignments: int,
+    limit: int | None,
+    template: str,
+    reward: int | None,
+    max_cost: int | None,
+    yes_total: int | None,
+    probes: int,
+    dry_run: bool,
+    to: Path | None,
+) -> None:
+    """Put every two systems side by side on the same queries, print the bill, and post.
+
+    Run again, it posts what is missing and nothing twice; work that could not be used is asked again. More --queries
+    add to what was asked. Left and right are random and balanced.
+    """
+    from mitl.stages.preferring.publish import publish_study
+    from mitl.stages.preferring.study import Study
+
+    if environment is None:
+        raise UsageError(
+            "say where to post: --sandbox is practice (nothing is owed), --live owes real money to "
+            "real people; add one of them"
+        )
+    if to is not None and not dry_run:
+        raise UsageError("--to says where a dry run is written; add --dry-run, or leave it out")
+    study = Study(
+        environment=environment,
+        direction=Direction(direction),
+        systems=systems,
+        files=tuple(map(_named_file, rankings)),
+        designed=designed,
+        queries=queries,
+        top_k=top_k,
+        per_hit=per_hit,
+        controls=controls,
+        assignments=assignments,
+        limit=limit,
+        template=template,
+        reward_cents=reward,
+        max_cost_cents=max_cost,
+        probes=probes,
+    )
+    result = publish_study(
+        app.settings,
+        study,
+        confirm=lambda total: (
+            environment is Environment.SANDBOX
+            or confirmed(total, yes_total, subject="the bill", verb="post", undone="nothing was posted")
+        ),
+        announce=None if app.quiet else click.echo,
+        dry_run=dry_run,
+        to=to,
+        progress=app.progress,
+    )
+    app.finish(result)
+
+
+@command.command("scores")
+@environment_options
+@click.option("--batch", metavar="NAME", help="Count the preferences of this batch alone.")
+@click.option("--direction", type=click.Choice(["t2i", "i2t"]), help="Count this direction alone.")
+@click.option(
+    "--counts",
+    "table",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Score this CSV table instead: row i, column j holds how often i was preferred to j.",
+)
+@click.option(
+    "--ties",
+    type=click.Choice(["half", "davidson"]),
+    default="half",
+    show_default=True,
+    help="A tie is half a win for each, or an answer of its own after Davidson.",
+)
+@click.option(
+    "--prior",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    show_default=True,
+    help="Wins added each way between any two; above 0, scores exist even where somebody won nothing.",
+)
+@click.option(
+    "--resample",
+    type=click.Choice(["workers", "answers"]),
+    help="What the bootstrap draws [default: workers; answers with --counts].",
+)
+@click.option(
+    "--samples", type=click.IntRange(1, 100_000), default=1000, show_default=True, help="Resamples."
+)
+@click.option(
+    "--confidence",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.95,
+    show_default=True,
+    help="Share of the resamples within the interval.",
+)
+@click.option(
+    "--csv", "to", type=click.Path(path_type=Path), metavar="FILE", help="Write the scores here too."
+)
+@common
+def scores_command(
+    app: App,
+    environment: Environment | None,
+    batch: str | None,
+    direction: str | None,
+    table: Path | None,
+    ties: str,
+    prior: float,
+    resample: str | None,
+    samples: int,
+    confidence: float,
+    to: Path | None,
+) -> None:
+    """Bradley-Terry scores of the systems in percent, with intervals, and the counts behind them.
+
+    Preferences count where the submission was approved; answers on controls never do.
+    """
+    from mitl.analysis.bradley_terry import TieRule
+    from mitl.stages.preferring.scores import Method, score_counts, score_votes
+
+    method = Method(
+        TieRule(ties), prior, samples, confidence, by_worker=resample != "answers" and table is None
+    )
+    if table is not None:
+        if environment is not None or batch is not None or direction is not None or resample == "workers":
+            raise UsageError(
+                "--counts scores a file that knows no batches, directions or workers; leave --sandbox, --live, "
+                "--batch, --direction and --resample workers out"
+            )
+        app.finish(score_counts(app.settings, table, method=method, to=to))
+        return
+    chosen = None if direction is None else Direction(direction)
+    app.finish(score_votes(app.settings, environment, batch=batch, direction=chosen, method=method, to=to))
+
+
+def _named_file(text: str) -> tuple[str, Path]:
+    name, equals, file = text.partition("=")
+    if not (name.strip() and equals and file):
+        raise UsageError(f"{text!r} is no NAME=FILE; write --rankings mine=rankings.parquet")
+    return name.strip(), Path(file)

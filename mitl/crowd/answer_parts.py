@@ -1,0 +1,157 @@
+"""What the fields of any page of ours have in common: places, choices, own words, times, and what is odd about them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from enum import StrEnum
+from functools import lru_cache
+from typing import TypeVar
+
+from mitl.crowd.crowd_form import CrowdFormError, crowd_form_fields
+from mitl.hits.xmltext import xml_safe
+from mitl.records import Finding
+
+MAX_FINDINGS = 100
+"""Of each code, from one assignment."""
+MAX_TEXT = 2000
+"""Characters of a free text that are kept; the page accepts 300."""
+MAX_ACTIVE_MS = 24 * 60 * 60 * 1000
+
+_FIELD = re.compile(r"p(\d\d)_([a-z]+)", re.ASCII)
+_LONGEST_NAME = len("p01_shortcoming")
+_HARMLESS = frozenset(
+    {
+        "assignmentid",
+        "hitid",
+        "workerid",
+        "turksubmitto",
+        "donotredirect",
+        "doredirect",
+        "submit",
+        "submitbutton",
+    }
+)
+"""Fields that platforms and workers' scripts add to any form, in lower case."""
+
+_E = TypeVar("_E", bound=StrEnum)
+
+
+class Findings:
+    """Collects findings, a bounded number of each code, so that a hostile answer cannot fill the database."""
+
+    def __init__(self) -> None:
+        self._kept: list[Finding] = []
+        self._counts: Counter[str] = Counter()
+
+    def add(self, code: str, detail: str) -> None:
+        """Note something."""
+        self._counts[code] += 1
+        if self._counts[code] <= MAX_FINDINGS:
+            self._kept.append(Finding(code, detail))
+
+    def all(self) -> tuple[Finding, ...]:
+        """What was noted, with how much was dropped."""
+        dropped = self._counts.total() - len(self._kept)
+        more = [Finding("more_findings", f"{dropped} more of the same answer")] if dropped else []
+        return (*self._kept, *more)
+
+
+def shown(text: str) -> str:
+    """The text quoted, in ASCII, at most 80 characters of it."""
+    return ascii(text) if len(text) <= 80 else ascii(text[:80]) + "…"
+
+
+def expanded(fields: Iterable[tuple[str, str]], findings: Findings) -> Iterator[tuple[str, str]]:
+    """The fields, a crowd-form's ``taskAnswers`` taken apart into its own."""
+    for name, value in fields:
+        if name != "taskAnswers":
+            yield name, value
+            continue
+        try:
+            for key, item in crowd_form_fields(value):
+                if item is None:
+                    findings.add("bad_value", f"{shown(key)} in taskAnswers is neither text nor choices")
+                else:
+                    yield key, item
+        except CrowdFormError as error:
+            findings.add("unreadable", f"taskAnswers is {error}")
+
+
+def sort_fields(
+    fields: Iterable[tuple[str, str]], places: Collection[int], kinds: Collection[str], findings: Findings
+) -> dict[int, dict[str, list[str]]]:
+    """Place → kind → the values of its fields ``pNN_<kind>``; what the page does not ask is left out and noted.
+
+    Args:
+        kinds: what the page asks at each place.
+    """
+    places = frozenset(places)
+    by_place: dict[int, dict[str, list[str]]] = {}
+    for name, value in fields:
+        place, kind = _field(name) if len(name) <= _LONGEST_NAME else (0, "")
+        if kind not in kinds:
+            if name.lower() not in _HARMLESS:
+                findings.add("unknown_field", f"{shown(name)} is not a field of the page")
+        elif place not in places:
+            findings.add("unknown_place", f"{name}: the page has no place {place}")
+        else:
+            by_place.setdefault(place, {}).setdefault(kind, []).append(value)
+    return by_place
+
+
+@lru_cache(maxsize=1024)
+def _field(name: str) -> tuple[int, str]:
+    """The place and the kind of a field of our pages; no kind for any other."""
+    match = _FIELD.fullmatch(name)
+    return (0, "") if match is None else (int(match[1]), match[2])
+
+
+def single(
+    place: int, kind: str, fields: dict[str, list[str]], enum: type[_E], findings: Findings
+) -> _E | None:
+    """The one value that a place has of a kind; None where it has none, an unknown one, or differing ones."""
+    values = [value.strip() for value in fields.get(kind, [])]
+    if len(values) > 1:
+        findings.add("duplicate_field", f"p{place:02d}_{kind} came {len(values)} times")
+    distinct = set(values) - {""}
+    if len(distinct) != 1:
+        return None
+    value = distinct.pop()
+    try:
+        return enum(value)
+    except ValueError:
+        pass
+    findings.add("bad_value", f"p{place:02d}_{kind} is {shown(value)}; known: {', '.join(enum)}")
+    return None
+
+
+def own_words(place: int, values: list[str], findings: Findings) -> str:
+    """What the worker wrote, cut where it is very long."""
+    if not values:
+        return ""
+    if len(values) > 1:
+        findings.add("duplicate_field", f"p{place:02d}_text came {len(values)} times")
+    text = xml_safe("\n".join(dict.fromkeys(value.strip() for value in values))).strip()
+    if len(text) > MAX_TEXT:
+        findings.add("bad_value", f"p{place:02d}_text has {len(text)} characters; {MAX_TEXT} are kept")
+    return text[:MAX_TEXT]
+
+
+def active_time(place: int, values: list[str], findings: Findings) -> int | None:
+    """Milliseconds; None where the page measured nothing."""
+    given = [value.strip() for value in values]
+    if len(given) > 1:
+        findings.add("duplicate_field", f"p{place:02d}_ms came {len(given)} times")
+    times = []
+    for value in given:
+        if value == "":
+            continue  # a browser without scripts
+        if re.fullmatch(r"[0-9]{1,8}", value) and int(value) <= MAX_ACTIVE_MS:
+            times.append(int(value))
+        else:
+            findings.add(
+                "bad_value", f"p{place:02d}_ms is {shown(value)}; milliseconds up to a day are right"
+            )
+    return max(times, default=None)

@@ -1,0 +1,80 @@
+"""Which objects each image shows: COCO's instance annotations, or a table of class names by image id."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mitl.datasets.files import read_json, readable
+from mitl.errors import DatasetError
+
+WHAT = "COCO instance annotations, or lists of object names by image id"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ImageObjects:
+    """``vectors`` (N, C), true where an object of class c is in image n; ids as the file writes them."""
+
+    image_ids: tuple[str, ...]
+    classes: tuple[str, ...]
+    vectors: NDArray[np.bool_]
+
+
+def read_image_objects(path: Path) -> ImageObjects:
+    """The objects of each image, from a JSON file, also compressed (``.gz``).
+
+    ``instances_val2014.json`` and its like give every image that they list, those without an object too, and all
+    of their classes. A table ``{"42": ["dog"], "359": ["car", "traffic light"]}`` gives the classes that it names.
+
+    Raises:
+        DatasetError: the file is missing or malformed, or an annotation names an unknown image or class.
+    """
+    value = _read(path)
+    if isinstance(value, dict) and "annotations" in value:
+        return _from_instances(value, path)
+    if isinstance(value, dict) and value and all(_is_names(names) for names in value.values()):
+        classes = sorted({name for names in value.values() for name in names})
+        return _vectors(value, classes)
+    raise DatasetError(f"{str(path)!r} has another form; it should hold {WHAT}")
+
+
+def _read(path: Path) -> Any:
+    if path.suffix != ".gz":
+        return read_json(path, WHAT)
+    try:
+        with readable(path, WHAT), gzip.open(path) as stream:
+            return json.load(stream)
+    except (ValueError, EOFError) as error:
+        raise DatasetError(f"{str(path)!r} is not valid JSON ({error}); it should hold {WHAT}") from error
+
+
+def _from_instances(value: Mapping[str, Any], path: Path) -> ImageObjects:
+    try:
+        names = {int(each["id"]): str(each["name"]) for each in value["categories"]}
+        found: dict[str, set[str]] = {str(int(each["id"])): set() for each in value["images"]}
+        for each in value["annotations"]:
+            found[str(int(each["image_id"]))].add(names[int(each["category_id"])])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DatasetError(
+            f"{str(path)!r} is no file of COCO instances: {error!r} is missing or of another form"
+        ) from error
+    return _vectors(found, list(names.values()))
+
+
+def _vectors(found: Mapping[str, Iterable[str]], classes: list[str]) -> ImageObjects:
+    place_of = {name: place for place, name in enumerate(classes)}
+    vectors = np.zeros((len(found), len(classes)), dtype=np.bool_)
+    for row, names in zip(vectors, found.values(), strict=True):
+        row[[place_of[name] for name in names]] = True
+    return ImageObjects(tuple(found), tuple(classes), vectors)
+
+
+def _is_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)

@@ -1,0 +1,136 @@
+"""Reading a dump: a folder, or the same in one ``.tar`` file, which is read where it is."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Protocol, cast
+
+from mitl.db.dumps.manifest import LINES, MANIFEST, Manifest, file_name, from_json, sha256
+from mitl.db.migrate import Line
+from mitl.errors import StoreError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+ARCHIVE = ".tar"
+_BATCH_ROWS = 10_000
+
+
+class _Files(Protocol):
+    def open(self, name: str) -> BinaryIO:
+        """A file of the dump; FileNotFoundError where it is missing."""
+        ...
+
+    def names(self) -> set[str]:
+        """Of all files."""
+        ...
+
+
+class _Folder:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def open(self, name: str) -> BinaryIO:
+        return (self._path / name).open("rb")
+
+    def names(self) -> set[str]:
+        return {path.relative_to(self._path).as_posix() for path in self._path.rglob("*") if path.is_file()}
+
+
+class _Archive:
+    def __init__(self, archive: tarfile.TarFile) -> None:
+        self._archive = archive
+
+    def open(self, name: str) -> BinaryIO:
+        file = None
+        with suppress(KeyError):
+            file = self._archive.extractfile(name)
+        if file is None:
+            raise FileNotFoundError(name)
+        return cast(BinaryIO, file)
+
+    def names(self) -> set[str]:
+        return {member.name for member in self._archive if member.isfile()}
+
+
+class Dump:
+    """An open dump."""
+
+    def __init__(self, where: str, files: _Files) -> None:
+        self.where = where
+        self._files = files
+        try:
+            with files.open(MANIFEST) as file:
+                self.manifest: Manifest = from_json(file.read(), where)
+        except FileNotFoundError as error:
+            raise StoreError(
+                f"{where} holds no {MANIFEST}, so it is no dump; name what `mitl db backup` wrote"
+            ) from error
+
+    def check(self, lines: tuple[Line, ...] = LINES) -> None:
+        """Hold every file of these databases against its hash.
+
+        Raises:
+            StoreError: a file is missing, was changed, or does not belong here.
+        """
+        wanted = {
+            file_name(line, table): file
+            for line in lines
+            if line in self.manifest.databases
+            for table, file in self.manifest.databases[line].tables.items()
+        }
+        for name, file in wanted.items():
+            try:
+                with self._files.open(name) as opened:
+                    found = sha256(opened)
+            except FileNotFoundError as error:
+                raise StoreError(f"{self.where} lacks {name}; take another backup") from error
+            if found != file.sha256:
+                raise StoreError(
+                    f"{name} in {self.where} is not what was written there (its hash differs); take another backup"
+                )
+        strange = sorted(
+            name
+            for name in self._files.names() - set(wanted)
+            if name.startswith(tuple(f"{x}/" for x in lines))
+        )
+        if strange:
+            raise StoreError(f"{self.where} holds {strange[0]}, which its {MANIFEST} does not name")
+
+    def schema(self, line: Line, table: str) -> pa.Schema:
+        """The columns of a table's file."""
+        import pyarrow.parquet as pq
+
+        with self._files.open(file_name(line, table)) as file:
+            return pq.read_schema(file)
+
+    def batches(self, line: Line, table: str) -> Iterator[pa.RecordBatch]:
+        """The rows of a table, some thousands at a time."""
+        import pyarrow.parquet as pq
+
+        with self._files.open(file_name(line, table)) as file:
+            yield from pq.ParquetFile(file).iter_batches(batch_size=_BATCH_ROWS)
+
+
+@contextmanager
+def open_dump(path: Path) -> Iterator[Dump]:
+    """The dump at ``path``, a folder or a ``.tar`` file.
+
+    Raises:
+        StoreError: there is none.
+    """
+    if path.is_dir():
+        yield Dump(os.fspath(path), _Folder(path))
+        return
+    if not path.exists():
+        raise StoreError(f"there is no dump at {path}; name what `mitl db backup` wrote")
+    try:
+        archive = tarfile.open(path, "r:")  # noqa: SIM115 - closed below, where its own errors are not caught
+    except tarfile.TarError as error:
+        raise StoreError(f"{path} is no dump: neither a folder nor a tar file ({error})") from error
+    with archive:
+        yield Dump(os.fspath(path), _Archive(archive))

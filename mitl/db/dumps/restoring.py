@@ -1,0 +1,174 @@
+"""Putting a dump into a database, within one transaction: whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from sqlalchemy import Connection, Integer, MetaData, Table, func, select, text
+
+from mitl.db import migrate
+from mitl.db.dumps.reading import Dump
+from mitl.db.dumps.tables import reflected, schema_of
+from mitl.db.migrate import Line, head, require_whole, revisions, run_to
+from mitl.errors import StoreError
+from mitl.progress import Progress, no_progress
+
+
+def restore_database(
+    line: Line,
+    connection: Connection,
+    dump: Dump,
+    what: str,
+    *,
+    replace: bool = False,
+    progress: Progress = no_progress,
+) -> int:
+    """Put the dump into the database and bring it to the newest revision; returns the rows.
+
+    ``connection`` is in a transaction of ``migrate.changing``, which its caller commits.
+
+    Args:
+        what: the database's name for messages.
+        replace: drop what the database holds.
+
+    Raises:
+        StoreError: the database holds something and ``replace`` is false, or what it holds is not mitl's; the dump
+            is of a newer mitl, or its tables are not those of its revision.
+    """
+    rows = fill_database(line, connection, dump, what, replace=replace, progress=progress)
+    run_to(line, connection, head(line))
+    require_whole(connection, what)
+    return rows
+
+
+def fill_database(
+    line: Line,
+    connection: Connection,
+    dump: Dump,
+    what: str,
+    *,
+    replace: bool = False,
+    progress: Progress = no_progress,
+) -> int:
+    """Build the tables at the dump's own revision and fill them; as `restore_database`, which goes on from there."""
+    part = dump.manifest.databases[line]
+    if part.revision not in revisions(line):
+        raise StoreError(
+            f"{dump.where} holds the {line} database at revision {part.revision!r}, which this version of mitl does "
+            f"not know (its newest is {head(line)!r}); upgrade mitl"
+        )
+    _make_empty(line, connection, what, replace=replace)
+    run_to(line, connection, part.revision)
+    tables = reflected(connection)
+    _require_same_tables(line, dump, tables)
+    for table in reversed(tables):  # a revision may have brought rows of its own
+        connection.execute(table.delete())
+    with progress(f"restore {line}", total=part.rows) as advance:
+        for table in tables:
+            for count in _fill(connection, table, dump.batches(line, table.name)):
+                advance(count)
+            _require_rows(connection, table, part.tables[table.name].rows, dump.where)
+    _set_sequences(connection, tables)
+    return part.rows
+
+
+def _make_empty(line: Line, connection: Connection, what: str, *, replace: bool) -> None:
+    if not migrate.table_names(connection):
+        return
+    migrate.require_known(line, connection, what)
+    if not replace:
+        raise StoreError(
+            f"{what} is not empty; restore into a new database (--db, --crowd-db), or give --replace to put the dump "
+            "in place of what it holds"
+        )
+    metadata = MetaData()
+    metadata.reflect(connection)
+    metadata.drop_all(connection)
+
+
+def _require_same_tables(line: Line, dump: Dump, tables: Iterable[Table]) -> None:
+    part = dump.manifest.databases[line]
+    here = {table.name: schema_of(table) for table in tables}
+    if here.keys() != part.tables.keys():
+        odd = sorted(here.keys() ^ part.tables.keys())[0]
+        raise StoreError(
+            f"{dump.where} says that its {line} database is at {part.revision}, but its tables are not those of that "
+            f"revision ({odd!r} is in one alone); take another backup"
+        )
+    for name, schema in here.items():
+        found = dump.schema(line, name)
+        if sorted(zip(found.names, found.types, strict=True), key=lambda pair: pair[0]) != sorted(
+            zip(schema.names, schema.types, strict=True), key=lambda pair: pair[0]
+        ):
+            raise StoreError(
+                f"{dump.where}: the columns of {line}/{name} are not those of revision {part.revision}; take another "
+                "backup"
+            )
+
+
+def _fill(connection: Connection, table: Table, batches: Iterable[Any]) -> Iterator[int]:
+    if connection.dialect.name == "postgresql":
+        yield from _copy(connection, table, batches)
+        return
+    for batch in batches:
+        names = batch.schema.names
+        marks = ", ".join("?" * len(names))
+        connection.exec_driver_sql(
+            f"INSERT INTO {_quoted(connection, table.name)} ({_columns(connection, names)}) VALUES ({marks})",
+            list(_rows(batch)),
+        )
+        yield batch.num_rows
+
+
+def _copy(connection: Connection, table: Table, batches: Iterable[Any]) -> Iterator[int]:
+    # One statement for the table: rows that point to rows of the same table are then looked at when all are there.
+    cursor = connection.connection.cursor()
+    names = [column.name for column in table.columns]
+    target = f"{_quoted(connection, table.name)} ({_columns(connection, names)})"
+    try:
+        with cursor.copy(f"COPY {target} FROM STDIN") as copy:
+            for batch in batches:
+                for row in _rows(batch.select(names)):
+                    copy.write_row(row)
+                yield batch.num_rows
+    finally:
+        cursor.close()
+
+
+def _rows(batch: Any) -> Iterable[tuple[object, ...]]:
+    return zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+
+def _columns(connection: Connection, names: Iterable[str]) -> str:
+    return ", ".join(_quoted(connection, name) for name in names)
+
+
+def _quoted(connection: Connection, name: str) -> str:
+    return connection.dialect.identifier_preparer.quote(name)
+
+
+def _require_rows(connection: Connection, table: Table, wanted: int, where: str) -> None:
+    found = connection.execute(select(func.count()).select_from(table)).scalar_one()
+    if found != wanted:
+        raise StoreError(
+            f"{where} names {wanted:,} rows of {table.name}, but its file holds {found:,}; take another backup"
+        )
+
+
+def _set_sequences(connection: Connection, tables: Iterable[Table]) -> None:
+    """PostgreSQL numbers new rows by sequences, which know nothing of rows that came with their numbers."""
+    if connection.dialect.name != "postgresql":
+        return
+    for table in tables:
+        keys = list(table.primary_key)
+        if len(keys) != 1 or not isinstance(keys[0].type, Integer):
+            continue
+        highest = connection.execute(select(func.max(keys[0]))).scalar()
+        if highest is not None:
+            connection.execute(
+                text(
+                    "SELECT setval(s, :highest) FROM pg_get_serial_sequence(:of, :key) AS s WHERE s IS NOT NULL"
+                ),
+                {"of": _quoted(connection, table.name), "key": keys[0].name, "highest": highest},
+            )

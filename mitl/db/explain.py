@@ -1,0 +1,80 @@
+"""What a database's driver says, as one line for people: no traceback, no value of a row, no password."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.engine import URL
+from sqlalchemy.exc import DBAPIError
+
+from mitl.db import engine as engines
+
+_BUSY = ("database is locked", "database table is locked", "lock timeout", "deadlock detected")
+
+_REMEDIES = (
+    (
+        ("readonly database", "read-only", "permission denied", "must be owner"),
+        "give this user write access to it",
+    ),
+    (("is full", "no space left", "too large", "disk i/o error"), "make room on its disk"),
+    (
+        ("unable to open", "cannot make the database"),
+        "check that its folder exists and that this user may write there",
+    ),
+    (("malformed", "not a database"), "restore a backup with `mitl db restore`"),
+    (("password authentication", "role ", "no password"), "check the user and the password in the URL"),
+    (
+        ("connection refused", "could not translate", "failed to resolve", "timeout expired", "no route"),
+        "check the host and the port in the URL, and that the server runs",
+    ),
+    (("does not exist",), "check the name in the URL, or create the database"),
+)
+_LEAST = "mend that"
+
+
+def name_of(url: URL) -> str:
+    """The database's name for messages, without its password."""
+    if url.get_backend_name() == "sqlite":
+        return Path(url.database or ":memory:").name
+    plain = url.set(drivername="postgresql").difference_update_query(["password"])
+    return plain.render_as_string(hide_password=True)
+
+
+def is_busy(error: DBAPIError) -> bool:
+    """Whether somebody else's work was waited for in vain."""
+    return any(words in str(error.orig) for words in _BUSY)
+
+
+def busy(name: str) -> str:
+    """The line for that."""
+    return (
+        f"{name} stayed busy for {engines.BUSY_TIMEOUT_S:.0f} s, because another command is writing to it; "
+        "run the command again when that one is done"
+    )
+
+
+def cannot_use(error: DBAPIError, url: URL) -> str:
+    """The line for whatever else is wrong with a database."""
+    if is_busy(error):
+        return busy(name_of(url))
+    return f"cannot use {name_of(url)}: {reason(error, url)}; {remedy(error)}"
+
+
+def reason(error: DBAPIError, url: URL) -> str:
+    """The driver's own words: PostgreSQL's message without its DETAIL, which quotes rows."""
+    original: Any = error.orig
+    diagnosis = getattr(original, "diag", None)
+    primary = getattr(diagnosis, "message_primary", None)
+    text = " ".join(str(primary or original).split())
+    password = url.password or url.query.get("password")
+    for secret in [password] if isinstance(password, str) else password or ():
+        text = text.replace(secret, "***")
+    return text
+
+
+def remedy(error: DBAPIError) -> str:
+    """What to do about it, with `run the command again` at its end."""
+    text = str(error.orig).lower()
+    found = next((what for words, what in _REMEDIES if any(word in text for word in words)), _LEAST)
+    return f"{found} and run the command again"

@@ -1,0 +1,169 @@
+"""Preference HITs: which rankings stand side by side on them, and which of them are to be asked again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from mitl.db.models import Assignment, Batch, Comparison, Hit, RankingSystem, Worker
+from mitl.db.store.bulk import add_rows, chunks
+from mitl.db.store.hits import HitRow, NewHit, add_hits, hits
+from mitl.records import (
+    BatchKind,
+    ComparisonPage,
+    ComparisonRole,
+    Decision,
+    Environment,
+    HitState,
+    PackedHit,
+    System,
+)
+from mitl.records import Comparison as ComparisonRecord
+
+KEPT = tuple(decision for decision in Decision if decision.keeps_answers)
+
+
+@dataclass(frozen=True, slots=True)
+class NewComparisonHit:
+    """A page of comparisons to be stored as a planned HIT."""
+
+    page: ComparisonPage
+    attempt: int
+    replaces_id: int | None
+    assignments: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Barren:
+    """A closed HIT without a successor that fewer workers have answered usably than were wanted."""
+
+    hit: HitRow
+    missing: int
+
+
+def add_systems(session: Session, batch_id: int, systems: Sequence[System]) -> None:
+    """Write down what a batch compares, and where the rankings come from."""
+    add_rows(
+        session, RankingSystem, ({"batch_id": batch_id, "name": s.name, "origin": s.origin} for s in systems)
+    )
+
+
+def systems(session: Session, environment: Environment) -> dict[str, list[System]]:
+    """Batch → what it compares, by name."""
+    query = (
+        select(Batch.name, RankingSystem.name, RankingSystem.origin)
+        .join(RankingSystem, RankingSystem.batch_id == Batch.id)
+        .where(Batch.environment == environment)
+        .order_by(Batch.id, RankingSystem.name)
+    )
+    found: dict[str, list[System]] = {}
+    for batch, name, origin in session.execute(query):
+        found.setdefault(batch, []).append(System(name, origin))
+    return found
+
+
+def add_comparison_hits(session: Session, batch_id: int, new: Sequence[NewComparisonHit]) -> None:
+    """Insert planned HITs with what stands on them."""
+    rows = [
+        NewHit(PackedHit(one.page.number, ()), one.attempt, one.replaces_id, one.assignments, one.token)
+        for one in new
+    ]
+    add_hits(session, batch_id, rows)
+    ids = dict(session.execute(select(Hit.token, Hit.id).where(Hit.batch_id == batch_id)).all())
+    add_rows(
+        session,
+        Comparison,
+        (
+            {
+                "hit_id": ids[one.token],
+                "place": item.place,
+                "role": item.role,
+                "direction": item.direction,
+                "query_id": item.query_id,
+                "left_system": item.left,
+                "right_system": item.right,
+                "left_items": json.dumps(item.left_items),
+                "right_items": json.dumps(item.right_items),
+                "expected": item.expected,
+            }
+            for one in new
+            for item in one.page.comparisons
+        ),
+    )
+
+
+def comparisons(session: Session, hit_ids: Sequence[int]) -> dict[int, list[ComparisonRecord]]:
+    """What stands on these HITs, by place; nothing on a HIT that asks pairs."""
+    found: dict[int, list[ComparisonRecord]] = {hit_id: [] for hit_id in hit_ids}
+    query = select(Comparison).order_by(Comparison.hit_id, Comparison.place)
+    for chunk in chunks(hit_ids):
+        for row in session.scalars(query.where(Comparison.hit_id.in_(chunk))):
+            found[row.hit_id].append(record_of(row))
+    return found
+
+
+def hit_ids(session: Session, environment: Environment) -> set[int]:
+    """The HITs of an environment that ask for preferences."""
+    query = (
+        select(Hit.id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .where(Batch.environment == environment, Batch.kind == BatchKind.RANKINGS)
+    )
+    return set(session.scalars(query))
+
+
+def barren(session: Session, environment: Environment) -> list[Barren]:
+    """What is to be asked again: closed HITs whose submissions were not all kept, by batch and number."""
+    replaced = set(session.scalars(select(Hit.replaces_id).where(Hit.replaces_id.is_not(None))))
+    usable = _usable_submissions(session, environment)
+    closed = hits(session, environment, (HitState.CLOSED,), BatchKind.RANKINGS)
+    return [
+        Barren(hit, hit.assignments - usable.get(hit.id, 0))
+        for hit in closed
+        if hit.id not in replaced and usable.get(hit.id, 0) < hit.assignments
+    ]
+
+
+def _usable_submissions(session: Session, environment: Environment) -> Mapping[int, int]:
+    query = (
+        select(Assignment.hit_id, func.count(Assignment.worker_id.distinct()))
+        .join(Worker, Worker.id == Assignment.worker_id)
+        .where(
+            Worker.environment == environment,
+            Worker.excluded_at.is_(None),
+            Assignment.decision.in_(KEPT),
+        )
+        .group_by(Assignment.hit_id)
+    )
+    return dict(session.execute(query).all())
+
+
+def asked(session: Session, environment: Environment) -> list[ComparisonRecord]:
+    """Every comparison that is on a HIT of an environment, controls left out; what was asked need not be again."""
+    query = (
+        select(Comparison)
+        .join(Hit, Hit.id == Comparison.hit_id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .where(Batch.environment == environment, Comparison.role == ComparisonRole.ASKED)
+        .order_by(Comparison.id)
+    )
+    return [record_of(row) for row in session.scalars(query)]
+
+
+def record_of(row: Comparison) -> ComparisonRecord:
+    return ComparisonRecord(
+        place=row.place,
+        role=row.role,
+        direction=row.direction,
+        query_id=row.query_id,
+        left=row.left_system,
+        right=row.right_system,
+        left_items=tuple(json.loads(row.left_items)),
+        right_items=tuple(json.loads(row.right_items)),
+        expected=row.expected,
+    )

@@ -1,0 +1,182 @@
+"""Comparisons of two rankings on pages: who meets whom on which query, on which side, with which controls.
+
+Orders and sides come from the seed. Of each two systems, either stands on the left in half of their meetings, so
+that a worker's liking for one side helps nobody. Every page has the same number of controls, on both sides in turn.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, zip_longest
+
+from mitl.errors import PackingError
+from mitl.proposals.sampling import shuffled
+from mitl.records import Comparison, ComparisonPage, ComparisonRole, Direction, Preference
+
+MAX_PER_HIT = 20
+"""Comparisons of one HIT, controls included; more do not fit into a question with images (the paper has 40)."""
+BETTER, RANDOM = "originals", "random"
+"""The two sides of a control: known positives before a system's items, and items drawn from the gallery."""
+
+Lists = Mapping[int, tuple[int, ...]]
+"""Query → its items, best first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """Two systems on one query."""
+
+    query_id: int
+    one: str
+    """The name that sorts first."""
+    other: str
+    one_items: tuple[int, ...]
+    other_items: tuple[int, ...]
+
+    @property
+    def systems(self) -> tuple[str, str]:
+        """Both names."""
+        return self.one, self.other
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A query with one ranking that is known to be better than the other."""
+
+    query_id: int
+    better: tuple[int, ...]
+    random: tuple[int, ...]
+
+
+def meetings(rankings: Mapping[str, Lists], queries: Sequence[int], seed: int) -> list[Meeting]:
+    """Every two systems on every query, in an order in which any first part is spread evenly over the pairs.
+
+    Two systems that give the very same list do not meet on that query: there is nothing to prefer.
+    """
+    found = []
+    for one, other in combinations(sorted(rankings), 2):
+        met = [
+            Meeting(query, one, other, rankings[one][query], rankings[other][query])
+            for query in queries
+            if rankings[one][query] != rankings[other][query]
+        ]
+        found.append(shuffled(met, seed, f"meetings {one} {other}", name=lambda m: m.query_id))
+    rounds = zip_longest(*found)
+    return [meeting for played in rounds for meeting in played if meeting is not None]
+
+
+def n_pages(n_meetings: int, per_hit: int, n_controls: int) -> int:
+    """How many pages so many meetings fill."""
+    return -(-n_meetings // (per_hit - n_controls))
+
+
+def pack_comparisons(
+    met: Sequence[Meeting],
+    controls: Sequence[Control],
+    *,
+    direction: Direction,
+    seed: int,
+    per_hit: int,
+    n_controls: int,
+) -> list[ComparisonPage]:
+    """The meetings on as few pages as hold them, evenly, with controls; numbers from 1.
+
+    A query stands on a page once where that can be. Controls are used in turn.
+
+    Raises:
+        PackingError: a page has no room beside its controls, or there are too few controls.
+    """
+    if not 0 <= n_controls < per_hit <= MAX_PER_HIT:
+        raise PackingError(
+            f"a HIT of {per_hit} comparisons with {n_controls} controls; it has 1 to {MAX_PER_HIT}, and at least one "
+            "that is no control"
+        )
+    if met and len(controls) < n_controls:
+        raise PackingError(
+            f"{len(controls)} controls, but a HIT has {n_controls}; ask for fewer with --controls"
+        )
+    sided = _sided(met, direction, seed)
+    pages = _deal(sided, n_pages(len(sided), per_hit, n_controls))
+    turn = 0
+    packed = []
+    for number, page in enumerate(pages, 1):
+        chosen, turn = _controls_for(page, controls, n_controls, turn)
+        checks = [
+            _control(control, direction, (number + place) % 2 == 0) for place, control in enumerate(chosen)
+        ]
+        mixed = shuffled([*page, *checks], seed, f"places {number}", name=_name)
+        packed.append(
+            ComparisonPage(number, tuple(replace(item, place=place) for place, item in enumerate(mixed, 1)))
+        )
+    return packed
+
+
+def _sided(met: Sequence[Meeting], direction: Direction, seed: int) -> list[Comparison]:
+    """The meetings in their order, each system on the left in half of its meetings with each other one."""
+    by_systems: dict[tuple[str, str], list[Meeting]] = defaultdict(list)
+    for meeting in met:
+        by_systems[meeting.systems].append(meeting)
+    left = {}
+    for systems, own in by_systems.items():
+        mixed = shuffled(own, seed, f"sides {systems}", name=lambda m: m.query_id)
+        # Who of the two is on the left once more, where their number is odd, is drawn too.
+        first = shuffled((0, 1), seed, f"first {systems}")[0]
+        left.update({id(meeting): (place + first) % 2 == 0 for place, meeting in enumerate(mixed)})
+    return [_comparison(meeting, direction, left[id(meeting)]) for meeting in met]
+
+
+def _comparison(meeting: Meeting, direction: Direction, one_left: bool) -> Comparison:
+    sides = [(meeting.one, meeting.one_items), (meeting.other, meeting.other_items)]
+    (left, left_items), (right, right_items) = sides if one_left else reversed(sides)
+    return Comparison(
+        0, ComparisonRole.ASKED, direction, meeting.query_id, left, right, left_items, right_items
+    )
+
+
+def _control(control: Control, direction: Direction, better_left: bool) -> Comparison:
+    sides = [(BETTER, control.better), (RANDOM, control.random)]
+    (left, left_items), (right, right_items) = sides if better_left else reversed(sides)
+    expected = Preference.LEFT if better_left else Preference.RIGHT
+    return Comparison(
+        0,
+        ComparisonRole.CONTROL,
+        direction,
+        control.query_id,
+        left,
+        right,
+        left_items,
+        right_items,
+        expected,
+    )
+
+
+def _deal(items: Sequence[Comparison], count: int) -> list[list[Comparison]]:
+    """On so many pages of nearly equal size; a query twice on a page only where no other page has room."""
+    pages: list[list[Comparison]] = [[] for _ in range(count)]
+    if not count:
+        return pages
+    room = [len(items) // count + (place < len(items) % count) for place in range(count)]
+    for turn, item in enumerate(items):
+        order = [(turn + step) % count for step in range(count)]
+        free = [place for place in order if len(pages[place]) < room[place]]
+        apart = (p for p in free if all(other.query_id != item.query_id for other in pages[p]))
+        pages[next(apart, free[0])].append(item)
+    return pages
+
+
+def _controls_for(
+    page: Sequence[Comparison], controls: Sequence[Control], count: int, turn: int
+) -> tuple[list[Control], int]:
+    """The next controls, those on queries that the page does not have first; and where the turn stands then."""
+    if not count:
+        return [], turn
+    order = [controls[(turn + step) % len(controls)] for step in range(len(controls))]
+    on_page = {item.query_id for item in page}
+    chosen = sorted(order, key=lambda control: control.query_id in on_page)[:count]
+    return chosen, turn + count
+
+
+def _name(item: Comparison) -> str:
+    return f"{item.role} {item.query_id} {item.left} {item.right}"

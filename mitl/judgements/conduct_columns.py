@@ -1,0 +1,117 @@
+"""How all workers go about it, from columns: what `conduct` says of each, of half a million answers at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mitl.judgements.conduct import Agreement, Run
+from mitl.records import Label
+
+Ints = NDArray[np.int64]
+Codes = NDArray[np.int8]
+Flags = NDArray[np.bool_]
+LABELS = tuple(Label)
+_SIDES = np.array([label.is_positive for label in LABELS])
+
+
+def medians_s(worker: Ints, active_ms: Ints) -> dict[int, float]:
+    """Worker → median active seconds on one pair, as `median_seconds`; nobody of whom nothing was measured.
+
+    Args:
+        worker: (answers,), codes.
+        active_ms: (answers,), 0 where nothing was measured.
+    """
+    measured = active_ms != 0
+    order = np.lexsort((active_ms[measured], worker[measured]))
+    who, times = worker[measured][order], active_ms[measured][order] / 1000
+    found, first, count = np.unique(who, return_index=True, return_counts=True)
+    low, high = times[first + (count - 1) // 2], times[first + count // 2]
+    middle = np.where(count % 2 == 1, low, (low + high) / 2)
+    return dict(zip(found.tolist(), middle.tolist(), strict=True))
+
+
+def label_counts(worker: Ints, label: Codes, n_workers: int) -> Ints:
+    """(workers, labels): how often each worker gave each label.
+
+    Args:
+        label: (answers,), codes; -1 for none.
+    """
+    given = label >= 0
+    flat = np.bincount(worker[given] * len(LABELS) + label[given], minlength=n_workers * len(LABELS))
+    return flat.reshape(n_workers, len(LABELS))
+
+
+def entropy_of_counts(counts: Iterable[int]) -> float | None:
+    """Shannon's entropy of the answers in bits, as `entropy_bits`, from how often each was given."""
+    given = [count for count in counts if count]
+    total = sum(given)
+    if not total:
+        return None
+    return max(0.0, -sum(n / total * math.log2(n / total) for n in given))
+
+
+def longest_runs(worker: Ints, page: Ints, label: Codes) -> dict[int, Run]:
+    """Worker → the longest row of one answer on one page, the earliest of equals, as `longest_run`.
+
+    Args:
+        worker: (answers,), codes, of answers by page and place.
+        page: (answers,), ascending.
+        label: (answers,), codes; -1 for none, which ends no row.
+    """
+    given = label >= 0
+    worker, page, label = worker[given], page[given], label[given]
+    if not len(page):
+        return {}
+    begins = np.flatnonzero(np.append(True, (page[1:] != page[:-1]) | (label[1:] != label[:-1])))
+    lengths = np.diff(np.append(begins, len(page)))
+    order = np.lexsort((-lengths, worker[begins]))  # stable: the earliest of equals stays first
+    found, first = np.unique(worker[begins][order], return_index=True)
+    best = order[first]
+    return {
+        who: Run(length, LABELS[code])
+        for who, length, code in zip(
+            found.tolist(), lengths[best].tolist(), label[begins[best]].tolist(), strict=True
+        )
+    }
+
+
+def agreement_and_consistency(
+    worker: Ints, pair: Ints, label: Codes, distrusted: Flags
+) -> tuple[dict[int, Agreement], dict[int, Agreement]]:
+    """Worker → agreement with others, and with their own first answers, as `agreements` and `consistency`.
+
+    Args:
+        worker: (answers,), codes, of answers in the order in which they count.
+        pair: (answers,).
+        label: (answers,), codes, none missing.
+        distrusted: (workers,), with whom nobody is compared.
+    """
+    n = len(distrusted)
+    _, pair = np.unique(pair, return_inverse=True)
+    keys = pair * max(n, 1) + worker
+    order = np.argsort(keys, kind="stable")
+    keys, side = keys[order], _SIDES[label[order]]
+    is_first = np.append(True, keys[1:] != keys[:-1]) if len(keys) else np.empty(0, np.bool_)
+    of_first = np.flatnonzero(is_first)[np.cumsum(is_first) - 1] if len(keys) else np.empty(0, np.int64)
+    again = ~is_first
+    own = _tally(keys[again] % max(n, 1), (side == side[of_first])[again], np.ones(again.sum(), np.int64), n)
+    who, whose, mine = keys[is_first] % max(n, 1), keys[is_first] // max(n, 1), side[is_first]
+    trusted = ~distrusted[who]
+    size = int(pair.max()) + 1 if len(pair) else 0
+    all_, positive = (
+        np.bincount(whose[trusted], minlength=size),
+        np.bincount(whose[trusted & mine], minlength=size),
+    )
+    same = np.where(mine, positive[whose], (all_ - positive)[whose]) - trusted
+    return _tally(who, same, all_[whose] - trusted, n), own
+
+
+def _tally(worker: Ints, same: NDArray[np.generic], total: Ints, n: int) -> dict[int, Agreement]:
+    """Sums for each worker with a comparison; whole numbers below 2^53, so floats add them exactly."""
+    counted = np.bincount(worker, total, minlength=n).astype(np.int64)
+    agreed = np.bincount(worker, same.astype(np.float64), minlength=n).astype(np.int64)
+    return {who: Agreement(int(agreed[who]), int(counted[who])) for who in np.flatnonzero(counted).tolist()}

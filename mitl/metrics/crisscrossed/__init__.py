@@ -1,0 +1,1 @@
+"""Crisscrossed Captions: four retrieval tasks, correlations with human ratings, pseudo-labels."""

@@ -1,0 +1,1 @@
+"""Rankings against grades: nDCG and Kendall's tau-b."""

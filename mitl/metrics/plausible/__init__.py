@@ -1,0 +1,1 @@
+"""Plausible matches by the objects that an image holds, and PMRP."""

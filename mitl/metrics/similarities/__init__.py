@@ -1,0 +1,1 @@
+"""Metrics straight from embeddings or similarities, without full rankings."""

@@ -1,0 +1,245 @@
+"""The retrieval metrics straight from embeddings or similarities: no ranking is made, let alone kept.
+
+Every metric here follows from the ranks of a query's positives, and a rank from counting what is more similar. The
+numbers are those of the full rankings of ``mitl.retrieval``: canonical similarities, ties to the smaller id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mitl.errors import MetricError
+from mitl.metrics.coco_folds import Fold, fold_values
+from mitl.metrics.first_ranks import FirstRanks
+from mitl.metrics.official import KS, NAMES, SIDES, OfficialName, Side, Values, known_names, official_sets
+from mitl.metrics.positives import Ids, Positives, integer_ids
+from mitl.metrics.query_values import QueryValues
+from mitl.metrics.relevance import NoPositives, Short
+from mitl.metrics.retrieval import refuse_low, with_positives
+from mitl.metrics.similarities.embedding_ranks import (
+    EmbeddingSet,
+    Located,
+    Task,
+    positive_ranks,
+    refuse_twice,
+)
+from mitl.metrics.similarities.rank_values import PositiveRanks, first_of, values_of_ranks
+from mitl.metrics.similarities.similarity_ranks import Wanted, ranks_of_blocks
+
+Name = TypeVar("Name", bound=str)
+
+
+def score_embeddings(
+    queries: NDArray[Any],
+    gallery: NDArray[Any],
+    query_ids: NDArray[Any],
+    gallery_ids: NDArray[Any],
+    positives: Positives,
+    *,
+    ks: Sequence[int] = KS,
+    by_r: bool = True,
+    median_rank: bool = False,
+    short: Short = "raise",
+    no_positives: NoPositives = "raise",
+) -> tuple[QueryValues, ...]:
+    """What ``score_queries`` gives for the full rankings by inner product.
+
+    Each positive that may matter is compared with the whole gallery: of many hundreds of positives a query, ranking to
+    depth R (``mitl.retrieval``) and ``score_queries`` are faster.
+
+    Args:
+        queries, gallery: (Q, D) and (G, D), or (Q, K, D) and (G, L, D) of which the largest product counts.
+        query_ids, gallery_ids: (Q,) and (G,), in any order; further queries than those scored may be among them.
+        short: what a gallery means that holds fewer items than K or R, or none of a query's positives: an error, or
+            ("zero") misses, and a first positive right behind the end.
+
+    Raises:
+        MetricError: an id stands twice or is missing, widths differ, a vector is not finite, and as ``score_queries``.
+    """
+    refuse_low(ks)
+    scored = with_positives(positives, no_positives)
+    left = EmbeddingSet(query_ids, queries).take(scored.query_ids, "query")
+    right = EmbeddingSet(gallery_ids, gallery).in_order("gallery item")
+    (there,), _ = positive_ranks(
+        left,
+        right,
+        [Task(scored, by_r, _enough(ks, median_rank=median_rank))],
+        [],
+        ("query", "gallery item"),
+    )
+    return values_of_ranks(
+        there,
+        ks=ks,
+        by_r=by_r,
+        median_rank=median_rank,
+        short=short,
+        left_out=len(positives) - len(scored),
+    )
+
+
+def score_similarities(
+    similarities: NDArray[Any] | Iterable[NDArray[Any]],
+    query_ids: NDArray[Any],
+    gallery_ids: NDArray[Any],
+    positives: Positives,
+    *,
+    ks: Sequence[int] = KS,
+    by_r: bool = True,
+    median_rank: bool = False,
+    short: Short = "raise",
+    no_positives: NoPositives = "raise",
+) -> tuple[QueryValues, ...]:
+    """What ``score_queries`` gives for the full rankings by these similarities, which are taken as they are.
+
+    Args:
+        similarities: (Q, G), higher is closer, a memory map included; or blocks of its rows, (n, G) each, in the
+            order of ``query_ids``. For the other direction give its transpose.
+        short: as for ``score_embeddings``.
+
+    Raises:
+        MetricError: a similarity is NaN, shapes and ids do not fit, an id stands twice, and as ``score_queries``.
+    """
+    refuse_low(ks)
+    scored = with_positives(positives, no_positives)
+    queries, gallery = integer_ids(query_ids, "query"), integer_ids(gallery_ids, "gallery item")
+    order = np.argsort(gallery, kind="stable")
+    refuse_twice(gallery[order], "gallery item")
+    places = EmbeddingSet(queries, np.arange(len(queries))).take(scored.query_ids, "query").vectors
+    located = Located.of(scored, scored.query_ids, gallery[order])
+    rows, positions = np.divmod(located.keys, max(len(gallery), 1))
+    # Blocks come in the order of the rows, so what is wanted is put in that order for the time of counting.
+    by_row = np.argsort(places[rows], kind="stable")
+    wanted = Wanted.of(places[rows][by_row], positions[by_row], len(queries))
+    ranks = np.zeros(len(scored.item_ids), np.int64)
+    counted = ranks_of_blocks(_row_blocks(similarities, order), wanted, len(gallery))
+    ranks[located.places[by_row]] = counted
+    return values_of_ranks(
+        PositiveRanks(scored, ranks, len(gallery)),
+        ks=ks,
+        by_r=by_r,
+        median_rank=median_rank,
+        short=short,
+        left_out=len(positives) - len(scored),
+    )
+
+
+def score_both_ways(
+    left: EmbeddingSet,
+    right: EmbeddingSet,
+    positives: Mapping[tuple[Name, Side], Positives],
+    *,
+    ks: Sequence[int] = KS,
+    by_r: bool | Collection[Name] = True,
+    median_rank: bool = False,
+    short: Short = "raise",
+    no_positives: NoPositives = "raise",
+    what: tuple[str, str] = ("image", "caption"),
+) -> dict[tuple[Name, Side], Values]:
+    """Any number of sets of positives in both directions, from one pass over the similarities.
+
+    Args:
+        left, right: images and captions; all of them are the gallery of the other side's queries.
+        positives: by set and direction, ``i2t`` for queries of the left, ``t2i`` for queries of the right.
+        by_r: whether R-Precision and mAP@R are wanted, or of which sets.
+        short, no_positives: as for ``score_embeddings``.
+        what: what the two sides are called in messages.
+
+    Raises:
+        MetricError: as ``score_embeddings``.
+    """
+    refuse_low(ks)
+    left, right = left.in_order(what[0]), right.in_order(what[1])
+    enough = _enough(ks, median_rank=median_rank)
+    tasks: dict[Side, dict[tuple[Name, Side], Task]] = {side: {} for side in SIDES}
+    for (name, side), of in positives.items():
+        each = by_r if isinstance(by_r, bool) else name in by_r
+        tasks[side][name, side] = Task(with_positives(of, no_positives), each, enough)
+    ranks = positive_ranks(left, right, list(tasks["i2t"].values()), list(tasks["t2i"].values()), what)
+    found = {}
+    for side, of_side in zip(SIDES, ranks, strict=True):
+        for (key, task), one in zip(tasks[side].items(), of_side, strict=True):
+            found[key] = values_of_ranks(
+                one,
+                ks=ks,
+                by_r=task.by_r,
+                median_rank=median_rank,
+                short=short,
+                left_out=len(positives[key]) - len(task.positives),
+            )
+    return {key: found[key] for key in positives}
+
+
+def score_official_embeddings(
+    images: EmbeddingSet,
+    captions: EmbeddingSet,
+    names: Iterable[OfficialName] = NAMES,
+    *,
+    ks: Sequence[int] = KS,
+    median_rank: bool = False,
+    short: Short = "raise",
+) -> dict[tuple[OfficialName, Side], Values]:
+    """What ``score_official`` gives for the full rankings of both directions, from one pass over the similarities.
+
+    The gallery is COCO's test split; embeddings of further items are left aside. Each fold of COCO 1K is multiplied
+    by itself, which is a fifth more.
+
+    Raises:
+        DatasetError: the package ``eccv_caption`` is not installed.
+        MetricError: an item of the test split has no embedding, or two; and as ``score_embeddings``.
+    """
+    refuse_low(ks)
+    sets, names = official_sets(), known_names(names)
+    left, right = images.take(sets.image_ids, "image"), captions.take(sets.caption_ids, "caption")
+    found: dict[tuple[OfficialName, Side], Values] = {}
+    if "coco_1k" in names:
+        folds = sets.folds["i2t"], sets.folds["t2i"]
+        of_folds = _score_folds(left, right, folds, ks, median_rank=median_rank)
+        found["coco_1k", "i2t"], found["coco_1k", "t2i"] = of_folds
+    whole = {(name, side): of for (name, side), of in sets.positives.items() if name in names}
+    if whole:
+        options: Any = {"ks": ks, "by_r": ("eccv",), "median_rank": median_rank, "short": short}
+        found |= score_both_ways(left, right, whole, **options)
+    return {(name, side): found[name, side] for name in names for side in SIDES}
+
+
+def _enough(ks: Sequence[int], *, median_rank: bool) -> int | None:
+    return None if median_rank else max(ks, default=0)
+
+
+def _score_folds(
+    left: EmbeddingSet,
+    right: EmbeddingSet,
+    folds: tuple[Sequence[Fold], Sequence[Fold]],
+    ks: Sequence[int],
+    *,
+    median_rank: bool,
+) -> tuple[Values, Values]:
+    first: tuple[list[FirstRanks], list[FirstRanks]] = ([], [])
+    for there, back in zip(*folds, strict=True):
+        sides = left.take(back.item_ids, "image"), right.take(there.item_ids, "caption")
+        enough = _enough(ks, median_rank=median_rank)
+        one, other = (Task(fold.positives, False, enough) for fold in (there, back))
+        ranks = positive_ranks(*sides, [one], [other], ("image", "caption"))
+        for into, (found,), gallery in zip(first, ranks, (there.item_ids, back.item_ids), strict=True):
+            into.append(FirstRanks(first_of(found), np.full(len(found.positives), len(gallery))))
+    there_values, back_values = (
+        fold_values(of, part, ks=ks, median_rank=median_rank) for of, part in zip(folds, first, strict=True)
+    )
+    return there_values, back_values
+
+
+def _row_blocks(similarities: NDArray[Any] | Iterable[NDArray[Any]], order: Ids) -> Iterable[NDArray[Any]]:
+    """Some rows at a time, the gallery in order of its ids."""
+    sorted_already = bool((order[1:] > order[:-1]).all())
+    blocks: Iterable[NDArray[Any]] = similarities
+    if isinstance(similarities, np.ndarray):
+        if similarities.ndim != 2:
+            raise MetricError(f"similarities are {similarities.shape}; give (queries, gallery)")
+        blocks = (similarities[start : start + 512] for start in range(0, len(similarities), 512))
+    for block in blocks:
+        fits = np.ndim(block) == 2 and np.shape(block)[1] == len(order)
+        yield block if sorted_already or not fits else np.asarray(block)[:, order]

@@ -1,0 +1,1 @@
+"""Analysing a project: the tables that a reviewer asks for."""

@@ -1,0 +1,146 @@
+"""Table 5: how alike metrics rank models, from a file of scores or from those that the project keeps."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from mitl.analysis.machines.metric_correlation import RSUM, ScoreTable, correlate, with_rsum
+from mitl.analysis.machines.plots import matrix_svg
+from mitl.analysis.machines.records import Correlations
+from mitl.analysis.machines.score_file import read_scores
+from mitl.errors import MetricError
+from mitl.records import Direction, Table
+from mitl.settings import Settings
+from mitl.stages.analysing.findings import Findings
+from mitl.stages.analysing.shown import number, square
+from mitl.stages.reporting.scores import SCORES_FILE
+
+NO_SCORES = "no scores are kept in this project; run `mitl evaluate`, or give a table with --scores FILE"
+
+
+def correlations(settings: Settings, scores: Path | None = None) -> Findings:
+    """Kendall's tau-b between every two metrics over the models, and RSUM where the recalls are there.
+
+    Args:
+        scores: a CSV of models and metrics; the project's kept scores where None.
+
+    Raises:
+        MetricError: the file is no such table, no scores are kept, or there are fewer than two models.
+    """
+    table = with_rsum(kept_scores(settings) if scores is None else read_scores(scores))
+    found = correlate(table)
+    over = f"over {len(found.models):,} models"
+    if len(table.directions) > 1:
+        over += f", means of {' and '.join(table.directions)}"
+    return Findings(
+        counts={
+            "models": len(found.models),
+            "directions": [name for name in table.directions if name],
+            "tau": {
+                row: {column: found.tau[i][j] for j, column in enumerate(found.metrics) if i != j}
+                for i, row in enumerate(found.metrics)
+            },
+            "rsum": _rsums(table),
+        },
+        tables=(
+            square(f"Kendall's tau-b between metrics · {over}", found.metrics, found.tau, 2),
+            *_rsum_tables(table),
+        ),
+        rows={"correlations": _rows(found), **({"rsum": _rsum_rows(table)} if _rsum_columns(table) else {})},
+        drawings={
+            "correlations": partial(
+                matrix_svg,
+                found.metrics,
+                found.tau,
+                name="correlations",
+                title=f"Kendall's tau-b between metrics {over}",
+            )
+        },
+    )
+
+
+def kept_scores(settings: Settings) -> ScoreTable:
+    """The scores that ``mitl evaluate`` keeps: a metric's name begins with its set of positives.
+
+    Models that lack a set of positives have no score there. A set in one direction alone is left out.
+
+    Raises:
+        MetricError: nothing is kept, or it cannot be read.
+    """
+    path = settings.runs / SCORES_FILE
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        scores = {
+            (model, direction, f"{positives} {metric}"): _number_of(value)
+            for positives, by_model in kept.items()
+            for model, by_direction in by_model.items()
+            for direction, metrics in by_direction.items()
+            if direction in list(Direction)
+            for metric, value in metrics.items()
+            if value is not None
+        }
+    except FileNotFoundError:
+        raise MetricError(NO_SCORES) from None
+    except (ValueError, AttributeError, KeyError, TypeError) as error:
+        raise MetricError(
+            f"{str(path)!r} holds no scores ({error}); delete it and run `mitl evaluate`"
+        ) from error
+    if not scores:
+        raise MetricError(NO_SCORES)
+    models, directions, metrics = (tuple(dict.fromkeys(key[place] for key in scores)) for place in range(3))
+    values = np.array(
+        [[[scores.get((m, d, metric), np.nan) for metric in metrics] for m in models] for d in directions]
+    )
+    return ScoreTable(models, metrics, directions, values)
+
+
+def _number_of(value: object) -> float:
+    """A score, given as such or with its interval."""
+    return float(value["value"] if isinstance(value, dict) else value)  # type: ignore[arg-type]
+
+
+def _rsum_columns(table: ScoreTable) -> list[int]:
+    return [place for place, name in enumerate(table.metrics) if name.split(" ")[-1] == RSUM]
+
+
+def _rsums(table: ScoreTable) -> dict[str, dict[str, float | None]]:
+    means = table.means
+    return {
+        table.metrics[column]: {
+            model: None if np.isnan(means[row, column]) else float(means[row, column])
+            for row, model in enumerate(table.models)
+        }
+        for column in _rsum_columns(table)
+    }
+
+
+def _rsum_tables(table: ScoreTable) -> tuple[Table, ...]:
+    sums = _rsums(table)
+    if not sums:
+        return ()
+    rows = tuple((model, *(number(sums[name][model], 2) for name in sums)) for model in table.models)
+    return (
+        Table(
+            "RSUM: R@1, R@5 and R@10 of both directions, added up in their own unit", ("model", *sums), rows
+        ),
+    )
+
+
+def _rsum_rows(table: ScoreTable) -> Table:
+    sums = _rsums(table)
+    rows = tuple((model, *(sums[name][model] for name in sums)) for model in table.models)
+    return Table("", ("model", *sums), rows)
+
+
+def _rows(found: Correlations) -> Table:
+    rows = tuple(
+        (row, column, found.tau[i][j], len(found.models))
+        for i, row in enumerate(found.metrics)
+        for j, column in enumerate(found.metrics)
+        if i != j
+    )
+    return Table("", ("metric", "other", "tau_b", "models"), rows)

@@ -1,0 +1,1 @@
+"""Scoring models on sets of positives: files or annotators in, figures with intervals out."""

@@ -1,0 +1,236 @@
+"""Figures of a metric with their intervals, RSUM, and how models compare query by query."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mitl.errors import MetricError, UsageError
+from mitl.metrics.positives import Ids
+from mitl.metrics.query_values import QueryValues
+
+CONFIDENCE = 0.95
+RSUM_KS = (1, 5, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How intervals and tests are drawn."""
+
+    samples: int = 1000
+    seed: int = 0
+    intervals: bool = True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scored:
+    """One model on one set of positives in one direction, query by query."""
+
+    positives: str
+    model: str
+    direction: str
+    """i2t or t2i; i2i or t2t where a set has queries within one side."""
+    values: tuple[QueryValues, ...]
+
+    def of(self, metric: str) -> QueryValues | None:
+        """The values of a metric; None where it was not taken."""
+        return next((one for one in self.values if one.metric == metric), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number with the ends of its interval, in the metric's own unit; None where there is no interval."""
+
+    positives: str
+    model: str
+    direction: str
+    metric: str
+    value: float
+    low: float | None
+    high: float | None
+    queries: int
+    left_out: int = 0
+    std: float | None = None
+    """Of the samples, where the metric is a mean over samples."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A model's metric minus that of another, over the same queries."""
+
+    positives: str
+    model: str
+    against: str
+    direction: str
+    metric: str
+    difference: float
+    low: float
+    high: float
+    p_value: float
+    queries: int
+
+
+def figures(rows: Iterable[Scored], sampling: Sampling) -> list[Figure]:
+    """Every metric of every row; one query alone has no interval."""
+    return [_figure(row, values, sampling) for row in rows for values in row.values]
+
+
+def _figure(row: Scored, values: QueryValues, sampling: Sampling) -> Figure:
+    from mitl.metrics.intervals import interval
+
+    queries = len(np.unique(values.query_ids))
+    low = high = None
+    if sampling.intervals and queries > 1:
+        found = interval(values, samples=sampling.samples, confidence=CONFIDENCE, seed=sampling.seed)
+        low, high = found.low, found.high
+    return Figure(
+        row.positives,
+        row.model,
+        row.direction,
+        values.metric,
+        values.estimate,
+        low,
+        high,
+        queries,
+        values.left_out,
+    )
+
+
+def rsums(rows: Sequence[Scored], sampling: Sampling) -> list[Figure]:
+    """RSUM of every set and model that has Recall@1, 5 and 10 in both directions: their sum, from 0 to 6.
+
+    The two directions have other queries, so each is resampled by itself and the sums are added.
+    """
+    found: list[Figure] = []
+    by_pair: dict[tuple[str, str], dict[str, Scored]] = {}
+    for row in rows:
+        by_pair.setdefault((row.positives, row.model), {})[row.direction] = row
+    for (positives, model), by_direction in by_pair.items():
+        parts = [_recall_sum(by_direction.get(direction)) for direction in ("i2t", "t2i")]
+        whole = [part for part in parts if part is not None]
+        if len(whole) == len(parts):
+            found.append(_rsum(positives, model, whole, sampling))
+    return found
+
+
+def _recall_sum(row: Scored | None) -> QueryValues | None:
+    """The sum of a query's recalls; None where one is missing."""
+    recalls = [None if row is None else row.of(f"R@{k}") for k in RSUM_KS]
+    known = [one for one in recalls if one is not None]
+    if len(known) < len(recalls):
+        return None
+    total = np.sum([one.values for one in known], axis=0)
+    return QueryValues("RSUM", known[0].query_ids, total, weights=known[0].weights)
+
+
+def _rsum(positives: str, model: str, parts: Sequence[QueryValues], sampling: Sampling) -> Figure:
+    from mitl.metrics.resampling import Units, bootstrap
+
+    low = high = None
+    units = [len(np.unique(part.query_ids)) for part in parts]
+    if sampling.intervals and min(units) > 1:
+        drawn = sum(
+            bootstrap(Units.of(part.query_ids, part.metric), [part], sampling.samples, sampling.seed + place)
+            for place, part in enumerate(parts)
+        )
+        tail = (1 - CONFIDENCE) / 2
+        low, high = (float(end) for end in np.quantile(drawn, [tail, 1 - tail]))
+    value = sum(part.estimate for part in parts)
+    return Figure(positives, model, "both", "RSUM", value, low, high, sum(units))
+
+
+def compare(rows: Sequence[Scored], against: str, sampling: Sampling) -> list[Comparison]:
+    """Every other model against one, on every set, direction and metric that both have.
+
+    Raises:
+        UsageError: no model of that name was scored, or it is the only one.
+        MetricError: the two were scored on different queries.
+    """
+    names = list(dict.fromkeys(row.model for row in rows))
+    if against not in names:
+        raise UsageError(f"--against names {against!r}, which is not scored; scored are: {', '.join(names)}")
+    if len(names) == 1:
+        raise UsageError(f"--against {against} needs a second model; name it by --model or --annotator")
+    base = {(row.positives, row.direction): row for row in rows if row.model == against}
+    found: list[Comparison] = []
+    for row in rows:
+        other = base.get((row.positives, row.direction))
+        if row.model != against and other is not None:
+            found += _comparisons(row, other, sampling)
+    return found
+
+
+def _comparisons(row: Scored, other: Scored, sampling: Sampling) -> Iterable[Comparison]:
+    from mitl.metrics.intervals import paired
+
+    for values in row.values:
+        theirs = other.of(values.metric)
+        if theirs is None:
+            continue
+        both = _shared(values, theirs)
+        if both is None:
+            continue
+        try:
+            test = paired(*both, samples=sampling.samples, confidence=CONFIDENCE, seed=sampling.seed)
+        except MetricError as error:
+            raise MetricError(f"{row.model} and {other.model} on {row.positives}: {error}") from error
+        yield Comparison(
+            row.positives,
+            row.model,
+            other.model,
+            row.direction,
+            values.metric,
+            test.difference,
+            test.low,
+            test.high,
+            test.p_value,
+            test.n_queries,
+        )
+
+
+def _shared(one: QueryValues, other: QueryValues) -> tuple[QueryValues, QueryValues] | None:
+    """Both over the queries that both have a value of: Kendall's tau may be undefined for one model alone.
+
+    None where these are fewer than two, so that there is nothing to test.
+    """
+    common = np.intersect1d(one.query_ids, other.query_ids)
+    if len(common) < 2:
+        return None
+    return _of_queries(one, common), _of_queries(other, common)
+
+
+def _of_queries(values: QueryValues, query_ids: Ids) -> QueryValues:
+    kept = np.isin(values.query_ids, query_ids)
+    if kept.all():
+        return values
+    assert values.weights is None, "only folds have weights, and every model is scored on all of them"
+    return QueryValues(
+        values.metric, values.query_ids[kept], values.values[kept], values.statistic, None, values.left_out
+    )
+
+
+def nested(
+    figures: Iterable[Figure], value: str = "value"
+) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
+    """Positives → model → direction → metric → value."""
+    found: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
+    for one in figures:
+        by_model = found.setdefault(one.positives, {})
+        by_model.setdefault(one.model, {}).setdefault(one.direction, {})[one.metric] = getattr(one, value)
+    return found
+
+
+def nested_intervals(figures: Iterable[Figure]) -> dict[str, dict[str, dict[str, dict[str, list[float]]]]]:
+    """Positives → model → direction → metric → [low, high]; metrics without an interval are left out."""
+    found: dict[str, dict[str, dict[str, dict[str, list[float]]]]] = {}
+    for one in figures:
+        if one.low is not None and one.high is not None:
+            by_model = found.setdefault(one.positives, {})
+            by_direction = by_model.setdefault(one.model, {})
+            by_direction.setdefault(one.direction, {})[one.metric] = [one.low, one.high]
+    return found
+
+
+Nested = Mapping[str, Mapping[str, Mapping[str, Mapping[str, float]]]]

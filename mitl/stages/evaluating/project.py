@@ -1,0 +1,199 @@
+"""A project's own annotators as models: rankings that are kept, or similarities from its encodings."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from annotators.base import Annotator, Encoded, Modality, RankingSource
+from mitl.db.session import open_database
+from mitl.db.store import items as item_store
+from mitl.db.store import proposals as proposal_store
+from mitl.metrics.positives import Ids
+from mitl.progress import Progress
+from mitl.records import Direction
+from mitl.retrieval.encodings import check_encoded, encode_items, is_reusable
+from mitl.retrieval.tiles import VECTOR_KINDS
+from mitl.settings import Settings
+from mitl.stages.evaluating.models.model import EVERY, Model, Ranked
+from mitl.stages.evaluating.models.sides import Side, Sides
+from mitl.stages.proposing.computing import Means
+from mitl.stages.proposing.ranking import Items, build_annotators, rank_all
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Project:
+    """What evaluating needs of a project's database."""
+
+    kind: str
+    """Which reader made the data set: ``coco``, ``scenes`` …"""
+    dataset: str
+    items: Items
+    queries: Mapping[Direction, Sequence[int]]
+    """The queries of its runs."""
+    annotators: tuple[str, ...]
+    """Those of its runs, else those of ``mitl.toml``."""
+
+    @property
+    def sides(self) -> Sides:
+        """Its images and captions, under their numbers of the database."""
+        images, captions = self.items.images, self.items.captions
+        return Sides(
+            Side.numbered("image", [one.external_id for one in images], [one.id for one in images]),
+            Side.numbered("caption", [one.external_id for one in captions], [one.id for one in captions]),
+        )
+
+    def originals(self) -> dict[Direction, dict[str, list[str]]]:
+        """The data set's own positives of the runs' queries; of all where nothing was run."""
+        images = {image.id: image.external_id for image in self.items.images}
+        wanted = {direction: set(self.queries[direction]) for direction in Direction}
+        everything = not any(wanted.values())
+        found: dict[Direction, dict[str, list[str]]] = {d: defaultdict(list) for d in Direction}
+        for caption in self.items.captions:
+            image = images[caption.image_id]
+            if everything or caption.image_id in wanted[Direction.I2T]:
+                found[Direction.I2T][image].append(caption.external_id)
+            if everything or caption.id in wanted[Direction.T2I]:
+                found[Direction.T2I][caption.external_id].append(image)
+        return found
+
+
+def read_project(settings: Settings) -> Project:
+    """The project's items, queries and annotators; StoreError where there is no database."""
+    with open_database(settings.db_url, read_only=True) as session:
+        dataset = item_store.dataset(session)
+        items = Items(
+            dataset.id_kind,
+            item_store.images(session, dataset.id, settings.project),
+            item_store.captions(session, dataset.id),
+        )
+        ran = tuple(row.name for row in proposal_store.annotators(session))
+        queries = proposal_store.queries(session)
+    return Project(dataset.kind, dataset.name, items, queries, ran or settings.annotators)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Need:
+    """What rankings of one direction must hold."""
+
+    queries: Sequence[int]
+    depth: int
+
+
+def ranked_models(
+    settings: Settings,
+    names: Sequence[str],
+    project: Project,
+    needs: Mapping[Direction, Need],
+    progress: Progress,
+) -> tuple[list[Model], int]:
+    """Every annotator with rankings as deep as needed, and how many of them had to be computed.
+
+    Raises:
+        AnnotatorError: an annotator is unknown, or lacks what it needs.
+    """
+    queries = {direction: list(need.queries) for direction, need in needs.items()}
+    depth = {
+        direction: min(need.depth, len(project.items.side(direction, gallery=True)))
+        for direction, need in needs.items()
+    }
+    built = build_annotators(settings, names)
+    folder = settings.runs / "evaluation" / _key(queries, depth)
+    rankings, computed = rank_all(folder, built, project.items, queries, depth, progress, Means.of(settings))
+    by_name: dict[str, dict[Direction, Ranked]] = {name: {} for name in names}
+    for one in rankings:
+        by_name[one.annotator][one.direction] = Ranked.whole(one.ranking.query_ids, one.ranking.item_ids)
+    return [Model(name, found) for name, found in by_name.items()], computed
+
+
+def _key(queries: Mapping[Direction, Sequence[int]], depth: Mapping[Direction, int]) -> str:
+    value = {d.value: [list(queries[d]), depth[d]] for d in Direction}
+    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:16]
+
+
+@dataclass(slots=True, eq=False)
+class AcrossSimilarities:
+    """An annotator's similarities of images and captions, block by block."""
+
+    annotator: Annotator
+    project: Project
+    means: Means
+    progress: Progress
+    _images: Encoded | None = None
+    _captions: Encoded | None = None
+
+    def block(self, direction: Direction, rows: slice | Ids) -> NDArray[Any]:
+        """(B, G) of these queries with the gallery."""
+        if direction is Direction.I2T:
+            return self._between("image", rows, "caption", EVERY)
+        return self._between("caption", rows, "image", EVERY)
+
+    def _between(
+        self, modality: Modality, rows: slice | Ids, other: Modality, columns: slice | Ids
+    ) -> NDArray[Any]:
+        return self.annotator.similarities(self._side(modality).rows(rows), self._side(other).rows(columns))
+
+    def _side(self, modality: Modality) -> Encoded:
+        known = self._images if modality == "image" else self._captions
+        if known is not None:
+            return known
+        items = self.project.items.images if modality == "image" else self.project.items.captions
+        if is_reusable(self.annotator):
+            from functools import partial
+
+            encode = partial(self.means.engine.encode, self.annotator, modality)
+            found = self.means.encodings.encoded(
+                self.annotator, modality, items, encode, progress=self.progress
+            )
+        else:
+            found = encode_items(self.annotator, modality, items)
+            check_encoded(self.annotator.name, found, items)
+        if modality == "image":
+            self._images = found
+        else:
+            self._captions = found
+        return found
+
+
+@dataclass(slots=True, eq=False)
+class AnnotatorSimilarities(AcrossSimilarities):
+    """The same of an annotator that compares items of one side as well."""
+
+    def between(
+        self, modality: Modality, rows: slice | Ids, other: Modality, columns: slice | Ids = EVERY
+    ) -> NDArray[Any]:
+        """(B, G) of some items of one side with some of another, or of the same one."""
+        return self._between(modality, rows, other, columns)
+
+
+def similarities_of(
+    settings: Settings, names: Sequence[str], project: Project, progress: Progress
+) -> dict[str, AcrossSimilarities]:
+    """Similarities of all images and captions, of the annotators that encode items.
+
+    Those that bring rankings have none, and those that score pair by pair would take every pair of the data set.
+
+    Raises:
+        AnnotatorError: an annotator is unknown, or lacks what it needs.
+    """
+    means = Means.of(settings)
+    found: dict[str, AcrossSimilarities] = {}
+    for annotator in build_annotators(settings, names):
+        if isinstance(annotator, RankingSource) or hasattr(annotator, "scores"):
+            continue
+        kind = AnnotatorSimilarities if _encodes_alike(annotator) else AcrossSimilarities
+        found[annotator.name] = kind(annotator, project, means, progress)
+    return found
+
+
+def _encodes_alike(annotator: Annotator) -> bool:
+    """Whether two items of one side can be compared too."""
+    from annotators.pivot import WordPivot
+
+    return annotator.kind in VECTOR_KINDS or isinstance(annotator, WordPivot)

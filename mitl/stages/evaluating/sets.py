@@ -1,0 +1,88 @@
+"""The sets of positives that models are held against, in the numbers of the images and captions searched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from mitl.datasets.official import OfficialSet
+from mitl.errors import UsageError
+from mitl.metrics.positives import Positives, locate
+from mitl.positives.folders import MANIFEST
+from mitl.positives.loading import official_positives, read_positives_json, read_release
+from mitl.records import Direction
+from mitl.stages.evaluating.models.sides import Sides
+
+OFFICIAL = ("original", "cxc", "eccv")
+FOLDS = "original-1k"
+"""The original positives in the five folds of 1,000 images and 5,000 captions."""
+EVERY = "all"
+OFFICIAL_CHOICES = ("original", FOLDS, "cxc", "eccv", EVERY)
+
+ByQuery = Mapping[Direction, Mapping[str, Sequence[str]]]
+"""Direction → query id → ids of its positives."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PositiveSet:
+    """One set, with the queries that it lists."""
+
+    name: str
+    by_direction: Mapping[Direction, Positives]
+
+    @property
+    def empty(self) -> bool:
+        """Whether it lists no query at all."""
+        return not any(len(one) for one in self.by_direction.values())
+
+    def deepest(self, direction: Direction) -> int:
+        """The largest R."""
+        found = self.by_direction[direction]
+        return int(found.counts.max()) if len(found) else 0
+
+
+def official_names(wanted: Sequence[str]) -> tuple[str, ...]:
+    """The official sets that ``--official`` asks for, each once.
+
+    Raises:
+        UsageError: there is no such set.
+    """
+    for name in wanted:
+        if name not in OFFICIAL_CHOICES:
+            known = ", ".join([*OFFICIAL, FOLDS, EVERY])
+            raise UsageError(f"no official set called {name!r}; known: {known}")
+    return OFFICIAL_CHOICES[:-1] if EVERY in wanted else tuple(dict.fromkeys(wanted))
+
+
+def release_by_query(folder: Path) -> ByQuery:
+    """The positives of a release, or of a folder that holds the two JSONs alone; ReleaseError where it is neither."""
+    jsons = folder / "image_to_caption.json"
+    if jsons.is_file() and not (folder / MANIFEST).is_file():
+        return read_positives_json(folder).by_query
+    return read_release(folder).by_query
+
+
+def official_by_query(name: str) -> ByQuery:
+    """The positives of an official set; DatasetError where the package is not installed."""
+    return official_positives(cast(OfficialSet, name)).by_query
+
+
+def located(name: str, by_query: ByQuery, sides: Sides, *, inside: bool = False) -> PositiveSet:
+    """The set in the sides' numbers; items that the gallery lacks still count in R, as in the official scores.
+
+    Args:
+        inside: leave out the queries that the sides lack.
+
+    Raises:
+        MetricError: the sides lack a query.
+    """
+    found = {}
+    for direction in Direction:
+        queries = sides.queries(direction).number_of
+        table = by_query.get(direction, {})
+        if inside:
+            table = {query: items for query, items in table.items() if query in queries}
+        found[direction] = locate(table, queries, sides.gallery(direction).number_of).positives
+    return PositiveSet(name, found)

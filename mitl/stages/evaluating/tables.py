@@ -1,0 +1,239 @@
+"""The figures as tables for a terminal, as CSV and as LaTeX."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mitl.records import Table
+from mitl.stages.evaluating.figures import Comparison, Figure
+
+COLUMNS = (
+    "positives",
+    "model",
+    "direction",
+    "metric",
+    "value",
+    "low",
+    "high",
+    "queries",
+    "left_out",
+    "against",
+    "difference",
+    "difference_low",
+    "difference_high",
+    "p_value",
+)
+_PLAIN = ("median rank", "Kendall", "Spearman")
+"""Metrics that are no share, so not shown in percent, by the beginnings of their names."""
+_TEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "&": r"\&",
+        "%": r"\%",
+        "$": r"\$",
+        "#": r"\#",
+        "_": r"\_",
+        "{": r"\{",
+        "}": r"\}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "ζ": r"$\zeta$",
+        "τ": r"$\tau$",
+        "→": r"$\rightarrow$",
+        "–": "--",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One line of a table: a model in one direction."""
+
+    model: str
+    direction: str
+    queries: int
+    by_metric: Mapping[str, Figure]
+
+
+def score_tables(figures: Sequence[Figure]) -> tuple[Table, ...]:
+    """A table for each set of positives: a row a model and direction, a column a metric."""
+    tables = []
+    for positives in dict.fromkeys(one.positives for one in figures):
+        rows, metrics = _rows([one for one in figures if one.positives == positives])
+        title = f"{positives}, {_unit(figures, metrics)}"
+        body = tuple(
+            (row.model, row.direction, row.queries, *(_cell(row.by_metric.get(one)) for one in metrics))
+            for row in rows
+        )
+        tables.append(Table(title, ("model", "direction", "queries", *metrics), body))
+    return tuple(tables)
+
+
+def rsum_table(rsums: Sequence[Figure]) -> tuple[Table, ...]:
+    """One table: a row a model, a column a set; nothing where there is none."""
+    if not rsums:
+        return ()
+    sets = list(dict.fromkeys(one.positives for one in rsums))
+    known = {(one.model, one.positives): one for one in rsums}
+    models = dict.fromkeys(one.model for one in rsums)
+    body = tuple((model, *(_cell(known.get((model, one))) for one in sets)) for model in models)
+    return (Table("RSUM: R@1 + R@5 + R@10 of both directions, 0 to 600", ("model", *sets), body),)
+
+
+def correlation_table(agreement: Sequence[Figure]) -> tuple[Table, ...]:
+    """One row a model, a column a kind of CxC's scores; nothing where there is none."""
+    if not agreement:
+        return ()
+    kinds = list(dict.fromkeys(one.direction for one in agreement))
+    known = {(one.model, one.direction): one for one in agreement}
+    body = tuple(
+        (model, *(_with_std(known.get((model, kind))) for kind in kinds))
+        for model in dict.fromkeys(one.model for one in agreement)
+    )
+    title = "Spearman's correlation with CxC's scores x 100: mean ± standard deviation of the samples"
+    return (Table(title, ("model", *(kind.upper() for kind in kinds)), body),)
+
+
+def _with_std(figure: Figure | None) -> str | None:
+    return None if figure is None else f"{100 * figure.value:.1f} ± {100 * (figure.std or 0.0):.1f}"
+
+
+def comparison_table(comparisons: Sequence[Comparison]) -> tuple[Table, ...]:
+    """One row a set, model, direction and metric; nothing where nothing was compared."""
+    if not comparisons:
+        return ()
+    body = tuple(
+        (
+            one.positives,
+            one.model,
+            one.direction,
+            one.metric,
+            f"{_scaled(one.metric, one.difference):+.2f} ({_scaled(one.metric, one.low):+.1f} to "
+            f"{_scaled(one.metric, one.high):+.1f})",
+            f"{one.p_value:.3f}",
+        )
+        for one in comparisons
+    )
+    title = f"minus {comparisons[0].against}, query by query: difference (95 % interval), p of a paired test"
+    return (Table(title, ("positives", "model", "direction", "metric", "difference", "p"), body),)
+
+
+def to_csv(figures: Sequence[Figure], comparisons: Sequence[Comparison]) -> str:
+    """One row a figure, in the metric's own unit (shares from 0 to 1), with the paired test where there is one."""
+    tests = {(one.positives, one.model, one.direction, one.metric): one for one in comparisons}
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for one in figures:
+        test = tests.get((one.positives, one.model, one.direction, one.metric))
+        compared = (
+            ("",) * 5 if test is None else (test.against, test.difference, test.low, test.high, test.p_value)
+        )
+        ends = ("" if end is None else end for end in (one.low, one.high))
+        writer.writerow(
+            (
+                one.positives,
+                one.model,
+                one.direction,
+                one.metric,
+                one.value,
+                *ends,
+                one.queries,
+                one.left_out,
+                *compared,
+            )
+        )
+    return text.getvalue()
+
+
+def to_latex(figures: Sequence[Figure]) -> str:
+    """A tabular for each set in the style of the package booktabs: a row a model, the directions side by side."""
+    return "\n".join(
+        _tabular(positives, [one for one in figures if one.positives == positives])
+        for positives in dict.fromkeys(one.positives for one in figures)
+    )
+
+
+def escape_tex(text: str) -> str:
+    """The text with LaTeX's own characters escaped."""
+    return text.translate(_TEX)
+
+
+def _tabular(positives: str, figures: Sequence[Figure]) -> str:
+    directions = list(dict.fromkeys(one.direction for one in figures))
+    columns = [
+        (direction, metric)
+        for direction in directions
+        for metric in dict.fromkeys(one.metric for one in figures if one.direction == direction)
+    ]
+    known = {(one.model, one.direction, one.metric): one for one in figures}
+    heads, rules, first = [], [], 2
+    for direction in directions:
+        width = sum(one == direction for one, _ in columns)
+        heads.append(rf"\multicolumn{{{width}}}{{c}}{{{escape_tex(direction)}}}")
+        rules.append(rf"\cmidrule(lr){{{first}-{first + width - 1}}}")
+        first += width
+    metrics = [metric for _, metric in columns]
+    lines = [
+        f"% {positives}, {_unit(figures, metrics)}".replace("\n", " "),
+        rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
+        r"\toprule",
+        " & ".join(["", *heads]) + r" \\",
+        "".join(rules),
+        " & ".join(["model", *(escape_tex(metric) for metric in metrics)]) + r" \\",
+        r"\midrule",
+    ]
+    for model in dict.fromkeys(one.model for one in figures):
+        cells = [_tex_cell(known.get((model, *column))) for column in columns]
+        lines.append(" & ".join([escape_tex(model), *cells]) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _rows(figures: Sequence[Figure]) -> tuple[list[_Row], list[str]]:
+    metrics = list(dict.fromkeys(one.metric for one in figures))
+    by_row: dict[tuple[str, str], dict[str, Figure]] = {}
+    for one in figures:
+        by_row.setdefault((one.model, one.direction), {})[one.metric] = one
+    return [
+        _Row(model, direction, max(one.queries for one in found.values()), found)
+        for (model, direction), found in by_row.items()
+    ], metrics
+
+
+def _unit(figures: Iterable[Figure], metrics: Iterable[str]) -> str:
+    plain = [metric for metric in metrics if _is_plain(metric)]
+    unit = "in percent" + (f" but {' and '.join(plain)}" if plain else "")
+    return f"{unit}, with 95 % intervals" if any(one.low is not None for one in figures) else unit
+
+
+def _cell(figure: Figure | None) -> str | None:
+    if figure is None:
+        return None
+    value = f"{_scaled(figure.metric, figure.value):.2f}"
+    if figure.low is None or figure.high is None:
+        return value
+    low, high = (_scaled(figure.metric, end) for end in (figure.low, figure.high))
+    digits = 2 if _is_plain(figure.metric) else 1
+    return f"{value} ({low:.{digits}f}–{high:.{digits}f})"
+
+
+def _tex_cell(figure: Figure | None) -> str:
+    if figure is None:
+        return "--"
+    digits = 2 if _is_plain(figure.metric) else 1
+    value = f"{_scaled(figure.metric, figure.value):.{digits}f}"
+    if figure.low is None or figure.high is None:
+        return value
+    low, high = (_scaled(figure.metric, end) for end in (figure.low, figure.high))
+    return rf"{value} {{\scriptsize [{low:.{digits}f}, {high:.{digits}f}]}}"
+
+
+def _is_plain(metric: str) -> bool:
+    return metric.startswith(_PLAIN)
+
+
+def _scaled(metric: str, value: float) -> float:
+    return value if _is_plain(metric) else 100 * value

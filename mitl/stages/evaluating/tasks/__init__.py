@@ -1,0 +1,1 @@
+"""What is evaluated: each kind of set scored for one model."""

@@ -1,0 +1,221 @@
+"""What models are held against: each task scores rankings, or similarities block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from mitl.metrics.coco_folds import Fold, score_folds_ranked
+from mitl.metrics.positives import Ids, Positives
+from mitl.metrics.query_values import QueryValues, Statistic
+from mitl.metrics.relevance import Short
+from mitl.metrics.retrieval import MEDIAN_RANK, recall_name, score_ranked
+from mitl.metrics.similarities.from_embeddings import score_similarities
+from mitl.records import Direction
+from mitl.stages.evaluating.choices import Wanted
+from mitl.stages.evaluating.models.blocks import Block
+from mitl.stages.evaluating.models.joined import joined
+from mitl.stages.evaluating.models.model import Ranked
+
+Values = tuple[QueryValues, ...]
+
+
+class Task(Protocol):
+    """One thing that models are scored on, in one direction at a time."""
+
+    @property
+    def name(self) -> str:
+        """What its figures are listed under."""
+        ...
+
+    @property
+    def deep(self) -> bool:
+        """Whether it may need rankings of the whole gallery."""
+        ...
+
+    def queries(self, direction: Direction) -> Ids:
+        """The queries it scores, rising; none where it has nothing in this direction."""
+        ...
+
+    def depth(self, direction: Direction) -> int:
+        """How deep rankings must be, where it is not ``deep``."""
+        ...
+
+    def ranked(self, direction: Direction, rankings: Ranked, short: Short) -> Values:
+        """The values of rankings; MetricError where they are undefined."""
+        ...
+
+    def start(self, direction: Direction) -> Running:
+        """A scoring of similarities that come block by block."""
+        ...
+
+
+class Running(Protocol):
+    """A scoring under way."""
+
+    def add(self, block: Block) -> None:
+        """Score some more queries, all of them the task's."""
+        ...
+
+    def values(self) -> Values:
+        """The values of all queries so far."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PositivesTask:
+    """A set of positives under Recall@K, R-Precision, mAP@R and median rank."""
+
+    name: str
+    positives: Mapping[Direction, Positives]
+    wanted: Wanted
+
+    @property
+    def deep(self) -> bool:
+        """Only the first positive's rank can lie anywhere."""
+        return self.wanted.median_rank
+
+    def queries(self, direction: Direction) -> Ids:
+        """Those that the set lists."""
+        return self.positives[direction].query_ids
+
+    def depth(self, direction: Direction) -> int:
+        """The largest K or R."""
+        counts = self.positives[direction].counts
+        return max([1, *self.wanted.ks, int(counts.max(initial=0)) if self.wanted.by_r else 0])
+
+    def ranked(self, direction: Direction, rankings: Ranked, short: Short) -> Values:
+        """See ``score_ranked``."""
+        found = score_ranked(
+            rankings,
+            self.positives[direction],
+            ks=self.wanted.ks,
+            by_r=bool(self.wanted.by_r),
+            median_rank=self.wanted.median_rank,
+            short=short,
+        )
+        return tuple(one for one in found if self.wanted.keeps(one.metric))
+
+    def start(self, direction: Direction) -> Running:
+        """Each block is scored by itself."""
+        return _PositivesRunning(self, self.positives[direction])
+
+
+@dataclass(slots=True, eq=False)
+class _PositivesRunning:
+    task: PositivesTask
+    positives: Positives
+    parts: list[Values] = field(default_factory=list)
+
+    def add(self, block: Block) -> None:
+        wanted = self.task.wanted
+        self.parts.append(
+            block_values(
+                block,
+                self.positives.of_queries(block.query_ids),
+                ks=wanted.ks,
+                by_r=bool(wanted.by_r),
+                median_rank=wanted.median_rank,
+            )
+        )
+
+    def values(self) -> Values:
+        return tuple(one for one in joined(self.parts) if self.task.wanted.keeps(one.metric))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FoldsTask:
+    """COCO 1K: Recall@K within each fifth of the test split."""
+
+    name: str
+    folds: Mapping[Direction, tuple[Fold, ...]]
+    wanted: Wanted
+    deep: bool = True
+
+    def queries(self, direction: Direction) -> Ids:
+        """All of the folds'."""
+        return np.unique(np.concatenate([fold.positives.query_ids for fold in self.folds[direction]]))
+
+    def depth(self, direction: Direction) -> int:
+        """Anywhere: a fold's first item may stand after all others."""
+        return 0
+
+    def ranked(self, direction: Direction, rankings: Ranked, short: Short) -> Values:
+        """See ``score_folds_ranked``."""
+        return score_folds_ranked(
+            rankings,
+            self.folds[direction],
+            ks=self.wanted.ks,
+            median_rank=self.wanted.median_rank,
+            short=short,
+        )
+
+    def start(self, direction: Direction) -> Running:
+        """Each block is split among the folds."""
+        return _FoldsRunning(self, self.folds[direction])
+
+
+@dataclass(slots=True, eq=False)
+class _FoldsRunning:
+    task: FoldsTask
+    folds: Sequence[Fold]
+    first: dict[int, list[tuple[Ids, Ids]]] = field(default_factory=dict)
+
+    def add(self, block: Block) -> None:
+        for number, fold in enumerate(self.folds):
+            mine = block.of(fold.positives.query_ids)
+            if len(mine.query_ids):
+                self.first.setdefault(number, []).append((mine.query_ids, first_ranks_within(mine, fold)))
+
+    def values(self) -> Values:
+        ranks = []
+        for number, fold in enumerate(self.folds):
+            query_ids, found = (np.concatenate(part) for part in zip(*self.first[number], strict=True))
+            order = np.argsort(query_ids, kind="stable")
+            assert np.array_equal(query_ids[order], fold.positives.query_ids)
+            ranks.append(found[order])
+        return _fold_values(self.folds, ranks, self.task.wanted)
+
+
+def _fold_values(folds: Sequence[Fold], ranks: Sequence[Ids], wanted: Wanted) -> Values:
+    """Values from the ranks of the first positives, (Q,) for each fold, as ``score_folds`` gives them."""
+    query_ids = np.concatenate([fold.positives.query_ids for fold in folds])
+    weights = np.concatenate([np.full(len(part), 1 / (len(folds) * len(part))) for part in ranks])
+    first = np.concatenate(list(ranks)).astype(np.float64)
+    recalls = [
+        QueryValues(recall_name(k), query_ids, (first <= k).astype(np.float64), weights=weights)
+        for k in wanted.ks
+    ]
+    medians = [QueryValues(MEDIAN_RANK, query_ids, first, statistic=Statistic.MEDIAN)] * wanted.median_rank
+    return (*recalls, *medians)
+
+
+def block_values(
+    block: Block, positives: Positives, *, ks: Sequence[int], by_r: bool, median_rank: bool
+) -> Values:
+    """The values of a block's queries. Beyond a gallery smaller than K or R there is nothing: those are misses."""
+    return score_similarities(
+        block.similarities,
+        block.query_ids,
+        block.gallery_ids,
+        positives,
+        ks=ks,
+        by_r=by_r,
+        median_rank=median_rank,
+        short="zero",
+    )
+
+
+def first_ranks_within(block: Block, fold: Fold) -> Ids:
+    """(B,) the rank of each query's first positive among the fold's items."""
+    columns = np.flatnonzero(np.isin(block.gallery_ids, fold.item_ids))
+    inside = Block(block.query_ids, block.gallery_ids[columns], block.similarities[:, columns])
+    positives = fold.positives.of_queries(block.query_ids)
+    (found,) = block_values(inside, positives, ks=(), by_r=False, median_rank=True)
+    order = np.argsort(block.query_ids, kind="stable")
+    ranks = np.empty(len(order), np.int64)
+    ranks[order] = found.values.astype(np.int64)
+    return ranks

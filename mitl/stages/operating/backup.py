@@ -1,0 +1,143 @@
+"""Backing up both databases into one dump: a folder or a ``.tar`` file, whole or not at all."""
+
+from __future__ import annotations
+
+import datetime as dt
+import errno
+import os
+import shutil
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+from mitl.db.dumps.manifest import MANIFEST, DumpedDatabase, Manifest, to_json
+from mitl.db.dumps.reading import ARCHIVE, open_dump
+from mitl.db.dumps.writing import write_database
+from mitl.db.migrate import Line
+from mitl.errors import StoreError
+from mitl.progress import Progress, no_progress
+from mitl.records import StageResult, Table
+from mitl.retrieval.whole_files import part_name, remove_dead_parts, sync_folder, to_disk
+from mitl.settings import Settings
+from mitl.stages.operating.databases import existing, one_moment, opened
+
+NOT_IN_IT = (
+    "not in it: mitl.toml, project.key, credentials.toml (made anew from the crowd database), runs/, public/ and the "
+    "images; copy the project's folder for those"
+)
+SECRET = "it holds the server's keys, workers' ids and which pairs are controls: keep it as private as the databases"  # noqa: S105 - a sentence
+
+Clock = Callable[[], dt.datetime]
+
+
+def backup(
+    settings: Settings,
+    target: Path,
+    *,
+    only: Line | None = None,
+    progress: Progress = no_progress,
+    clock: Clock = lambda: dt.datetime.now(dt.UTC),
+) -> StageResult:
+    """Write all tables of the databases that exist, each as it was at one moment.
+
+    The pipeline's moment comes first, so that the server's part knows every call that the pipeline's has made.
+
+    Raises:
+        StoreError: there is no database, the target holds another state or something else, or there is no room.
+    """
+    target = target.absolute()
+    with _told(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        remove_dead_parts(target.parent)
+        part = part_name(target)
+        try:
+            part.mkdir(mode=0o700)
+            manifest = _write(settings, only, part, progress, clock)
+            if target.exists():
+                return _same_as_before(target, manifest)
+            _put_in_place(part, target)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+    return _result("done", target, manifest, ())
+
+
+def _write(settings: Settings, only: Line | None, folder: Path, progress: Progress, clock: Clock) -> Manifest:
+    databases: dict[Line, DumpedDatabase] = {}
+    with ExitStack() as stack:
+        places = existing(settings, only)
+        views = [(place, stack.enter_context(opened(place))) for place in places]
+        moments = [(place, stack.enter_context(one_moment(engine))) for place, engine in views]
+        made_at = clock()
+        for place, connection in moments:
+            databases[place.line] = write_database(place.line, connection, folder, progress=progress)
+    manifest = Manifest(version("mitl"), made_at.isoformat(timespec="seconds"), databases)
+    with (folder / MANIFEST).open("wb") as sink:
+        sink.write(to_json(manifest).encode())
+        to_disk(sink)
+    sync_folder(folder)
+    return manifest
+
+
+def _put_in_place(part: Path, target: Path) -> None:
+    if target.suffix != ARCHIVE:
+        part.rename(target)
+        sync_folder(target.parent)
+        return
+    packed = part_name(target)
+    try:
+        with packed.open("xb") as sink:
+            packed.chmod(0o600)
+            with tarfile.open(fileobj=sink, mode="w") as archive:
+                # The manifest first, so that a reader need not go through the tables to find it.
+                archive.add(part / MANIFEST, MANIFEST)
+                for path in sorted(part.glob("*/*")):
+                    archive.add(path, path.relative_to(part).as_posix())
+            to_disk(sink)
+        packed.rename(target)
+        sync_folder(target.parent)
+    finally:
+        packed.unlink(missing_ok=True)
+
+
+def _same_as_before(target: Path, manifest: Manifest) -> StageResult:
+    with open_dump(target) as dump:
+        dump.check()
+        if not dump.manifest.same_data(manifest):
+            raise StoreError(
+                f"{target} is a backup of another state, made at {dump.manifest.made_at}; it is kept: name a new one"
+            )
+    lines = ("nothing to do: the backup there holds this very state",)
+    return _result("nothing_to_do", target, manifest, lines)
+
+
+def _result(status: str, target: Path, manifest: Manifest, lines: tuple[str, ...]) -> StageResult:
+    rows = tuple(
+        (line, part.revision, part.engine, len(part.tables), part.rows)
+        for line, part in manifest.databases.items()
+    )
+    counts: dict[str, object] = {line: part.rows for line, part in manifest.databases.items()}
+    columns = ("database", "revision", "from", "tables", "rows")
+    return StageResult(
+        status=status,
+        counts={**counts, "bytes": manifest.bytes},
+        paths={"backup": os.fspath(target)},
+        tables=(Table(f"{target} · {manifest.bytes:,} bytes", columns, rows),),
+        lines=lines or (NOT_IN_IT, SECRET),
+        next=f"mitl db verify {target}",
+    )
+
+
+@contextmanager
+def _told(target: Path) -> Iterator[None]:
+    """What the file system refuses, in one line; nothing half made stays."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        why = "the disk is full" if full else (error.strerror or str(error)).lower()
+        raise StoreError(
+            f"cannot write the backup {target}: {why}; nothing of it was kept: "
+            f"{'make room' if full else 'name another place'} and run the command again"
+        ) from error

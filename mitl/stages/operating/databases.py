@@ -1,0 +1,86 @@
+"""Which databases a project has, and opening them at whatever revision they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine
+from sqlalchemy.exc import DBAPIError
+
+from mitl.db import migrate
+from mitl.db.engine import make_engine, parse_url
+from mitl.db.explain import cannot_use
+from mitl.db.migrate import Line
+from mitl.db.session import describe
+from mitl.errors import StoreError
+from mitl.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """One of the project's two databases."""
+
+    line: Line
+    url: str
+
+    @property
+    def name(self) -> str:
+        """For messages; without a password."""
+        return describe(self.url)
+
+    @property
+    def file(self) -> Path | None:
+        """The SQLite file; None on PostgreSQL."""
+        parsed = parse_url(self.url)
+        return Path(parsed.database or ":memory:") if parsed.get_backend_name() == "sqlite" else None
+
+    def exists(self) -> bool:
+        """Whether there is such a file; of a PostgreSQL server that is found out by asking."""
+        return self.file is None or self.file.exists()
+
+
+def places(settings: Settings) -> tuple[Place, ...]:
+    """The pipeline's database and the crowd server's."""
+    return (Place("pipeline", settings.db_url), Place("crowd", settings.crowd_db_url))
+
+
+def existing(settings: Settings, only: Line | None = None) -> list[Place]:
+    """Those that exist.
+
+    Raises:
+        StoreError: there is none.
+    """
+    wanted = [place for place in places(settings) if only in (None, place.line)]
+    found = [place for place in wanted if place.exists()]
+    if not found:
+        what = "database" if only is None else f"{only} database"
+        raise StoreError(
+            f"there is no {what} in {settings.project}; run `mitl init` first, or name --project"
+        )
+    return found
+
+
+@contextmanager
+def opened(place: Place) -> Iterator[Engine]:
+    """An engine on the database, for the block; StoreError in one line for what its driver says."""
+    engine = make_engine(place.url)
+    try:
+        yield engine
+    except DBAPIError as error:
+        raise StoreError(cannot_use(error, engine.url)) from error
+    finally:
+        engine.dispose()
+
+
+@contextmanager
+def one_moment(engine: Engine) -> Iterator[Connection]:
+    """A transaction that sees the database as it is now, whoever writes meanwhile, and waits for nobody."""
+    options: dict[str, object] = {"mitl_write": False}
+    if engine.dialect.name == "postgresql":
+        options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+    with engine.execution_options(**options).connect() as connection, connection.begin():
+        migrate.revision_of(connection)  # SQLite's transaction begins with its first read
+        yield connection

@@ -1,0 +1,86 @@
+"""Putting a dump back: into new databases of either engine, or in place of what is there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from sqlalchemy import Connection
+
+from mitl.db import migrate
+from mitl.db.copies import keep_copy
+from mitl.db.dumps.reading import Dump, open_dump
+from mitl.db.dumps.restoring import restore_database
+from mitl.db.migrate import Line, changing
+from mitl.errors import StoreError
+from mitl.progress import Progress, no_progress
+from mitl.records import StageResult, Table
+from mitl.settings import Settings
+from mitl.stages.operating.databases import Place, opened, places
+
+
+def restore(
+    settings: Settings,
+    source: Path,
+    *,
+    only: Line | None = None,
+    replace: bool = False,
+    progress: Progress = no_progress,
+) -> StageResult:
+    """Fill the project's databases from a dump: at its revision first, then brought to the newest.
+
+    Everything is checked before anything is kept, and both databases are kept at the end; an SQLite file that is
+    replaced is copied before.
+
+    Raises:
+        StoreError: the dump is damaged or of a newer mitl, a database holds something and ``replace`` is false, or a
+            database cannot be written; they are as they were then.
+    """
+    rows: list[tuple[str, str, str, str, int]] = []
+    copies: list[str] = []
+    with open_dump(source) as dump, ExitStack() as stack:
+        wanted = _wanted(settings, dump, only)
+        dump.check(tuple(place.line for place in wanted))
+        for place in wanted:
+            connection = stack.enter_context(_changing(place))
+            if replace and place.file is not None and (found := migrate.revision_of(connection)) is not None:
+                copies.append(str(keep_copy(place.file, found)))
+            count = restore_database(
+                place.line, connection, dump, place.name, replace=replace, progress=progress
+            )
+            part = dump.manifest.databases[place.line]
+            rows.append((place.name, place.line, part.revision, migrate.head(place.line), count))
+    columns = ("database", "line", "dump's revision", "revision now", "rows")
+    kept = tuple(f"as it was before: {copy}" for copy in copies)
+    return StageResult(
+        counts={line: count for _, line, _, _, count in rows} | {"copies": copies},
+        tables=(Table(f"restored from {source}", columns, tuple(rows)),),
+        lines=(*kept, "a server or desk that runs on these databases must be started anew"),
+        next="mitl db verify",
+    )
+
+
+def _wanted(settings: Settings, dump: Dump, only: Line | None) -> list[Place]:
+    found = [
+        place
+        for place in places(settings)
+        if place.line in dump.manifest.databases and only in (None, place.line)
+    ]
+    if not found:
+        held = ", ".join(dump.manifest.databases) or "none"
+        raise StoreError(f"{dump.where} holds no {only or 'database'}; it holds: {held}")
+    return found
+
+
+@contextmanager
+def _changing(place: Place) -> Iterator[Connection]:
+    """A transaction on the database; a file that it makes goes again where the transaction fails."""
+    is_new = not place.exists()
+    try:
+        with opened(place) as engine, changing(engine) as connection:
+            yield connection
+    except BaseException:
+        if is_new and place.file is not None:
+            place.file.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,45 @@
+"""Migrating the project's two databases."""
+
+from __future__ import annotations
+
+from mitl.db import migrate
+from mitl.records import StageResult, Table
+from mitl.settings import Settings
+from mitl.stages.operating.databases import existing, opened
+
+
+def upgrade(settings: Settings) -> StageResult:
+    """Bring the databases that exist to the newest revision; an SQLite file is copied before.
+
+    Raises:
+        StoreError: one is of a newer version, or cannot be changed; it is as it was then.
+    """
+    moved = []
+    for place in existing(settings):
+        with opened(place) as engine:
+            done = migrate.upgrade(place.line, engine)
+            if done.before != done.after:
+                moved.append((place, done))
+    lines = [f"{place.name}: {done.before or 'empty'} → {done.after}" for place, done in moved]
+    copies = [str(done.copy) for _, done in moved if done.copy is not None]
+    lines += [f"as it was before: {copy}" for copy in copies]
+    return StageResult(
+        status="done" if moved else "nothing_to_do",
+        counts={"upgraded": len(moved), "copies": copies},
+        lines=tuple(lines) or ("nothing to do: the databases are at their newest revision",),
+    )
+
+
+def current(settings: Settings) -> StageResult:
+    """The revision of each database that exists."""
+    rows = []
+    for place in existing(settings):
+        with opened(place) as engine:
+            found = migrate.current(engine) or "empty"
+        rows.append((place.name, place.line, found, migrate.head(place.line)))
+    behind = any(found != newest for _, _, found, newest in rows)
+    return StageResult(
+        counts={line: revision for _, line, revision, _ in rows},
+        tables=(Table("", ("database", "line", "revision", "newest"), tuple(rows)),),
+        next="mitl db upgrade" if behind else "",
+    )

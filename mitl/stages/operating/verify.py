@@ -1,0 +1,95 @@
+"""Holding databases, or a dump, against everything that must be true of them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Connection, MetaData
+
+from mitl.crowd_server.models import Base as CrowdBase
+from mitl.crowd_server.store import checks as crowd_checks
+from mitl.db import migrate
+from mitl.db.dumps.reading import Dump, open_dump
+from mitl.db.dumps.restoring import restore_database
+from mitl.db.engine import make_engine
+from mitl.db.integrity import Fault, general_faults, rule_faults
+from mitl.db.migrate import Line, changing
+from mitl.db.models import Base
+from mitl.db.store import checks
+from mitl.progress import Progress, no_progress
+from mitl.records import StageResult, Table, Verdict
+from mitl.settings import Settings
+from mitl.stages.operating.databases import existing, one_moment, opened
+
+_METADATA: dict[Line, MetaData] = {"pipeline": Base.metadata, "crowd": CrowdBase.metadata}
+_RULES = {"pipeline": checks.RULES, "crowd": crowd_checks.RULES}
+
+
+def verify(settings: Settings) -> Verdict:
+    """The project's databases: sound files, no lost reference, balanced books.
+
+    Raises:
+        StoreError: there is none, or one is not at the newest revision.
+    """
+    found = {}
+    for place in existing(settings):
+        with opened(place) as engine:
+            migrate.require_current(place.line, engine, place.name)
+            with one_moment(engine) as connection:
+                found[place.name] = _faults(place.line, connection)
+    return _verdict(found)
+
+
+def verify_dump(source: Path, *, progress: Progress = no_progress) -> Verdict:
+    """A dump: its hashes, and that it can be restored; what comes of that is looked at like a database.
+
+    Raises:
+        StoreError: a file is missing or was changed, or the dump cannot be restored by this mitl.
+    """
+    found = {}
+    with open_dump(source) as dump:
+        dump.check()
+        for line in dump.manifest.databases:
+            with _rehearsed(line, dump, progress) as connection:
+                found[f"{source}: {line}"] = _faults(line, connection)
+    return _verdict(found)
+
+
+@contextmanager
+def _rehearsed(line: Line, dump: Dump, progress: Progress) -> Iterator[Connection]:
+    """A transaction in which the dump was restored into a new SQLite file, of which nothing stays."""
+    with tempfile.TemporaryDirectory(prefix="mitl-verify-") as folder:
+        engine = make_engine(f"sqlite:///{Path(folder) / 'rehearsal.db'}")
+        try:
+            with changing(engine) as connection:
+                restore_database(line, connection, dump, "the rehearsal", progress=progress)
+                yield connection
+        finally:
+            engine.dispose()
+
+
+def _faults(line: Line, connection: Connection) -> list[Fault]:
+    return [*general_faults(connection, _METADATA[line]), *rule_faults(connection, _RULES[line])]
+
+
+def _verdict(found: dict[str, list[Fault]]) -> Verdict:
+    rows = tuple((name, fault.what, fault.rows) for name, faults in found.items() for fault in faults)
+    result = StageResult(
+        counts={
+            "databases": len(found),
+            "faults": [{"database": name, "what": what, "rows": count} for name, what, count in rows],
+        },
+        tables=(Table("what is wrong", ("database", "what", "rows"), rows),) if rows else (),
+        lines=() if rows else tuple(f"{name}: all is well" for name in found),
+    )
+    if not rows:
+        return Verdict(result)
+    more = f" ({len(rows) - 1} more)" if len(rows) > 1 else ""
+    return Verdict(
+        result,
+        f"{rows[0][0]}: {rows[0][1]} ({rows[0][2]:,} rows){more}; restore a backup that `mitl db verify` passes, or "
+        "report this with the table above",
+    )

@@ -1,0 +1,132 @@
+"""Publishing a preference study: plan, price, check, ask, post, on the same rails as pages of pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+
+from mitl.crowd.endpoint import Endpoint, open_endpoint
+from mitl.db.locks import PUBLISH, only_one
+from mitl.db.session import open_database, reading
+from mitl.errors import CrowdError, DatasetError, UsageError
+from mitl.progress import Progress, no_progress
+from mitl.records import Environment, StageResult
+from mitl.settings import Settings
+from mitl.stages.environment import require_same_server
+from mitl.stages.hits.reconciling import Sweep, require_free_names, require_safe_repeat, sweep_server
+from mitl.stages.preferring.checking import rehearse, write_pages
+from mitl.stages.preferring.job import Job, make_job
+from mitl.stages.preferring.pages import RankingPages
+from mitl.stages.preferring.posting import post_planned, store_study
+from mitl.stages.preferring.result import bill_text, dry, nothing_to_do, posted_result
+from mitl.stages.preferring.study import Study
+from mitl.stages.publishing.bill import check_money
+from mitl.stages.publishing.dry_run import DryRunFolder
+from mitl.stages.publishing.picture_probe import probe_pictures
+from mitl.stages.publishing.purse import Purse
+
+_NO_SWEEP = Sweep(adopted=0, orphans=(), gone=(), unfetched=(), overlooked=0, last_batch=0)
+
+
+def publish_study(
+    settings: Settings,
+    study: Study,
+    *,
+    confirm: Callable[[int], bool],
+    announce: Callable[[str], None] | None = None,
+    dry_run: bool = False,
+    to: Path | None = None,
+    progress: Progress = no_progress,
+) -> StageResult:
+    """Post the comparisons that were not asked yet, and what an interrupted run left behind.
+
+    Args:
+        confirm: is shown the total in cents and says whether to go on.
+        announce: is given the bill's lines before anything is posted.
+        dry_run: post and plan nothing; write every request and page to ``to`` (the project's ``dry-run``).
+
+    Raises:
+        StoreError: nothing was proposed yet, or another publish is at work on the same database.
+        UsageError: the study cannot be meant, its bill exceeds ``max_cost_cents`` or pays less than the floor, or it
+            was not confirmed.
+        FundsError: the balance or the ceiling does not cover the bill.
+        ProposalError, RetrievalError, AnnotatorError: rankings are missing, too short, or share too few queries.
+        TemplateError, DatasetError: a page could not be shown as it is meant.
+        CrowdError: a call failed; what was posted is kept and the next run goes on.
+    """
+    with (
+        open_database(settings.db_url) as session,
+        nullcontext() if dry_run else only_one(settings.db_url, PUBLISH),
+        open_endpoint(settings, study.environment) as endpoint,
+    ):
+        client = endpoint.client()
+        require_same_server(session, endpoint, study.environment)
+        sweep = _NO_SWEEP
+        if not dry_run:
+            sweep = sweep_server(session, client, settings.project_id, study.environment)
+            require_safe_repeat(session, sweep, study.environment)
+        purse = Purse(session, settings, study.environment, charges_fee=endpoint.charges_fee)
+        balance = client.balance()
+        with reading(session):
+            job = make_job(session, settings, study, sweep.last_batch, charges_fee=endpoint.charges_fee)
+            if job.plan.n_hits == 0:
+                return nothing_to_do(study, sweep)
+            bill = bill_text(settings, study, job, endpoint, balance, purse)
+            if announce is not None:
+                for line in bill:
+                    announce(line)
+            check_money(settings, study.campaign, job.quote, balance, purse)
+            committed = purse.committed()
+        pages = RankingPages(session, settings, progress, write=not dry_run)
+        due = job.due(settings.project_id)
+        if dry_run:
+            folder = DryRunFolder(to if to is not None else settings.project / "dry-run")
+            largest = rehearse(due, pages, settings.project_id, progress, folder.keep)
+            write_pages(folder, due, pages)
+            folder.write_bill(bill)
+            warnings = _probe(settings, study, pages, endpoint, files=pages.files())
+            return dry(study, job, largest, folder, warnings)
+        # Before anything is stored or paid: what cannot be shown or sent must not be planned.
+        require_free_names(sweep, [one.hit for one in due], settings.project_id)
+        rehearse(due, pages, settings.project_id, progress)
+        warnings = (*sweep.warnings, *_probe(settings, study, pages, endpoint))
+        if not confirm(job.quote.total_cents):
+            raise UsageError("the total was not confirmed; nothing was posted")
+        batch = store_study(
+            session, settings, study, job, purse, server_id=endpoint.server_id, after=sweep.last_batch
+        )
+        posted = post_planned(session, settings, study.environment, client, endpoint, pages, purse, progress)
+        _require_all(posted, job)
+        return posted_result(
+            study,
+            job,
+            posted=posted,
+            adopted=sweep.adopted,
+            warnings=warnings,
+            balance=client.balance(),
+            committed=committed + job.quote.new_cents,
+            batch=batch,
+        )
+
+
+def _require_all(posted: int, job: Job) -> None:
+    if posted < job.plan.n_hits:
+        raise CrowdError(f"{posted} of {job.plan.n_hits} HITs were posted; run the command again to go on")
+
+
+def _probe(
+    settings: Settings,
+    study: Study,
+    pages: RankingPages,
+    endpoint: Endpoint,
+    files: Mapping[str, Path] | None = None,
+) -> tuple[str, ...]:
+    """Fetch a few pictures; with practice money, where scripted workers see none, a failure is only a warning."""
+    try:
+        probe_pictures(pages.sources, endpoint.url, study.probes, seed=settings.seed, files=files)
+    except DatasetError as error:
+        if study.environment is not Environment.SANDBOX:
+            raise
+        return (str(error),)
+    return ()

@@ -1,0 +1,267 @@
+"""The Bradley-Terry scores of what people preferred, with the counts that they rest on."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from mitl.analysis.bradley_terry import Bounds, Strengths, TieRule, bootstrap, strengths
+from mitl.analysis.preferences import Ballots, count_votes, first_votes, left_share, single_ballots
+from mitl.db.session import open_database
+from mitl.db.store import answers as answer_store
+from mitl.db.store import comparisons as comparison_store
+from mitl.db.store import hits as hit_store
+from mitl.db.store import preferences as preference_store
+from mitl.errors import UsageError
+from mitl.records import BatchKind, Decision, Direction, Environment, StageResult, Table, Vote
+from mitl.settings import Settings
+from mitl.stages.environment import choose_environment
+from mitl.stages.preferring.count_tables import read_counts
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """How scores and their intervals are made."""
+
+    ties: TieRule = TieRule.HALF
+    prior: float = 0.0
+    samples: int = 1000
+    confidence: float = 0.95
+    by_worker: bool = True
+    """Whether the bootstrap draws workers, each with all votes; else single votes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Scored:
+    ballots: Ballots
+    found: Strengths
+    bounds: Bounds
+
+    @property
+    def order(self) -> list[int]:
+        """Best first."""
+        return sorted(range(len(self.ballots.systems)), key=lambda i: (-self.found.scores[i], i))
+
+
+def score_votes(
+    settings: Settings,
+    environment: Environment | None = None,
+    *,
+    batch: str | None = None,
+    direction: Direction | None = None,
+    method: Method = Method(),
+    to: Path | None = None,
+) -> StageResult:
+    """Score the systems by the votes that count: of submissions that are kept, controls left out.
+
+    Args:
+        batch: count this batch alone.
+        direction: count this direction alone.
+        to: CSV file for the scores.
+
+    Raises:
+        UsageError: there is no such batch, or a name stands for rankings of different origin.
+        MetricError: the scores have no maximum.
+    """
+    with open_database(settings.db_url, read_only=True) as session:
+        chosen = choose_environment(session, environment)
+        names = _batches(session, chosen, batch)
+        votes = [
+            vote
+            for vote in first_votes(preference_store.votes(session, chosen, batch))
+            if direction in (None, vote.comparison.direction)
+        ]
+        queued = _queued(session, chosen)
+        _require_one_origin(session, chosen, names, votes)
+    if not votes:
+        why = "no preference study was posted" if not names else "no preference counts yet"
+        return StageResult(
+            status="nothing_to_do",
+            counts={"environment": chosen.value, "votes": 0, "queued": queued},
+            lines=(f"nothing to score: {why} on {chosen}",),
+            next="mitl harvest" if names else f"mitl prefer publish --{chosen}",
+        )
+    ballots = count_votes(votes, by_worker=method.by_worker)
+    share = left_share(votes)
+    about: dict[str, object] = {
+        "environment": chosen.value,
+        "votes": len(votes),
+        "workers": len({vote.worker for vote in votes}),
+        "queries": len({(vote.comparison.direction, vote.comparison.query_id) for vote in votes}),
+        "left_share": share,
+        "queued": queued,
+    }
+    lines = [
+        f"{len(votes):,} preferences of {about['workers']:,} workers on {about['queries']:,} queries count; "
+        f"{'' if share is None else f'{share:.0%} of those for a side are for the left'}"
+    ]
+    if queued:
+        lines.append(f"{queued:,} submissions wait for a person and do not count yet")
+    return _result(settings, _score(settings, ballots, method), method, about, lines, to)
+
+
+def score_counts(
+    settings: Settings,
+    path: Path,
+    *,
+    method: Method = Method(),
+    to: Path | None = None,
+) -> StageResult:
+    """Score a table of counts from a CSV file; its single votes are what the bootstrap draws.
+
+    Raises:
+        MetricError: the file is no such table, or the scores have no maximum.
+    """
+    names, wins = read_counts(path)
+    ballots = single_ballots(names, wins)
+    about: dict[str, object] = {"votes": len(ballots.wins)}
+    lines = [f"{len(ballots.wins):,} preferences of {str(path)!r}"]
+    return _result(settings, _score(settings, ballots, method), method, about, lines, to)
+
+
+def _score(settings: Settings, ballots: Ballots, method: Method) -> _Scored:
+    found = strengths(
+        ballots.total_wins,
+        ballots.total_ties,
+        rule=method.ties,
+        prior=method.prior,
+        names=ballots.systems,
+    )
+    bounds = bootstrap(
+        ballots.wins,
+        ballots.ties,
+        samples=method.samples,
+        confidence=method.confidence,
+        seed=settings.seed,
+        rule=method.ties,
+        prior=method.prior,
+    )
+    return _Scored(ballots, found, bounds)
+
+
+def _batches(session: Session, environment: Environment, batch: str | None) -> list[str]:
+    known = [row.name for row in hit_store.batches(session, environment) if row.kind is BatchKind.RANKINGS]
+    if batch is not None and batch not in known:
+        raise UsageError(
+            f"there is no preference batch {batch!r} on {environment}; known: {', '.join(known) or 'none'}"
+        )
+    return known if batch is None else [batch]
+
+
+def _queued(session: Session, environment: Environment) -> int:
+    of_rankings = comparison_store.hit_ids(session, environment)
+    waiting = answer_store.assignments(session, environment, (Decision.NONE, Decision.QUEUED))
+    return sum(row.hit_id in of_rankings for row in waiting)
+
+
+def _require_one_origin(
+    session: Session, environment: Environment, batches: Sequence[str], votes: Sequence[Vote]
+) -> None:
+    """A name must stand for the same rankings in all that is counted together."""
+    voted = {name for vote in votes for name in (vote.comparison.left, vote.comparison.right)}
+    origins: dict[str, dict[str, str]] = {}
+    for batch, systems in comparison_store.systems(session, environment).items():
+        for system in systems:
+            if batch in batches and system.name in voted:
+                origins.setdefault(system.name, {}).setdefault(system.origin, batch)
+    for name, found in sorted(origins.items()):
+        if len(found) > 1:
+            told = ", ".join(f"{origin} in {batch}" for origin, batch in found.items())
+            raise UsageError(
+                f"{name!r} stands for different rankings ({told}); score one study with --batch NAME"
+            )
+
+
+def _result(
+    settings: Settings,
+    scored: _Scored,
+    method: Method,
+    about: dict[str, object],
+    lines: list[str],
+    to: Path | None,
+) -> StageResult:
+    ballots, found, bounds = scored.ballots, scored.found, scored.bounds
+    names, wins, ties = ballots.systems, ballots.total_wins, ballots.total_ties
+    systems = {
+        names[i]: {
+            "score": float(found.scores[i]),
+            "low": float(bounds.low[i]),
+            "high": float(bounds.high[i]),
+            "wins": int(wins[i].sum()),
+            "losses": int(wins[:, i].sum()),
+            "ties": int(ties[i].sum()),
+        }
+        for i in scored.order
+    }
+    counts: dict[str, object] = {
+        **about,
+        "ties": int(ties.sum()) // 2,
+        "systems": systems,
+        "preferred": {
+            names[i]: {names[j]: int(wins[i, j]) for j in scored.order if j != i} for i in scored.order
+        },
+        "equal": {
+            names[i]: {names[j]: int(ties[i, j]) for j in scored.order if j != i} for i in scored.order
+        },
+        "tie_strength": found.tie if method.ties is TieRule.DAVIDSON else None,
+        "without_maximum": bounds.without_maximum,
+    }
+    if bounds.without_maximum:
+        lines.append(
+            f"in {bounds.without_maximum:,} of {method.samples:,} resamples somebody won nothing, or everything; ask "
+            "for more answers to narrow the intervals"
+        )
+    paths = {} if to is None else {"csv": str(_write(to, systems))}
+    return StageResult(
+        counts=counts,
+        paths=paths,
+        tables=(_score_table(systems, method), _count_table(scored, wins)),
+        lines=tuple(line.rstrip("; ") for line in lines),
+    )
+
+
+def _score_table(systems: dict[str, dict[str, float]], method: Method) -> Table:
+    drawn = "workers" if method.by_worker else "preferences"
+    title = f"Bradley-Terry scores in percent, with {method.confidence:.0%} bootstrap intervals over {drawn}"
+    rows = tuple(
+        (
+            name,
+            f"{one['score']:.2f}",
+            f"{one['low']:.2f}",
+            f"{one['high']:.2f}",
+            one["wins"],
+            one["ties"],
+            one["losses"],
+        )
+        for name, one in systems.items()
+    )
+    return Table(title, ("system", "score", "low", "high", "preferred", "equal", "not preferred"), rows)
+
+
+def _count_table(scored: _Scored, wins: np.ndarray) -> Table:
+    names, order = scored.ballots.systems, scored.order
+    rows = tuple((names[i], *("" if i == j else int(wins[i, j]) for j in order)) for i in order)
+    return Table("how often the row was preferred to the column", ("", *(names[j] for j in order)), rows)
+
+
+def _write(path: Path, systems: dict[str, dict[str, float]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(("system", "score", "low", "high", "wins", "ties", "losses"))
+        for name, one in systems.items():
+            rows.writerow(
+                (
+                    name,
+                    *(f"{one[key]:.4f}" for key in ("score", "low", "high")),
+                    one["wins"],
+                    one["ties"],
+                    one["losses"],
+                )
+            )
+    return path

@@ -1,0 +1,184 @@
+"""How a project's data came to be: the commands that make it again, with seeds, hashes and versions."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from mitl.analysis.report.inputs import Provenance, RebuildStep
+from mitl.db.store.hits import BatchRow
+from mitl.db.store.releases import ReleaseRow
+from mitl.hits.pricing import format_dollars
+from mitl.hits.templates import load_template
+from mitl.judgements.aggregators import Aggregator
+from mitl.positives.origins import ProposalRun, QueryDraw
+from mitl.positives.rules import CXC_POSITIVE, MergeRules
+from mitl.records import BatchKind, Direction, JudgementSource, PairRole
+from mitl.settings import Settings
+from mitl.stages.reporting.snapshot import Snapshot
+
+PACKAGES = ("mitl", "numpy", "torch", "pyarrow", "SQLAlchemy", "matplotlib", "Pillow", "Jinja2")
+"""What numbers, pictures and bytes depend on; those that are not installed are left out."""
+
+_SIDE = {Direction.I2T: "image", Direction.T2I: "caption"}
+
+
+def provenance(
+    settings: Settings, known: Snapshot, runs: Sequence[ProposalRun], *, evaluated: bool
+) -> Provenance:
+    """The way from the data set to the report.
+
+    Args:
+        runs: the proposal runs of this data set, oldest first.
+    """
+    return Provenance(
+        steps=(
+            _init(settings, known),
+            *(_propose(settings, run, run_hash) for run, run_hash in zip(runs, _hashes(known), strict=False)),
+            *(_publish(settings, known, batch) for batch in known.batches),
+            *_harvest(known),
+            *(step for release in known.releases[-1:] for step in _release(release, evaluated)),
+            _report(known),
+        ),
+        seeds=(("project", str(settings.seed)),),
+        versions=tuple(_versions()),
+        hashes=tuple((f"annotator {row.name}", row.fingerprint) for row in known.annotators),
+    )
+
+
+def _init(settings: Settings, known: Snapshot) -> RebuildStep:
+    data = known.dataset
+    if data.kind == "scenes":
+        words = ["--dataset", "scenes", "--n-images", str(len(known.images)), "--seed", str(settings.seed)]
+        note = ""
+    else:
+        words = ["--dataset", data.kind, "…"]
+        note = "with the files it was loaded from; the same content has the same hash"
+    return _step(["init", *words], note, (("content of the data set", data.content_sha256),))
+
+
+def _hashes(known: Snapshot) -> Iterator[str]:
+    """Of the runs that ranked; past work from files brings runs without annotators."""
+    return (run.hash for run in known.runs if _config(run.config).get("annotators"))
+
+
+def _config(text: str) -> Mapping[str, Any]:
+    config: Mapping[str, Any] = json.loads(text)
+    return config
+
+
+def _propose(settings: Settings, run: ProposalRun, run_hash: str) -> RebuildStep:
+    words = [word for name in run.annotators for word in ("--annotator", name)]
+    words += ["--top-k", str(run.top_k), "--depth", str(run.depth)]
+    listed = []
+    draws = {draw.direction: draw for draw in run.draws}
+    for direction, side in _SIDE.items():
+        draw = draws.get(direction)
+        words += _queries(side, draw)
+        if draw is not None and draw.queries < draw.items and draw.seed is None:
+            listed.append(f"{side} queries")
+    note = f"the {' and '.join(listed)} came from lists" if listed else ""
+    return _step(["propose", *words, "--seed", str(settings.seed)], note, (("run", run_hash),))
+
+
+def _queries(side: str, draw: QueryDraw | None) -> list[str]:
+    if draw is None:
+        return [f"--{side}-queries", "0"]
+    if draw.queries >= draw.items:
+        return []
+    if draw.seed is None:
+        return [f"--{side}-query-ids", "FILE"]
+    return [f"--{side}-queries", str(draw.queries)]
+
+
+def _publish(settings: Settings, known: Snapshot, batch: BatchRow) -> RebuildStep:
+    roles = Counter(
+        item.role
+        for hit in known.hits
+        if hit.batch_id == batch.id
+        for item in known.hit_items.get(hit.id, ())
+    )
+    if batch.source is JudgementSource.IMPORT:
+        return _step(["harvest", "--from", "FILE"], f"past work, as batch {batch.name}", ())
+    if batch.kind is BatchKind.RANKINGS:
+        return _step(
+            ["prefer", "publish", f"--{known.environment.value}", "--seed", str(batch.seed), "…"],
+            f"batch {batch.name}, {_n_hits(known, batch):,} HITs of rankings side by side; the options as then",
+            (),
+        )
+    words = [f"--{known.environment.value}", "--direction", batch.direction, "--template", batch.template]
+    words += [
+        "--reward",
+        format_dollars(batch.reward_cents).lstrip("$"),
+        "--assignments",
+        str(batch.assignments),
+    ]
+    if roles[PairRole.OVERLAP] and roles[PairRole.CANDIDATE]:
+        words += ["--overlap", f"{roles[PairRole.OVERLAP] / roles[PairRole.CANDIDATE]:.2g}"]
+    words += ["--pilot", str(_n_hits(known, batch))] if batch.pilot else []
+    template = load_template(batch.template, settings.wordings).content_hash
+    return _step(
+        ["publish", *words, "--seed", str(batch.seed)],
+        f"batch {batch.name}, {_n_hits(known, batch):,} HITs",
+        ((f"template {batch.template}", template),),
+    )
+
+
+def _n_hits(known: Snapshot, batch: BatchRow) -> int:
+    return sum(hit.batch_id == batch.id for hit in known.hits)
+
+
+def _harvest(known: Snapshot) -> Iterator[RebuildStep]:
+    if known.submissions:
+        environment = f"--{known.environment.value}"
+        note = (
+            f"{len(known.submissions):,} submissions; people's answers and what was decided on them cannot be made "
+            "again: they are in the database, which mitl db backup copies"
+        )
+        yield _step(["harvest", environment], note, ())
+
+
+def _release(release: ReleaseRow, evaluated: bool) -> Iterator[RebuildStep]:
+    rules = MergeRules(**json.loads(release.rules))
+    yield _step(
+        ["build-dataset", "--out", release.name, "--name", release.name, *_flags(rules)],
+        "",
+        (("manifest.json", release.manifest_sha256),),
+    )
+    if evaluated:
+        yield _step(["evaluate", "--release", release.name], "", ())
+
+
+def _flags(rules: MergeRules) -> Iterator[str]:
+    if rules.aggregator is not Aggregator.MAJORITY:
+        yield from ("--aggregate", rules.aggregator.value)
+    if rules.cxc_threshold != CXC_POSITIVE:
+        yield from ("--cxc-threshold", f"{rules.cxc_threshold:g}")
+    for given, flag in (
+        (rules.with_originals, "--with-originals"),
+        (rules.strict, "--strict"),
+        (rules.official, "--official-filters"),
+    ):
+        if given:
+            yield flag
+
+
+def _report(known: Snapshot) -> RebuildStep:
+    return _step(["report", *([f"--{known.environment.value}"] if known.batches else [])], "", ())
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    for name in PACKAGES:
+        try:
+            yield name, version(name)
+        except PackageNotFoundError:
+            continue
+
+
+def _step(words: Iterable[str], note: str, hashes: tuple[tuple[str, str], ...]) -> RebuildStep:
+    line = " ".join(word if word == "…" else shlex.quote(word) for word in words)
+    return RebuildStep(f"mitl {line}", note, hashes)

@@ -1,0 +1,88 @@
+"""What a database holds, whatever its engine and revision, and databases as older versions left them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from old_dumps import dump_of
+from sqlalchemy import Engine, event, select
+
+from mitl.db.dumps.reading import open_dump
+from mitl.db.dumps.restoring import fill_database
+from mitl.db.dumps.tables import reflected
+from mitl.db.engine import make_engine
+from mitl.db.migrate import Line, changing, require_whole
+
+Content = dict[str, list[dict[str, Any]]]
+
+
+def content(url: str) -> Content:
+    """Every row of every table, by key."""
+    engine = make_engine(url)
+    try:
+        with engine.execution_options(mitl_write=False).connect() as connection:
+            found = {}
+            for table in reflected(connection):
+                rows = [dict(row._mapping) for row in connection.execute(select(table))]
+                keys = [column.name for column in table.primary_key]
+                found[table.name] = sorted(rows, key=lambda row, keys=keys: [row[key] for key in keys])
+            return found
+    finally:
+        engine.dispose()
+
+
+def kept(before: Content, after: Content) -> bool:
+    """Whether every row of before is there after, in the columns that it had."""
+    for table, rows in before.items():
+        now = after[table]
+        assert len(now) == len(rows), table
+        for old, new in zip(rows, now, strict=True):
+            assert {name: new[name] for name in old} == old, table
+    return True
+
+
+def old_database(line: Line, revision: str, url: str) -> Content:
+    """Make the database of a revision at ``url`` from its dump; what it holds."""
+    engine = make_engine(url)
+    with open_dump(dump_of(revision)) as dump, changing(engine) as connection:
+        fill_database(line, connection, dump, "the test's database")
+        require_whole(connection, "the test's database")
+    engine.dispose()
+    return content(url)
+
+
+def killed_at(url: str, number: int, work: Callable[[Engine], object]) -> bool:
+    """Do the work in a process of its own that is killed before its statement of this number; whether it was."""
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            engine, count = make_engine(url), 0
+
+            def die(*arguments: object) -> None:
+                nonlocal count
+                count += 1
+                if count == number:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+            event.listen(engine, "before_cursor_execute", die)
+            work(engine)
+            engine.dispose()
+            status = 0
+        finally:
+            os._exit(status)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return True
+    assert status == 0
+    return False
+
+
+def sqlite_url(path: Path) -> str:
+    """The URL of a file."""
+    return f"sqlite:///{path}"

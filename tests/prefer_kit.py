@@ -1,0 +1,82 @@
+"""A small project with three ranking systems, of which one is far worse: two annotators and a file of random items."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from world_kit import SANDBOX, make_world, run_propose
+
+from mitl.db.session import open_database
+from mitl.db.store import items
+from mitl.records import Direction, StageResult
+from mitl.settings import Settings, load
+from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.preferring.publish import publish_study
+from mitl.stages.preferring.study import Study
+from mitl.stages.simulate import simulate
+
+_made: list[Path] = []
+_answered: list[Path] = []
+
+
+def prepared(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """A project of its own in ``folder``, with ``guess.t2i.parquet`` and ``guess.i2t.parquet`` beside it."""
+    if not _made:
+        made = make_world(tmp_path_factory.mktemp("studied") / "p", n_images=30)
+        run_propose(made, image_queries=8, caption_queries=12)
+        for direction in Direction:
+            write_guesses(made, direction)
+        _made.append(made.project)
+    shutil.copytree(_made[0], folder)
+    return load(folder, environ={})
+
+
+def answered(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """The same with a study that careful workers have answered, harvested."""
+    if not _answered:
+        made = prepared(tmp_path_factory.mktemp("answered") / "p", tmp_path_factory)
+        run_study(made)
+        simulate(made, SANDBOX)
+        harvest(made, SANDBOX)
+        _answered.append(made.project)
+    shutil.copytree(_answered[0], folder)
+    return load(folder, environ={})
+
+
+def guesses(settings: Settings, direction: Direction = Direction.T2I) -> Path:
+    """The file of random rankings."""
+    return settings.project / f"guess.{direction}.parquet"
+
+
+def write_guesses(settings: Settings, direction: Direction, depth: int = 5) -> None:
+    """Every query with random items, in the layout that annotators' rankings from files have."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    with open_database(settings.db_url, read_only=True) as session:
+        images, captions = items.id_maps(session, items.dataset(session).id)
+    queries, gallery = (images, captions) if direction is Direction.I2T else (captions, images)
+    rng = np.random.default_rng(5)
+    rows = [
+        (int(query), rank, int(item), 1.0 / rank)
+        for query in sorted(queries, key=int)
+        for rank, item in enumerate(rng.choice(sorted(gallery, key=int), depth, replace=False), 1)
+    ]
+    columns = dict(zip(("query_id", "rank", "item_id", "similarity"), zip(*rows, strict=True), strict=True))
+    pq.write_table(
+        pa.table({name: list(values) for name, values in columns.items()}), guesses(settings, direction)
+    )
+
+
+def study(settings: Settings, **wish: object) -> Study:
+    """Both annotators and the guesses on twelve captions."""
+    wish = {"queries": 12, "systems": ("near", "far"), "files": (("guess", guesses(settings)),), **wish}
+    return Study(SANDBOX, **wish)  # type: ignore[arg-type]
+
+
+def run_study(settings: Settings, **wish: object) -> StageResult:
+    """Post to the sandbox, no questions asked."""
+    return publish_study(settings, study(settings, **wish), confirm=lambda total: True)

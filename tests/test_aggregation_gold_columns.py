@@ -1,0 +1,59 @@
+"""Withdrawn controls over columns are those over records."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mitl.judgements.gold_columns import withdrawn_columns
+from mitl.judgements.gold_records import GoldAnswer, withdrawn_golds
+from mitl.positives.judgement_columns import JudgementColumns
+from mitl.positives.withdrawn import withdrawn_controls
+from mitl.records import GoldControl, Judgement, Label, Pair, PairRole
+from mitl.records.gold_rule import GoldRule
+
+RULE = GoldRule()
+GOLD = st.builds(
+    GoldControl,
+    st.builds(Pair, st.integers(1, 3), st.just(7)),
+    st.sampled_from([PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE]),
+)
+LABEL = st.sampled_from([None, *[Label.YES] * 3, *[Label.NO] * 3, Label.WEAK_NO])
+ANSWERS = st.lists(st.tuples(st.sampled_from("ABCD"), GOLD, LABEL), max_size=60)
+
+
+def careful(n: int) -> list[tuple[str, GoldControl, Label | None]]:
+    """Two workers whose record is good."""
+    golds = [GoldControl(Pair(100 + place, 7), PairRole.GOLD_POSITIVE) for place in range(n)]
+    return [(worker, gold, Label.YES) for worker in "AB" for gold in golds]
+
+
+@given(ANSWERS, st.integers(0, 12))
+def test_columns_and_records_withdraw_the_same_controls(drawn, n):
+    """Whatever was answered, unanswered controls and answers on candidates included."""
+    answers = [*drawn, *careful(n)]
+    records = [GoldAnswer(who, gold, RULE.passed(gold.role, label)) for who, gold, label in answers]
+    judged = [Judgement(gold.pair, who, label, role=gold.role, usable=False) for who, gold, label in answers]
+    judged.append(Judgement(Pair(1, 7), "A", Label.NO))
+
+    found = withdrawn_controls(JudgementColumns.from_records(judged), RULE)
+
+    assert found == withdrawn_golds(records)
+
+
+def test_a_control_that_two_good_workers_fail_is_withdrawn():
+    """By hand: both know ten others; the third worker, who clicks, has no say."""
+    failed = GoldControl(Pair(1, 7), PairRole.GOLD_POSITIVE)
+    answers = [*careful(10), ("A", failed, Label.NO), ("B", failed, Label.WEAK_NO), ("C", failed, Label.YES)]
+    judged = [Judgement(gold.pair, who, label, role=gold.role) for who, gold, label in answers]
+
+    assert withdrawn_controls(JudgementColumns.from_records(judged), RULE) == {failed}
+
+
+def test_without_controls_nothing_is_withdrawn():
+    """Empty columns are columns."""
+    empty = np.empty(0, np.int64)
+
+    assert withdrawn_columns(empty, empty, np.empty(0, np.bool_)).tolist() == []
+    assert withdrawn_controls(JudgementColumns.from_records([]), RULE) == frozenset()

@@ -1,0 +1,442 @@
+"""``mitl analyse`` on a small generated world: what it says, writes and leaves out."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from cli_kit import fails, ok
+from world_kit import ANNOTATORS, make_world, run_build, run_propose, work_until_done
+
+from mitl.analysis.machines.records import R_AT_1, MachineAnalysis
+from mitl.datasets.scenes.files import read_world
+from mitl.records import Direction
+from mitl.settings import load
+from mitl.stages.analysing.analyse import ANALYSES
+from mitl.stages.analysing.for_report import analysis_for_report
+from mitl.stages.analysing.material import NO_JUDGEMENTS, NO_RANKINGS, Material
+from mitl.stages.evaluating.keeping import keep_scores
+from mitl.stages.setup.loading import WORLD_FOLDER
+
+NEAR, FAR = ANNOTATORS
+RECALLS = {"R@1": 0.25, "R@5": 0.5, "R@10": 1.0}
+SCORES = {
+    name: {NEAR: {"i2t": RECALLS, "t2i": RECALLS}, FAR: {"i2t": RECALLS, "t2i": {**RECALLS, "R@1": 0.125}}}
+    for name in ("original", "release")
+}
+INTERVALS = {"release": {NEAR: {"i2t": {"R@1": [0.125, 0.5]}}}}
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory):
+    """Proposed, judged, released and evaluated; nothing in the tests changes it."""
+    folder = tmp_path_factory.mktemp("judged")
+    settings = make_world(folder, n_images=30)
+    run_propose(settings, image_queries=8, caption_queries=10)
+    work_until_done(settings)
+    run_build(settings)
+    keep_scores(settings.runs, SCORES, INTERVALS, of_all=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def found(judged):
+    """All analyses' numbers."""
+    return ok("analyse", "--project", judged, "--json").json["counts"]
+
+
+def test_every_analysis_is_made_or_says_why(found):
+    """Annotators from files of embeddings give no uncertainty, and plain pages ask for no rationale."""
+    assert set(found["analyses"]) | set(found["left_out"]) == set(ANALYSES)
+    assert set(found["left_out"]) == {"uncertainty", "rationale"}
+    assert "no annotator here gives an uncertainty (near, far)" in found["left_out"]["uncertainty"]
+    assert "pairs-rationale" in found["left_out"]["rationale"]
+
+
+def test_a_name_makes_that_analysis_alone(judged):
+    """In the order in which they are shown, whatever order they are named in."""
+    out = ok("analyse", "workers", "diversity", "--project", judged).out
+
+    assert out.index("Kendall's tau-b") < out.index("workers on sandbox")
+    assert "answers by annotator" not in out
+
+
+def test_diversity_is_that_of_the_kept_rankings(found):
+    """The one annotator is a noisy view of the other: alike, but not the same."""
+    i2t = found["analyses"]["diversity"]["i2t"]
+
+    assert i2t["queries"] == 8 and i2t["depth"] == 10
+    assert i2t["tau"][NEAR][FAR] == i2t["tau"][FAR][NEAR] < 1
+    assert 1 <= i2t["mutual_rank"][NEAR][FAR] <= 11
+
+
+def test_answers_are_those_of_the_tables(judged, found):
+    """Each direction has five ranks and every answered pair of an annotator once."""
+    near = found["analyses"]["answers"]["i2t"][NEAR]
+
+    assert set(near) == {"1", "2", "3", "4", "5", "all"}
+    assert near["all"]["count"] == sum(near[str(rank)]["count"] for rank in range(1, 6)) == 40
+    assert sum(near["all"][label] for label in ("yes", "weak_yes", "weak_no", "no")) == pytest.approx(1)
+
+
+def test_scores_under_all_subsets_stand_against_the_known_truth(judged, found):
+    """Recall@1 under the truth is what the world says of the first items."""
+    bias = found["analyses"]["bias"]["t2i"][R_AT_1]
+    material = Material(load(judged, environ={}))
+    lists = material.lists(Direction.T2I)
+    world = read_world(judged / WORLD_FOLDER)
+    images, captions = material.known.image_ids, material.known.caption_ids
+    grades = {"yes": 1.0, "weak_yes": 0.5}
+    expected = [
+        grades.get(world.truth(images[int(row[0])], captions[int(query)]).label.value, 0.0)
+        for query, row in zip(lists.query_ids, lists.items[0], strict=True)
+    ]
+
+    assert bias["true_scores"][NEAR] == pytest.approx(sum(expected) / len(expected))
+    assert list(bias["scores"]) == [NEAR, FAR, f"{NEAR}+{FAR}"]
+    assert [one["size"] for one in bias["by_size"]] == [1]
+    assert [one["size"] for one in bias["by_size_truth"]] == [1, 2]
+
+
+def test_an_annotators_own_first_item_is_always_among_its_own_positives(found):
+    """So that Recall@1 has no self-bias, and selection alone does not move it either."""
+    for direction in ("i2t", "t2i"):
+        bias = found["analyses"]["bias"][direction][R_AT_1]
+        assert [one["self"] for one in bias["by_size"]] == [0]
+        assert [one["self"] for one in bias["by_size_selection"]] == pytest.approx([0, 0])
+
+
+def test_ranking_deeper_takes_the_cap_away(judged, tmp_path):
+    """What is made for it lies in the runs, and a second call gives the same."""
+    project = tmp_path / "copy"
+    shutil.copytree(judged, project)
+    capped = ok("analyse", "bias", "--project", project)
+    deep = ok("analyse", "bias", "--project", project, "--deep")
+
+    headings = [
+        one.out.count("R-Precision · t2i, 10 queries · deviation from the known truth")
+        for one in (capped, deep)
+    ]
+    assert headings == [0, 2]
+    assert "R-Precision is not held against the truth" in capped.out and "(--deep ranks on)" in capped.out
+    assert "not held" not in deep.out and "R at most" not in deep.out
+    assert ok("analyse", "bias", "--project", project, "--deep").out == deep.out
+    assert (project / "runs" / "analysis" / f"{NEAR}.i2t.parquet").is_file()
+
+
+def test_a_subset_is_one_more_column(judged):
+    """Beside each annotator alone, all of them and the truth."""
+    out = ok("analyse", "bias", "--project", judged, "--subset", f"{FAR},{NEAR}").out
+
+    assert out.splitlines()[1].split() == ["scored", NEAR, FAR, f"{NEAR}+{FAR}", "all", "truth"]
+
+
+def test_sets_are_held_against_what_people_verified(judged, found):
+    """The release holds every verified positive, so its recall and precision are 1."""
+    counts = ok("analyse", "sets", "--project", judged, "--set", judged / "release", "--json").json["counts"]
+    release = counts["analyses"]["sets"][str(judged / "release")]
+
+    assert release["t2i"]["recall"] == release["t2i"]["precision"] == 1
+    assert found["analyses"]["sets"]["original"]["t2i"]["recall"] < 1
+
+
+def test_multiplicity_counts_every_query(found):
+    """One image for each caption before; as many as were verified after."""
+    t2i = found["analyses"]["multiplicity"]["t2i"]
+
+    assert t2i["original"]["histogram"] == [0, 10]
+    assert sum(t2i["release"]["histogram"]) == 10
+    assert t2i["release"]["positives"] == sum(n * q for n, q in enumerate(t2i["release"]["histogram"]))
+
+
+def test_metrics_are_correlated_over_the_scores_that_are_kept(found):
+    """Of both sets, with RSUM beside the recalls."""
+    correlations = found["analyses"]["correlations"]
+
+    assert correlations["models"] == 2 and set(correlations["rsum"]) == {"original RSUM", "release RSUM"}
+    assert correlations["rsum"]["release RSUM"] == {NEAR: 3.5, FAR: 3.375}
+    assert correlations["tau"]["original R@1"]["release RSUM"] == 1
+    assert correlations["tau"]["original R@1"]["release R@5"] is None
+
+
+def test_what_evaluate_keeps_is_what_is_correlated(judged, tmp_path):
+    """With its intervals beside the scores."""
+    project = tmp_path / "copy"
+    shutil.copytree(judged, project)
+    (project / "runs" / "evaluation" / "scores.json").unlink()
+    ok("evaluate", "--project", project, "--release", project / "release")
+
+    rsum = ok("analyse", "correlations", "--project", project, "--json").json["counts"]["analyses"][
+        "correlations"
+    ]["rsum"]
+
+    assert set(rsum) == {"original RSUM", "release RSUM"}
+    assert all(0 < value <= 6 for by_model in rsum.values() for value in by_model.values())
+
+
+def test_one_annotator_only(judged):
+    """What takes two says so; the rest is of that one."""
+    counts = ok("analyse", "--project", judged, "--annotator", NEAR, "--json").json["counts"]
+
+    assert "takes two annotators" in counts["left_out"]["diversity"]
+    assert "takes two annotators" in counts["left_out"]["bias"]
+    assert set(counts["analyses"]["label-order"]) == {NEAR}
+    assert set(counts["analyses"]["answers"]["i2t"]) == {NEAR}
+
+
+def test_tables_and_drawings_are_written_once(judged, tmp_path):
+    """Every analysis has a table; the numbers are those of --json; the second run has nothing to do."""
+    words = ("analyse", "--project", judged, "--csv", tmp_path / "csv", "--plots", tmp_path / "svg", "--json")
+    first = ok(*words).json
+    content = {path: path.read_bytes() for path in tmp_path.rglob("*.*")}
+    second = ok(*words).json
+
+    assert (first["status"], second["status"]) == ("done", "nothing_to_do")
+    assert first["counts"]["analyses"] == second["counts"]["analyses"]
+    assert {path: path.read_bytes() for path in content} == content
+    tables = sorted(path.stem for path in (tmp_path / "csv").iterdir())
+    assert tables == [
+        *("answers", "bias-by-size", "bias-scores", "correlations", "diversity"),
+        *("label-order", "multiplicity", "rsum", "sets", "workers"),
+    ]
+    drawings = sorted(path.stem for path in (tmp_path / "svg").iterdir())
+    assert drawings == [
+        *("answers", "bias", "bias-truth", "correlations"),
+        *("diversity-i2t", "diversity-t2i", "multiplicity"),
+    ]
+    assert [first["counts"][f"{kind}_written"] for kind in ("tables", "drawings")] == [10, 7]
+    assert [second["counts"][f"{kind}_written"] for kind in ("tables", "drawings")] == [0, 0]
+    rows = list(csv.DictReader((tmp_path / "csv" / "diversity.csv").read_text().splitlines()))
+    told = first["counts"]["analyses"]["diversity"]["i2t"]["tau"][NEAR][FAR]
+    assert float(rows[0]["tau_b"]) == told
+
+
+def test_the_report_gets_the_same_numbers(judged, found):
+    """Without a session of its own, and without an error where something is missing."""
+    settings = load(judged, environ={})
+    analysis = analysis_for_report(settings, Material(settings).known)
+
+    assert analysis.left_out == {}
+    assert (analysis.bias[0].direction, analysis.bias[0].metric) == ("i2t", R_AT_1)
+    assert (
+        dict(zip(ANNOTATORS, analysis.bias[0].together, strict=True))
+        == (found["analyses"]["bias"]["i2t"][R_AT_1]["scores"][f"{NEAR}+{FAR}"])
+    )
+    assert analysis.bias[0].alone[0][0] == found["analyses"]["bias"]["i2t"][R_AT_1]["scores"][NEAR][NEAR]
+
+
+def test_a_new_project_says_what_to_do_and_the_report_has_nothing(tmp_path):
+    """Images and captions alone: every analysis is left out, in one line each."""
+    settings = make_world(tmp_path, n_images=5)
+
+    assert fails(1, "analyse", "--project", tmp_path) == NO_RANKINGS
+    for name in ("answers", "bias", "sets", "multiplicity", "label-order"):
+        assert fails(1, "analyse", name, "--project", tmp_path) == NO_JUDGEMENTS
+    assert "mitl evaluate" in fails(1, "analyse", "correlations", "--project", tmp_path)
+    assert "nobody has submitted a HIT" in fails(1, "analyse", "workers", "--project", tmp_path)
+    left_out = analysis_for_report(settings, Material(settings).known).left_out
+    assert set(left_out) == {"diversity", "bias", "correlations", "label_order"}
+    assert analysis_for_report(settings, Material(settings).known).bias == MachineAnalysis().bias
+
+
+def test_rankings_without_judgements_still_tell_diversity(tmp_path):
+    """Diversity is made, what needs people is left out, and the status is 0."""
+    settings = make_world(tmp_path, n_images=12)
+    run_propose(settings, image_queries=3, caption_queries=3)
+
+    counts = ok("analyse", "--project", tmp_path, "--json").json["counts"]
+
+    assert set(counts["analyses"]) == {"diversity"}
+    assert counts["left_out"]["bias"] == NO_JUDGEMENTS
+
+
+def test_lost_rankings_and_a_lost_world_leave_the_rest(judged, tmp_path):
+    """Somebody gave the project away without its runs and its truth."""
+    project = tmp_path / "copy"
+    shutil.copytree(judged, project)
+    shutil.rmtree(project / "runs")
+    left_out = ok("analyse", "--project", project, "--json").json["counts"]["left_out"]
+    assert {name for name, reason in left_out.items() if reason == NO_RANKINGS} == {
+        *("diversity", "label-order", "bias")
+    }
+
+    shutil.copytree(judged / "runs", project / "runs", dirs_exist_ok=True)
+    (project / WORLD_FOLDER / "scenes.json").unlink()
+    bias = ok("analyse", "bias", "--project", project, "--json").json["counts"]["analyses"]["bias"]
+    assert bias["i2t"][R_AT_1]["true_scores"] is None and bias["i2t"][R_AT_1]["by_size_truth"] == []
+    assert bias["i2t"][R_AT_1]["by_size"]
+
+
+def test_a_damaged_ranking_is_named(judged, tmp_path):
+    """And what does not need it is made all the same."""
+    project = tmp_path / "copy"
+    shutil.copytree(judged, project)
+    (ranking,) = (project / "runs").glob(f"*/{NEAR}.i2t.parquet")
+    ranking.write_bytes(b"no parquet")
+
+    counts = ok("analyse", "--project", project, "--json").json["counts"]
+
+    assert "is not a whole ranking file" in counts["left_out"]["bias"]
+    assert {"answers", "workers", "sets"} <= set(counts["analyses"])
+
+
+def test_damaged_scores_are_named(judged, tmp_path):
+    """Not a traceback."""
+    project = tmp_path / "copy"
+    shutil.copytree(judged, project)
+    (project / "runs" / "evaluation" / "scores.json").write_text(json.dumps({"original": [1]}))
+
+    assert "holds no scores" in fails(1, "analyse", "correlations", "--project", project)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("nonsense",), "no analysis called 'nonsense'; known: diversity, answers,"),
+        (("--annotator", "clip"), "no annotator 'clip' in this project; known: near, far"),
+        (
+            ("bias", "--subset", "near,clip"),
+            "--subset names 'clip', which is not among the annotators: near, far",
+        ),
+        (("diversity", "--deep"), "--deep means nothing without the analysis 'bias'"),
+        (("workers", "--set", "release"), "--set means nothing without the analysis 'sets'"),
+        (("workers", "--scores", "x.csv"), "--scores means nothing without the analysis 'correlations'"),
+    ],
+)
+def test_what_cannot_be_meant_is_wrong_usage(judged, words, message):
+    """Exit status 2 and one line."""
+    assert message in fails(2, "analyse", *words, "--project", judged)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--set", "nowhere"), "there is no set of positives 'nowhere'"),
+        (("--scores", "nowhere.csv"), "there is no file 'nowhere.csv'"),
+    ],
+)
+def test_a_file_that_was_named_must_be_there(judged, words, message):
+    """Even where all the other analyses could be made."""
+    assert message in fails(1, "analyse", *words, "--project", judged)
+
+
+def test_without_a_project_there_is_one_line(tmp_path):
+    """Not one for each analysis."""
+    assert "run `mitl init` first" in fails(1, "analyse", "--project", tmp_path)
+
+
+def test_a_probabilistic_annotator_tells_its_uncertainty(tmp_path):
+    """PCME-mini's standard deviations are those of its network, read off the samples that are kept."""
+    pytest.importorskip("torch")
+    import numpy as np
+
+    from annotators.dual_encoders import DualEncoder
+    from mitl.progress import no_progress
+    from mitl.stages.analysing.sigmas import SigmaReader
+    from mitl.stages.proposing.propose import QueryChoice, propose
+
+    settings = make_world(tmp_path, n_images=12)
+    propose(
+        settings,
+        annotators=(NEAR, "pcme-mini"),
+        top_k=3,
+        depth=5,
+        images=QueryChoice(12),
+        captions=QueryChoice(20),
+        progress=no_progress,
+    )
+    counts = ok("analyse", "uncertainty", "--project", tmp_path, "--json").json["counts"]
+    found = counts["analyses"]["uncertainty"]
+
+    assert [(one["direction"], one["positives"], one["queries"]) for one in found["annotators"]] == [
+        ("i2t", "truth", 12),
+        ("t2i", "truth", 20),
+    ]
+    assert found["without"] == {
+        NEAR: "has no uncertainty: it places an item at a point, not in a distribution"
+    }
+
+    material = Material(settings)
+    reader = SigmaReader(material, "pcme-mini")
+    images = material.items.images
+    sigmas = reader.of(Direction.I2T, [image.id for image in images])
+    log_sigma = DualEncoder.encode_images(reader._annotator, images).arrays["log_sigma"]
+    assert sigmas is not None and sigmas.measure == "geometric mean"
+    np.testing.assert_allclose(sigmas.values, np.exp(log_sigma.astype(float).mean(1)), rtol=1e-5)
+
+
+def test_a_closed_form_annotator_tells_its_spread(tmp_path):
+    """Only the sum of the variances is kept there, so the mean is a quadratic one."""
+    pytest.importorskip("torch")
+    settings = make_world(tmp_path, n_images=6)
+    config = tmp_path / "mitl.toml"
+    config.write_text(config.read_text() + '\n[annotators.pcme-mini]\nsimilarity = "closed_form"\n')
+    from mitl.progress import no_progress
+    from mitl.stages.proposing.propose import QueryChoice, propose
+
+    settings = load(Path(tmp_path), environ={})
+    both = (NEAR, "pcme-mini")
+    propose(
+        settings,
+        annotators=both,
+        top_k=2,
+        depth=3,
+        images=QueryChoice(6),
+        captions=QueryChoice(6),
+        progress=no_progress,
+    )
+
+    (first, *_) = ok("analyse", "uncertainty", "--project", tmp_path, "--json").json["counts"]["analyses"][
+        "uncertainty"
+    ]["annotators"]
+
+    assert first["measure"] == "root mean square"
+
+
+def test_queries_of_all_runs_count_once(tmp_path):
+    """A second run with more queries adds to the first."""
+    settings = make_world(tmp_path, n_images=12)
+    run_propose(settings, image_queries=3, caption_queries=4)
+    run_propose(settings, image_queries=6, caption_queries=2)
+    material = Material(load(tmp_path, environ={}))
+
+    assert len(material.known.runs) == 2
+    for direction in Direction:
+        lists = material.lists(direction)
+        assert lists.query_ids.tolist() == sorted(material.known.queries[direction])
+        assert lists.items.shape == (2, len(lists.query_ids), 10)
+
+
+def test_annotators_are_compared_on_the_queries_that_all_have_ranked(tmp_path):
+    """A third that ranked others has none in common, and says so; without it the two are compared."""
+    settings = make_world(tmp_path, n_images=12)
+    run_propose(settings, image_queries=3, caption_queries=0)
+    (folder,) = (path.parent for path in settings.runs.glob(f"*/{NEAR}.i2t.parquet"))
+    (folder / f"{FAR}.i2t.parquet").unlink()
+
+    assert f"there are i2t rankings of '{NEAR}' alone" in fails(
+        1, "analyse", "diversity", "--project", tmp_path
+    )
+
+    others = [image.id for image in Material(settings).known.images if image.id not in asked(settings)]
+    propose_for(settings, FAR, others[:3])
+    assert "have ranked no i2t query in common" in fails(1, "analyse", "diversity", "--project", tmp_path)
+
+
+def asked(settings):
+    """The image queries of the project's runs."""
+    return set(Material(settings).known.queries[Direction.I2T])
+
+
+def propose_for(settings, annotator, queries):
+    """Propose with one annotator for the images of these surrogate ids."""
+    names = Material(settings).known.image_ids
+    listed = settings.project / "queries.txt"
+    listed.write_text("\n".join(names[query] for query in queries) + "\n")
+    ok(
+        *("propose", "--project", settings.project, "--annotator", annotator, "--top-k", 3, "--depth", 5),
+        *("--image-query-ids", listed, "--caption-queries", 0),
+    )

@@ -1,0 +1,255 @@
+"""A model in files, outside any project: every form gives the same figures, which are those computed by hand."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from cli_kit import mitl, ok
+from evaluate_kit import (
+    BY_HAND,
+    CAPTIONS,
+    I2T,
+    IMAGES,
+    METRICS,
+    SIMILARITIES,
+    write_embeddings,
+    write_rankings,
+    write_release,
+    write_similarities,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mitl.stages.evaluating.models.blocks import Block
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    """An empty folder with a release in it: no project."""
+    monkeypatch.chdir(tmp_path)
+    write_release(tmp_path / "release")
+    return tmp_path
+
+
+def scores(*words, model):
+    """What one model scores on the release, by direction and metric."""
+    counts = ok("evaluate", *words, "--release", "release", *METRICS, "--json").json["counts"]
+    return counts["scores"]["release"][model]
+
+
+@pytest.mark.parametrize("form", ["npy", "npz", "parquet"])
+@pytest.mark.parametrize("texts", [False, True])
+def test_embeddings_of_every_form_score_as_by_hand(place, form, texts):
+    """Ids written as texts are the integers that they spell."""
+    images, captions = write_embeddings(place, form, texts=texts)
+
+    found = scores("--image-embeddings", images, "--caption-embeddings", captions, model="embeddings")
+
+    assert found == {way: pytest.approx(values) for way, values in BY_HAND.items()}
+
+
+@pytest.mark.parametrize("form", ["npy", "npz"])
+def test_similarities_of_every_form_score_as_by_hand(place, form):
+    """A row is an image, a column a caption."""
+    found = scores("--similarities", write_similarities(place, form), model="similarities")
+
+    assert found == {way: pytest.approx(values) for way, values in BY_HAND.items()}
+
+
+@pytest.mark.parametrize("form", ["json", "npz", "parquet"])
+def test_rankings_of_every_form_score_as_by_hand(place, form):
+    """Full rankings, in one file or two."""
+    paths = write_rankings(place, form)
+
+    found = scores(*[word for path in paths for word in ("--rankings", path)], model="rankings")
+
+    assert found == {way: pytest.approx(values) for way, values in BY_HAND.items()}
+
+
+def test_ids_may_lie_in_files_of_their_own(place):
+    """--image-ids and --caption-ids name them."""
+    images, captions = write_embeddings(place, "npy")
+    for path in (images, captions):
+        path.with_suffix(".ids.txt").rename(place / f"{path.stem}-ids.txt")
+
+    words = ("--image-embeddings", images, "--caption-embeddings", captions)
+    found = scores(
+        *words, "--image-ids", "images-ids.txt", "--caption-ids", "captions-ids.txt", model="embeddings"
+    )
+
+    assert found["i2t"] == pytest.approx(BY_HAND["i2t"])
+
+
+def test_the_cosine_is_taken_on_request(place):
+    """Image 10's embedding made ten times as long changes the order of dot products, not of cosines."""
+    images, captions = write_embeddings(place, "npz")
+    np.savez(images, ids=np.array(IMAGES), embedding=SIMILARITIES * np.array([[10], [1], [1]], np.float32))
+
+    words = ("--image-embeddings", images, "--caption-embeddings", captions)
+    dot = scores(*words, model="embeddings")
+    cosine = scores(*words, "--similarity", "cosine", model="embeddings")
+    write_embeddings(place, "npz")
+    assert cosine == scores(*words, "--similarity", "cosine", model="embeddings")
+
+    assert dot["t2i"]["R@1"] == 2 / 4
+    assert cosine["i2t"] == pytest.approx(BY_HAND["i2t"])
+
+
+def test_several_vectors_an_item_count_by_their_best_pair(place):
+    """(N, K, D): a second vector far away changes nothing."""
+    for name, ids in (("images", IMAGES), ("captions", CAPTIONS)):
+        one = SIMILARITIES if name == "images" else np.eye(4, dtype=np.float32)
+        far = np.full_like(one, -9.0 if name == "images" else 0.0)
+        np.savez(place / f"{name}.npz", ids=np.array(ids), embedding=np.stack([one, far], axis=1))
+
+    found = scores("--model", "pvse=images.npz,captions.npz", model="pvse")
+
+    assert found["i2t"] == pytest.approx(BY_HAND["i2t"])
+
+
+def test_a_direction_may_be_left_out_on_request(place):
+    """--direction i2t needs no rankings t2i."""
+    (place / "mine.i2t.json").write_text(json.dumps(I2T))
+
+    found = scores("--rankings", "mine.i2t.json", "--direction", "i2t", model="rankings")
+
+    assert found == {"i2t": pytest.approx(BY_HAND["i2t"])}
+
+
+def test_missing_places_are_misses_on_request(place):
+    """Rankings cut after one place: R of image 10 is 2, so half of its R-Precision is lost for certain."""
+    (path,) = write_rankings(place, "json", depth=1)
+    words = ("evaluate", "--rankings", path, "--release", "release", *METRICS)
+
+    refused = mitl(*words)
+    found = ok(*words, "--short", "zero", "--json").json["counts"]["scores"]["release"]["rankings"]
+
+    assert "query 10" in refused.error and "--short zero" in refused.error
+    assert found["i2t"]["R@2"] == pytest.approx(2 / 3)
+    assert found["i2t"]["R-Precision"] == pytest.approx((1 / 2 + 1 + 0) / 3)
+
+
+def test_the_median_rank_is_taken_over_all_queries(place):
+    """Image 10 at 1, 20 at 1, 30 at 4; captions at 1, 3, 2, 3."""
+    found = ok(
+        "evaluate",
+        "--similarities",
+        write_similarities(place, "npz"),
+        "--release",
+        "release",
+        "--metrics",
+        "median-rank",
+        "--json",
+    ).json["counts"]
+
+    assert found["scores"]["release"]["similarities"]["i2t"] == {"median rank": 1.0}
+    assert found["scores"]["release"]["similarities"]["t2i"] == {"median rank": 2.5}
+
+
+def test_items_that_are_not_searched_are_left_out_and_counted(place):
+    """The first model says what the gallery is; more captions in the second are left out of it, with a word."""
+    write_embeddings(place, "npz")
+    more = np.vstack([np.eye(4, dtype=np.float32), np.full((1, 4), 9, np.float32)])
+    np.savez(place / "more.npz", ids=np.array([*CAPTIONS, 5]), embedding=more)
+
+    outcome = ok(
+        "evaluate",
+        *("--model", "one=images.npz,captions.npz", "--model", "two=images.npz,more.npz"),
+        *("--release", "release", *METRICS, "--json"),
+    )
+
+    found = outcome.json["counts"]["scores"]["release"]
+    assert found["two"] == found["one"]
+    assert "two holds 1 captions" in outcome.err
+
+
+def test_models_are_tested_against_one_of_them(place):
+    """A model equal to the other differs by nothing, with p = 1."""
+    write_embeddings(place, "npz")
+    write_rankings(place, "parquet")
+
+    counts = ok(
+        "evaluate",
+        *("--model", "one=images.npz,captions.npz"),
+        *("--model", "two=mine.i2t.parquet,mine.t2i.parquet"),
+        *("--release", "release", *METRICS, "--against", "one", "--samples", "50", "--json"),
+    ).json["counts"]
+
+    assert {test["model"] for test in counts["paired"]} == {"two"}
+    assert len(counts["paired"]) == 8
+    assert all((test["difference"], test["p_value"]) == (0.0, 1.0) for test in counts["paired"])
+
+
+def test_every_figure_has_an_interval_around_it(place):
+    """Ends enclose the value; --no-intervals has none; the same seed gives the same ends."""
+    words = ("evaluate", "--similarities", write_similarities(place, "npz"), "--release", "release", "--json")
+
+    counts = ok(*words, "--samples", "100").json["counts"]
+    for way, metrics in counts["scores"]["release"]["similarities"].items():
+        for metric, value in metrics.items():
+            low, high = counts["intervals"]["release"]["similarities"][way][metric]
+            assert low <= value <= high, (way, metric)
+    rsum = counts["rsum"]["release"]["similarities"]
+    assert rsum["low"] <= rsum["value"] <= rsum["high"]
+    assert ok(*words, "--samples", "100").json["counts"] == counts
+    assert ok(*words, "--no-intervals").json["counts"]["intervals"] == {}
+
+
+def test_rsum_is_the_sum_of_six_recalls(place):
+    """R@1, R@5 and R@10 of both directions."""
+    words = ("evaluate", "--similarities", write_similarities(place, "npz"), "--release", "release", "--json")
+
+    counts = ok(*words, "--no-intervals").json["counts"]
+
+    recalls = [
+        counts["scores"]["release"]["similarities"][way][f"R@{k}"] for way in BY_HAND for k in (1, 5, 10)
+    ]
+    assert counts["rsum"]["release"]["similarities"]["value"] == pytest.approx(sum(recalls))
+
+
+def test_text_ids_are_ranked_in_their_own_order(place):
+    """Ids of another data set may be any texts; ties go to the smaller by code point."""
+    (place / "release" / "image_to_caption.json").unlink()
+    images, captions = ["b.jpg", "a.jpg"], ["a.jpg#1", "a.jpg#0", "b.jpg#0"]
+    np.savez(
+        place / "text.npz",
+        similarities=np.zeros((2, 3), np.float32),
+        image_ids=np.array(images),
+        caption_ids=np.array(captions),
+    )
+    from mitl.stages.evaluating.models.files import read_model
+    from mitl.stages.evaluating.models.options import ModelFiles
+    from mitl.stages.evaluating.models.sides import Side, Sides
+
+    raw = read_model(ModelFiles("text", similarities=place / "text.npz"), "dot")
+    sides = Sides(Side.of("image", raw.held("image")), Side.of("caption", raw.held("caption")))
+
+    assert sides.captions.ids == ("a.jpg#0", "a.jpg#1", "b.jpg#0")
+    assert raw.fitted(sides, ()).similarities is not None
+
+
+@given(
+    rows=st.lists(st.lists(st.integers(-2, 2), min_size=5, max_size=5), min_size=1, max_size=4),
+    depth=st.integers(1, 6),
+)
+def test_the_head_of_a_block_is_the_head_of_its_ranking(rows, depth):
+    """Ties included, which go to the smaller id."""
+    similarities = np.array(rows, dtype=np.float32)
+    block = Block(np.arange(len(rows)), np.array([3, 4, 7, 8, 9]), similarities)
+
+    assert np.array_equal(block.head(depth), block.rankings[:, :depth])
+
+
+def test_parquet_rankings_may_come_in_any_order(place):
+    """Rows are put in order by their ranks."""
+    rows = [(q, rank, item) for q, items in I2T.items() for rank, item in enumerate(items, 1)][::-1]
+    query, rank, item = zip(*rows, strict=True)
+    pq.write_table(pa.table({"query_id": query, "rank": rank, "item_id": item}), place / "x.i2t.parquet")
+
+    found = scores("--rankings", "x.i2t.parquet", "--direction", "i2t", model="rankings")
+
+    assert found["i2t"] == pytest.approx(BY_HAND["i2t"])
