@@ -29,7 +29,7 @@ WORKDIR /project
 CMD ["mitl", "--help"]
 
 FROM caddy:2.10.2-alpine AS proxy
-# Ports above 1024 need no privilege; the binary's file capability would stop it under no-new-privileges.
+# The binary's file capability would stop it under no-new-privileges; the compose file opens 80 and 443 to everybody.
 RUN cp /usr/bin/caddy /usr/bin/caddy-plain && mv /usr/bin/caddy-plain /usr/bin/caddy \
  && mkdir -p /data /config && chown 10001:10001 /data /config
 COPY deploy/Caddyfile /etc/caddy/Caddyfile

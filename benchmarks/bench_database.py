@@ -27,6 +27,7 @@ from typing import Any
 from database_rows import AT, annotator_rows, fill_items, fill_work, proposal_records
 from query_plans import print_plans
 from sqlalchemy import create_engine, text
+from sqlalchemy.orm import Session
 
 from mitl.db import migrate
 from mitl.db.engine import make_engine
@@ -37,8 +38,9 @@ from mitl.records.gold_rule import GoldRule
 from mitl.settings import load
 from mitl.stages.operating.backup import backup
 from mitl.stages.reporting.status import status
-from mitl.stages.reviewing import review
+from mitl.stages.reviewing import desk_submission, review
 from mitl.stages.reviewing.desk_overview import overview
+from mitl.stages.reviewing.evidence import crowd
 from mitl.stages.reviewing.habits import habits
 
 WANTED_SHARE = 0.6
@@ -107,7 +109,7 @@ def _raw_ingest(url: str, n_pairs: int, records: list[Any]) -> float:
     pairs = sorted({(one.pair.image_id, one.pair.caption_id) for one in records})
     ids = {pair: place for place, pair in enumerate(pairs, 1)}
     annotators = {row.name: place for place, row in enumerate(annotator_rows(), 1)}
-    pair_rows = [(id_, image, caption) for (image, caption), id_ in ids.items()]
+    pair_rows = [(id_, image, caption, True) for (image, caption), id_ in ids.items()]
     rows = [
         (
             1,
@@ -129,7 +131,7 @@ def _raw_ingest(url: str, n_pairs: int, records: list[Any]) -> float:
                 {"i": place, "n": row.name, "k": row.kind.value},
             )
     tables = (
-        ("pair (id, image_id, caption_id)", pair_rows),
+        ("pair (id, image_id, caption_id, proposed)", pair_rows),
         ("proposal (run_id, pair_id, annotator_id, direction, rank, similarity)", rows),
     )
     with engine.connect() as connection:
@@ -171,22 +173,51 @@ def _fill(url: str, n_pairs: int) -> None:
 def _reads(folder: Path, url: str, rounds: int) -> dict[str, float]:
     settings = load(folder / "project", db=url, environ={})
 
+    rule = GoldRule(settings.gold_positive_passes, settings.gold_negative_passes)
+    with open_database(url, read_only=True) as session:
+        known = habits(session, SANDBOX, rule)  # the desk keeps them until an answer comes
+        number = desk_submission.waiting(session, SANDBOX)[0].id
+
+    def overview_again(session: Session) -> None:
+        overview(session, SANDBOX, AT + dt.timedelta(hours=1), known)
+        crowd(session, SANDBOX, known)
+
+    def people(session: Session) -> None:
+        crowd(session, SANDBOX, known)
+
+    def one_worker(session: Session) -> None:
+        desk_submission.strips(session, SANDBOX, 1, rule)
+
+    def one_submission(session: Session) -> None:
+        desk_submission.submission(session, SANDBOX, number, rule, known.golds)
+        desk_submission.waiting(session, SANDBOX)
+
     def look() -> None:
         with open_database(url, read_only=True) as session:
             desk.pulse(session, SANDBOX)
 
     def board() -> None:
         with open_database(url, read_only=True) as session:
-            rule = GoldRule(settings.gold_positive_passes, settings.gold_negative_passes)
             overview(session, SANDBOX, AT + dt.timedelta(hours=1), habits(session, SANDBOX, rule))
 
     reads: dict[str, Callable[[], object]] = {
         "status": lambda: status(settings, SANDBOX),
         "review list": lambda: review.queue(settings, SANDBOX),
         "desk: pulse": look,
-        "desk: overview": board,
+        "desk: overview, first": board,
+        "desk: overview": lambda: _again(url, overview_again),
+        "desk: workers": lambda: _again(url, people),
+        "desk: one worker": lambda: _again(url, one_worker),
+        "desk: one submission": lambda: _again(url, one_submission),
     }
     return {name: min(_time(read) for _ in range(rounds)) for name, read in reads.items()}
+
+
+def _again(url: str, read: Callable[[Session], None]) -> None:
+    with open_database(url, read_only=True) as session:
+        desk.pulse(session, SANDBOX)
+        desk.unsent(session, SANDBOX)
+        read(session)
 
 
 @contextmanager

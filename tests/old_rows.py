@@ -289,6 +289,14 @@ NEW_VALUES: dict[str, dict[str, dict[int, dict[str, Any]]]] = {
         "worker": {1: {"capped_at": T + 40}},
         "journal": {1: {"first_sent_at": T - 1}, 2: {"first_sent_at": T}},
     },
+    "p0005": {
+        "pair": {
+            1: {"proposed": True},
+            2: {"proposed": True},
+            3: {"proposed": False},
+            11: {"proposed": False},
+        }
+    },
     "p0004": {"batch": {1: {"kind": "pairs"}, 2: {"kind": "rankings"}}},
     "c0002": {
         "hit_type": {1: {"paused_at": T + 50}},

@@ -6,17 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitl.analysis.report.formats import duration, money, percent, times
-from mitl.analysis.report.inputs import AnswerCount, FunnelCounts, RationaleCount
-from mitl.analysis.report.tables import (
+from mitl.analysis.answer_tables import (
+    AnswerCount,
+    RationaleCount,
     answer_counts,
     answer_shares,
-    funnel_steps,
-    histogram,
-    hourly_wage_cents,
     rationale_counts,
     rationale_shares,
 )
+from mitl.analysis.report.formats import duration, money, percent, times
+from mitl.analysis.report.inputs import FunnelCounts
+from mitl.analysis.report.tables import funnel_steps, histogram, hourly_wage_cents
 from mitl.records import (
     Concept,
     Direction,

@@ -15,6 +15,7 @@ import time
 import tomllib
 import urllib.request
 from collections.abc import Iterator
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +32,27 @@ SECRETS = ("db_password", "pipeline_url", "crowd_url", "requester_keys")
 
 
 @pytest.fixture(scope="module")
-def services() -> dict[str, Any]:
-    """The services of the compose file, its variables filled in."""
+def compose_file() -> dict[str, Any]:
+    """The compose file, its variables filled in."""
     text = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
     text = re.sub(r"\$\{MITL_DOMAIN[^}]*\}", DOMAIN, text)
     text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
     found: dict[str, Any] = yaml.safe_load(text)
-    return found["services"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def services(compose_file) -> dict[str, Any]:
+    """Its services."""
+    found: dict[str, Any] = compose_file["services"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def networks(compose_file) -> dict[str, Any]:
+    """Its networks."""
+    found: dict[str, Any] = compose_file["networks"]
+    return found
 
 
 def test_docker_compose_accepts_the_file(tmp_path):
@@ -89,6 +104,32 @@ def test_the_server_believes_the_proxys_address_and_its_own(services):
     trusted = [word for word in services["crowd"]["command"] if word.startswith("--trusted-proxy=")]
 
     assert trusted == [f"--trusted-proxy={address}", "--trusted-proxy=127.0.0.1"]
+
+
+def test_nobody_else_is_given_the_proxys_address(services, networks):
+    """The crowd server starts before it, and takes the first free address of the range that addresses come from."""
+    (pool,) = networks["edge"]["ipam"]["config"]
+    address = ip_address(services["proxy"]["networks"]["edge"]["ipv4_address"])
+
+    assert address in ip_network(pool["subnet"])
+    assert address not in ip_network(pool["ip_range"])
+
+
+def test_the_public_name_leads_to_a_port_of_the_proxy_inside_too(services):
+    """Programs on the network reach the alias at 443 itself: there is no mapping of ports between containers."""
+    proxy = services["proxy"]
+    caddyfile = (ROOT / "deploy" / "Caddyfile").read_text(encoding="utf-8")
+
+    assert proxy["networks"]["edge"]["aliases"] == [DOMAIN]
+    assert services["harvest"]["environment"]["MITL_ENDPOINT_URL"] == f"https://{DOMAIN}"
+    assert proxy["ports"] == ["80:80", "443:443"]
+    assert "https_port {$MITL_HTTPS_PORT:443}" in caddyfile and "http_port {$MITL_HTTP_PORT:80}" in caddyfile
+    assert proxy["sysctls"] == {"net.ipv4.ip_unprivileged_port_start": "0"}
+
+
+def test_the_database_is_well_only_when_others_can_reach_it(services):
+    """While a new volume is filled, PostgreSQL listens on its socket alone; a check there would pass too early."""
+    assert "--host=127.0.0.1" in services["db"]["healthcheck"]["test"]
 
 
 def commands(services: dict[str, Any]) -> Iterator[list[str]]:
@@ -185,7 +226,7 @@ def server(tmp_path) -> Iterator[int]:
     port = free_port()
     words = [
         *("serve", "--quiet", "--host=0.0.0.0", f"--port={port}", "--public-url=https://localhost"),
-        *("--plain-http-behind-proxy", "--trusted-proxy=172.30.7.2", "--trusted-proxy=127.0.0.1"),
+        *("--plain-http-behind-proxy", "--trusted-proxy=172.30.7.130", "--trusted-proxy=127.0.0.1"),
     ]
     with subprocess.Popen(
         [sys.executable, "-m", "mitl", *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -230,10 +271,9 @@ def test_caddy_ends_tls_before_the_server(server, tmp_path):
     if caddy is None:
         pytest.skip("Debian package caddy is missing")
     text = (ROOT / "deploy" / "Caddyfile").read_text(encoding="utf-8")
-    ports = {"8080": str(free_port()), "8443": str(free_port()), "8081": str(free_port())}
-    for standard, free in ports.items():
-        assert standard in text
-        text = text.replace(standard, free)
+    https, health = free_port(), free_port()
+    assert "8081" in text
+    text = text.replace("8081", str(health))
     (tmp_path / "Caddyfile").write_text(text.replace("admin off", "admin off\n\tskip_install_trust"))
     environment = {
         **os.environ,
@@ -241,6 +281,8 @@ def test_caddy_ends_tls_before_the_server(server, tmp_path):
         "XDG_CONFIG_HOME": str(tmp_path / "config"),
         "MITL_DOMAIN": "localhost",
         "MITL_CROWD": f"127.0.0.1:{server}",
+        "MITL_HTTP_PORT": str(free_port()),
+        "MITL_HTTPS_PORT": str(https),
     }
     words = [caddy, "run", "--config", str(tmp_path / "Caddyfile"), "--adapter", "caddyfile"]
     authority = tmp_path / "data" / "caddy" / "pki" / "authorities" / "local" / "root.crt"
@@ -253,10 +295,10 @@ def test_caddy_ends_tls_before_the_server(server, tmp_path):
                     break
                 time.sleep(0.1)
             context = ssl.create_default_context(cafile=str(authority))
-            reply = _open(f"https://localhost:{ports['8443']}/healthz", context)
+            reply = _open(f"https://localhost:{https}/healthz", context)
             assert b"mitl-crowd" in reply.read()
             assert "max-age" in reply.headers["strict-transport-security"]
-            assert _open(f"http://127.0.0.1:{ports['8081']}/", context).status == 200
+            assert _open(f"http://127.0.0.1:{health}/", context).status == 200
         finally:
             process.terminate()
             process.communicate(timeout=60)

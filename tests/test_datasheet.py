@@ -25,7 +25,7 @@ from mitl.errors import ReleaseError
 from mitl.judgements.agreement import alpha
 from mitl.positives.concord import concord
 from mitl.positives.judgement_columns import UNWRITTEN, JudgementColumns
-from mitl.positives.origins import Origins, ProposalRun, QueryDraw
+from mitl.positives.origins import Origins, PastWork, ProposalRun, QueryDraw
 from mitl.positives.release import release_files, write_release
 from mitl.positives.scrubbing import MARK, Removed
 from mitl.positives.shown_texts import TextScan, scrubbed_columns
@@ -126,6 +126,20 @@ def test_without_shared_pairs_the_sheet_says_why_there_is_no_alpha():
     assert "cannot be estimated: no item has answers of two people." in sheet_with(once)
     assert "cannot be estimated: all answers are the same" in sheet_with(once + same)
     assert "ordinal: 0.000 (too few pairs for an interval), from 2 usable answers" in sheet_with(once + other)
+
+
+def test_agreement_of_answers_without_names_is_called_too_low():
+    """Two equal answers of a file that names nobody may have been read as one."""
+    work = PastWork("b1", (("mturk_parsed", 9),), submissions=9, workers=2)
+    named = PastWork("b1", (("batch_csv", 9),), submissions=9, workers=2)
+    twice = [Judgement(Pair(1, 1), "v", Label.YES), Judgement(Pair(1, 1), "w", Label.WEAK_YES)]
+    shared = replaced(world(), judgements=JudgementColumns.from_records(twice))
+    sheets = [
+        release_files(replaced(shared, origins=Origins(past_work=(one,))))[0]["datasheet.md"].decode()
+        for one in (work, named)
+    ]
+
+    assert [("people agreed more than this says" in sheet) for sheet in sheets] == [True, False]
 
 
 def test_queries_that_were_not_drawn_are_said_to_be_chosen():
@@ -246,6 +260,10 @@ def test_past_work_is_told_apart(project, tmp_path):
     assert "### Past work" in sheet
     assert "CSV in ECCV Caption's layout (" in sheet
     assert "figures about workers say nothing of these answers" in sheet
+    assert "More than a fifth of the answers" not in sheet
+    assert "The files of past work say nothing of controls" in sheet
+    assert "The files of past work say which machine annotator proposed which pair" in sheet
+    assert "Each machine annotator ranked" not in sheet
     assert "Nobody worked on pages that were posted for this release." in sheet
 
 

@@ -130,6 +130,51 @@ def test_ids_that_spell_no_id_of_the_set_are_shown_beside_one(place):
     assert "ids are compared as texts: the set's look like '42', the file's like 'COCO_val2014_" in message
 
 
+def test_queries_of_a_release_that_the_model_lacks_are_counted(place):
+    """How many, the first, and one id of each where none fits."""
+    np.savez(place / "few.npz", similarities=SIMILARITIES[:2], image_ids=IMAGES[:2], caption_ids=CAPTIONS)
+    np.savez(place / "named.npz", similarities=SIMILARITIES, image_ids=["a", "b", "c"], caption_ids=CAPTIONS)
+
+    few, named = (against_release("--similarities", file) for file in ("few.npz", "named.npz"))
+
+    assert "1 of the 3 images that release lists as queries are not among the 2 searched; first: '30'" in few
+    assert "the set's look like '10', the file's like 'a'" in named
+
+
+def test_rankings_of_nothing_in_the_release_are_refused(place):
+    """Items under other ids would all be misses, and score 0 without a word."""
+    foreign = {query: [item + 500 for item in items] for query, items in I2T.items()}
+
+    message = against_release(*json_rankings("i2t", foreign))
+
+    assert "ranks none of the 4 captions of the release" in message
+    assert "the set's look like '1', the file's like '501'" in message
+
+
+def test_a_query_that_a_json_ranks_twice_is_named(place):
+    """A reader of JSON keeps the last one silently."""
+    (place / "x.i2t.json").write_text('{"10": [1, 2, 3, 4], "20": [3], "10": [4, 3, 2, 1]}')
+
+    message = against_release("--rankings", "x.i2t.json", "--direction", "i2t")
+
+    assert "ranks for query 10 twice" in message
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_an_embedding_without_a_direction_has_no_cosine(place, several):
+    """One vector of zeros, alone or beside others of its item, is named; the inner product takes it."""
+    images, captions = (side[:, None].repeat(1 + several, axis=1) if several else side for side in vectors())
+    images = images.copy()
+    images[(1, 0) if several else 1] = 0
+    np.savez(place / "images.npz", ids=np.array(IMAGES), embedding=images)
+    np.savez(place / "captions.npz", ids=np.array(CAPTIONS), embedding=captions)
+
+    message = against_release(*EMBEDDINGS, "--similarity", "cosine")
+
+    assert "the embedding of image 20 in 'images.npz' is zero, so it has no cosine (1 of 3 are so)" in message
+    assert mitl("evaluate", *EMBEDDINGS, "--release", "release").status == 0
+
+
 def test_ranked_items_outside_the_gallery_are_named(place):
     """Beside a model that says what the gallery is."""
     (place / "x.i2t.json").write_text(json.dumps({**I2T, 10: [1, 2, 3, 99]}))

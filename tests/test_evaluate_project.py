@@ -90,6 +90,26 @@ def test_every_kind_of_metric_is_taken_at_once(here):
     assert scores["cxc"]["near"]["i2t"]["R@1"] >= scores["cxc"]["far"]["i2t"]["R@1"]
 
 
+def test_correlations_are_tested_against_a_model_too(here):
+    """The differences of the means, in JSON and beside the correlations in the CSV."""
+    found = counts("--cxc", "cxc", "--against", "near", "--csv", "scores.csv")
+
+    tests = {one["direction"]: one for one in found["paired"] if one["metric"] == "Spearman"}
+    assert set(tests) == {"sits", "sts", "sis"}
+    for kind, test in tests.items():
+        far, near = (found["correlations"][name][kind]["mean"] for name in ("far", "near"))
+        assert test["difference"] == pytest.approx(far - near)
+        assert test["low"] <= test["difference"] <= test["high"]
+        assert 2 / 51 <= test["p_value"] <= 1
+    with (here / "scores.csv").open() as stream:
+        rows = [
+            row for row in csv.DictReader(stream) if row["metric"] == "Spearman" and row["model"] == "far"
+        ]
+    assert {row["direction"]: float(row["p_value"]) for row in rows} == {
+        kind: pytest.approx(test["p_value"]) for kind, test in tests.items()
+    }
+
+
 def test_rankings_have_what_rankings_can_have(here):
     """nDCG and ECCV Caption's PMRP, no tau, no correlation, nothing within a side; a word says so."""
     ok("evaluate", "--annotator", "near", "--metrics", "R@40", "--no-intervals")

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mitl.errors import MetricError
+from mitl.metrics.means import average_precision_at_r, map_at_r, r_precision, recall_at_k, score
 from mitl.metrics.positives import Positives, locate
-from mitl.metrics.retrieval import average_precision_at_r, map_at_r, r_precision, recall_at_k, score
 
 ITEMS = 12
 

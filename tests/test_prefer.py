@@ -38,7 +38,8 @@ from mitl.stages.hits.listing import list_hits
 from mitl.stages.paying.check import check_pay
 from mitl.stages.paying.report import pay_report
 from mitl.stages.preferring.publish import publish_study
-from mitl.stages.preferring.scores import Method, score_votes
+from mitl.stages.preferring.scores import score_votes
+from mitl.stages.preferring.scoring import Method
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing.review import Ruling, queue, rule, settle
 from mitl.stages.reviewing.show import show

@@ -131,11 +131,18 @@ def test_ratings_alone_make_a_release_that_says_nobody_judged(project):
 
     built = ok("build-dataset", "--out", "release", "--image-query-ids", "images.txt")
     ok("build-dataset", "--out", "all", "--with-originals", "--image-query-ids", "images.txt")
+    unlisted = ok("build-dataset", "--out", "unlisted", "--json").json
     compared = ok("compare", "release", "all", "--json").json
 
     assert "1 positive from 0 usable judgements" in built.out
     assert compared["counts"]["positives"]["all"] == {"i2t": 4, "t2i": 0}
     assert "all holds no judgements" in compared["warnings"][0]
+    assert "the two JSONs list nothing; name them with --image-query-ids" in unlisted["warnings"][0]
+    assert "They are empty" in Path("unlisted/README.md").read_text()
+    with Path("mitl.toml").open("a") as settings:
+        settings.write('\n[release]\ndate_published = "yesterday"\n')
+    assert "is no date; write it as" in fails(1, "build-dataset", "--out", "dated")
+    assert not Path("dated").exists()
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ import pytest
 
 from mitl.errors import ReleaseError
 from mitl.judgements.aggregators import Aggregator
+from mitl.metrics.means import score
 from mitl.metrics.positives import Positives, locate
-from mitl.metrics.retrieval import score
 from mitl.positives.exclusions import Exclusions
 from mitl.positives.folders import file_entries
 from mitl.positives.ids import release_ids

@@ -76,6 +76,34 @@ def test_nothing_hangs_over_the_edge(new_page: NewPage, address: str, width: int
     assert page.evaluate("document.documentElement.scrollWidth") == width
 
 
+@pytest.mark.parametrize("width", [390, 1000, 1240, 1600])
+def test_header_sections_and_footer_stand_on_one_edge(new_page: NewPage, address: str, width: int) -> None:
+    """Whatever the width: the title, every heading and the last line begin at the same place."""
+    page = new_page(viewport={"width": width, "height": 900})
+    page.goto(address)
+
+    lefts = page.evaluate(
+        "[...document.querySelectorAll('h1, h2, header > .lede')].map(one => one.getBoundingClientRect().left)"
+    )
+
+    assert max(lefts) - min(lefts) < 1
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_every_table_has_headers_to_sort_by(new_page: NewPage, address: str, width: int) -> None:
+    """None is left out, and averages stay at the foot."""
+    page = new_page(viewport={"width": width, "height": 900})
+    page.goto(address)
+
+    without = page.evaluate(
+        "[...document.querySelectorAll('table')].filter(one => !one.querySelector('thead button')).length"
+    )
+
+    assert page.evaluate("document.querySelectorAll('table').length") > 10
+    assert without == 0
+    assert page.evaluate("document.querySelectorAll('tbody tr.total').length") == 0
+
+
 @pytest.mark.parametrize("width", [390, 1280])
 def test_axe_finds_nothing_wrong(new_page: NewPage, address: str, width: int) -> None:
     """With everything unfolded, in light and dark colours, on a phone and on a desk."""

@@ -22,12 +22,13 @@ from mitl.db.store import answers
 from mitl.db.store.ledger import SettledWork
 from mitl.judgements.aggregation import answers_by_pair
 from mitl.records import Environment, Label
+from mitl.stages.evaluating.keeping import SCORES_FILE
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.reporting import reliability
 from mitl.stages.reporting.examples import evenly
 from mitl.stages.reporting.pair_facts import majority_answers
 from mitl.stages.reporting.report import collect, report, report_input
-from mitl.stages.reporting.scores import SCORES_FILE, evaluation
+from mitl.stages.reporting.scores import evaluation
 from mitl.stages.reviewing.page_times import usual_seconds
 from mitl.stages.simulate import simulate
 

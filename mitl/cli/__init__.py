@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("status", "One screen: pairs, HITs, answers, money."),
     "build-dataset": ("build_dataset", "Merge judgements with other sources and write a release."),
     "compare": ("compare", "Precision, recall and counts of sets of positives against a verified one."),
-    "evaluate": ("evaluate", "Score annotators on a release or on the official sets."),
+    "evaluate": ("evaluate", "Score models on a release or on the official sets, with intervals."),
     "analyse": ("analyse", "The tables that a reviewer asks for: diversity, answers, bias, correlations."),
     "report": ("report", "Write one HTML file about all of it."),
     "serve": ("serve", "Run the crowd server for people to work on."),

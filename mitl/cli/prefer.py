@@ -251,7 +251,8 @@ def scores_command(
     Preferences count where the submission was approved; answers on controls never do.
     """
     from mitl.analysis.bradley_terry import TieRule
-    from mitl.stages.preferring.scores import Method, score_counts, score_votes
+    from mitl.stages.preferring.scores import score_counts, score_votes
+    from mitl.stages.preferring.scoring import Method
 
     method = Method(
         TieRule(ties), prior, samples, confidence, by_worker=resample != "answers" and table is None

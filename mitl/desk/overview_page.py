@@ -39,8 +39,8 @@ def state(desk: Desk, request: Request) -> Response:
     with desk.reading() as session:
         frame = desk.frame(session)
         if item.isascii() and item.isdigit() and len(item) < 18:
-            rows = answer_store.assignments(session, desk.environment)
-            decision = next((row.decision for row in rows if row.id == int(item)), None)
+            rows = answer_store.assignments(session, desk.environment, rows=[int(item)])
+            decision = rows[0].decision if rows else None
     waits = decision in (Decision.QUEUED, Decision.NONE)
     return JSONResponse(
         {

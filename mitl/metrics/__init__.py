@@ -16,21 +16,14 @@ if TYPE_CHECKING:
     from mitl.metrics.graded.labels import GradedLabels
     from mitl.metrics.graded.measures import kendall, ndcg
     from mitl.metrics.intervals import Interval, PairedTest, interval, paired
+    from mitl.metrics.means import average_precision_at_r, map_at_r, r_precision, recall_at_k, score
     from mitl.metrics.official import official_sets, score_official
     from mitl.metrics.plausible.object_vectors import ObjectVectors
     from mitl.metrics.plausible.r_precision import listed_r_precision, plausible_r_precision
     from mitl.metrics.positives import Positives, locate
     from mitl.metrics.query_values import QueryValues, Statistic
     from mitl.metrics.ranked import ArrayRankings, ListRankings
-    from mitl.metrics.retrieval import (
-        average_precision_at_r,
-        map_at_r,
-        r_precision,
-        recall_at_k,
-        score,
-        score_queries,
-        score_ranked,
-    )
+    from mitl.metrics.retrieval import score_queries, score_ranked
     from mitl.metrics.similarities.embedding_ranks import EmbeddingSet
     from mitl.metrics.similarities.from_embeddings import (
         score_both_ways,
@@ -141,12 +134,14 @@ _MODULES = {
         "ArrayRankings",
         "ListRankings",
     ),
-    "retrieval": (
+    "means": (
         "average_precision_at_r",
         "map_at_r",
         "r_precision",
         "recall_at_k",
         "score",
+    ),
+    "retrieval": (
         "score_queries",
         "score_ranked",
     ),

@@ -141,7 +141,7 @@ def _refuse_undecided(found: FirstRanks, fold: Fold, enough: int | None) -> None
             f"the ranking of query {fold.positives.query_ids[ended[0]]} ends after {found.seen[ended[0]]} of the "
             f"{len(fold.item_ids)} items of its fold, before {wanted} "
             f"(as do {len(ended)} of the fold's {len(found.ranks)} queries); "
-            "rank deeper, or count the missing places as misses"
+            "rank deeper, or count the missing places as misses (short='zero')"
         )
 
 

@@ -6,8 +6,7 @@ arrays of item ids, best first, with the query id of each row; only the head tha
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,112 +25,6 @@ R_PRECISION, MAP_AT_R, MEDIAN_RANK = "R-Precision", "mAP@R", "median rank"
 
 _CELLS = 1 << 20
 """Pairs of a positive and a place looked at in one go; bounds the memory to some 10 MB whatever R is."""
-
-
-@dataclass(frozen=True, slots=True)
-class RetrievalScores:
-    """Means over the queries of one direction, from 0 to 1."""
-
-    n_queries: int
-    left_out: int
-    """Queries without positives, where those are left out."""
-    recall: dict[int, float]
-    r_precision: float | None
-    """None where only recall was asked for; so is ``map_at_r``."""
-    map_at_r: float | None
-
-    @classmethod
-    def of(cls, values: Sequence[QueryValues], positives: Positives, ks: Sequence[int]) -> RetrievalScores:
-        """The means of what :func:`score_queries` gave."""
-        means = {each.metric: each.estimate for each in values}
-        scored = int(np.count_nonzero(positives.counts))
-        return cls(
-            n_queries=scored,
-            left_out=len(positives) - scored,
-            recall={k: means[recall_name(k)] for k in ks},
-            r_precision=means.get(R_PRECISION),
-            map_at_r=means.get(MAP_AT_R),
-        )
-
-
-def recall_at_k(
-    query_ids: NDArray[Any],
-    items: NDArray[Any],
-    positives: Positives,
-    k: int,
-    *,
-    short: Short = "raise",
-    no_positives: NoPositives = "raise",
-) -> float:
-    """Share of queries with a positive among their first ``k`` items.
-
-    Raises:
-        MetricError: ``k`` is below 1; a query has no positives or no ranking; the rankings are shorter than
-            ``k`` and ``short`` is "raise".
-    """
-    return score(
-        query_ids, items, positives, ks=(k,), by_r=False, short=short, no_positives=no_positives
-    ).recall[k]
-
-
-def r_precision(
-    query_ids: NDArray[Any],
-    items: NDArray[Any],
-    positives: Positives,
-    *,
-    short: Short = "raise",
-    no_positives: NoPositives = "raise",
-) -> float:
-    """Mean over queries of the share of positives among the first R items, R being the query's positives.
-
-    Raises:
-        MetricError: as :func:`map_at_r`.
-    """
-    value = score(query_ids, items, positives, ks=(), short=short, no_positives=no_positives).r_precision
-    assert value is not None
-    return value
-
-
-def map_at_r(
-    query_ids: NDArray[Any],
-    items: NDArray[Any],
-    positives: Positives,
-    *,
-    short: Short = "raise",
-    no_positives: NoPositives = "raise",
-) -> float:
-    """Mean over queries of AP@R: precision at each place from 1 to R that holds a positive, summed, over R.
-
-    Raises:
-        MetricError: a query has no positives (unless they are left out) or no ranking; a ranking is shorter
-            than R and ``short`` is "raise". With "zero" the missing places count as misses, and the mean is
-            still over R.
-    Source: Musgrave et al., A Metric Learning Reality Check, ECCV 2020, section 3.2.
-    """
-    value = score(query_ids, items, positives, ks=(), short=short, no_positives=no_positives).map_at_r
-    assert value is not None
-    return value
-
-
-def score(
-    query_ids: NDArray[Any],
-    items: NDArray[Any],
-    positives: Positives,
-    *,
-    ks: Sequence[int] = (1, 5, 10),
-    by_r: bool = True,
-    short: Short = "raise",
-    no_positives: NoPositives = "raise",
-) -> RetrievalScores:
-    """The means of :func:`score_queries`.
-
-    Raises:
-        MetricError: see :func:`score_queries`.
-    """
-    found = score_queries(
-        query_ids, items, positives, ks=ks, by_r=by_r, short=short, no_positives=no_positives
-    )
-    return RetrievalScores.of(found, positives, ks)
 
 
 def score_queries(
@@ -224,7 +117,7 @@ def _first_ranks(rankings: Rankings, rows: Rows, positives: Positives, short: Sh
             raise MetricError(
                 f"no positive of query {positives.query_ids[missing[0]]} is among the {lengths[0]} items that its "
                 f"ranking names ({len(missing)} of {len(ranks)} queries are so), so the median rank is not known; "
-                "rank deeper, or count a missing positive as right behind the end"
+                "rank deeper, or count a missing positive as right behind the end (short='zero')"
             )
         ranks[missing] = lengths + 1
     return ranks.astype(np.float64)
@@ -245,12 +138,6 @@ def average_precisions_at_r(found: Relevance) -> Scores:
     hits = _within_r(found)
     precision = np.cumsum(hits, axis=1) / np.arange(1, found.depth + 1)  # (Q, depth)
     return np.asarray((precision * hits).sum(axis=1) / found.counts, dtype=np.float64)
-
-
-def average_precision_at_r(ranking: Sequence[int], positives: Collection[int]) -> float:
-    """AP@R of one ranking; MetricError where there are no positives or the ranking is shorter than R."""
-    one = Positives.from_mapping({0: positives})
-    return map_at_r(np.zeros(1, dtype=np.int64), np.asarray([ranking], dtype=np.int64), one)
 
 
 def _within_r(found: Relevance) -> NDArray[np.bool_]:
@@ -285,14 +172,16 @@ def _refuse_short(positives: Positives, lengths: Ids, ks: Sequence[int], *, by_r
     if lengths[shortest] < deepest:
         raise MetricError(
             f"Recall@{deepest} needs {deepest} ranked items, but the rankings end at {lengths[shortest]} "
-            f"(query {positives.query_ids[shortest]}); rank deeper, or count the missing places as misses"
+            f"(query {positives.query_ids[shortest]}); rank deeper, or count the missing places as misses "
+            "(short='zero')"
         )
     lacking = positives.counts - lengths
     worst = int(lacking.argmax())
     if by_r and lacking[worst] > 0:
         raise MetricError(
             f"query {positives.query_ids[worst]} has {positives.counts[worst]} positives, "
-            f"but its ranking ends at {lengths[worst]}; rank deeper, or count the missing places as misses"
+            f"but its ranking ends at {lengths[worst]}; rank deeper, or count the missing places as misses "
+            "(short='zero')"
         )
 
 

@@ -67,7 +67,10 @@ FILE_NOTES = {
     "ids.parquet": (_PARQUET, "The string ids that the JSONs' integers stand for."),
     "image_to_caption.json": ("application/json", "Positive captions of each image query."),
     "caption_to_image.json": ("application/json", "Positive images of each caption query."),
-    "mturk_parsed.csv": ("text/csv", "Usable answers in the layout of ECCV Caption's official file."),
+    "mturk_parsed.csv": (
+        "text/csv",
+        "Usable answers in the layout of ECCV Caption's official file, a row for each annotator that found the pair.",
+    ),
     "conflicts.csv": ("text/csv", "Pairs on which people, CxC and the original annotation disagree."),
     "datasheet.md": ("text/markdown", "How the data came to be, and what to keep in mind."),
 }

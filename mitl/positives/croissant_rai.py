@@ -34,7 +34,7 @@ def rai(data: ReleaseInput, summary: Summary) -> dict[str, object]:
         "dataAnnotationPlatform": _platforms(data),
         "dataAnnotationAnalysis": [
             together(data.rules),
-            agreement(summary.agreement),
+            agreement(summary.agreement, nameless=data.origins.nameless),
         ],
         "annotationsPerItem": _per_item(summary),
         "annotatorDemographics": [_who(data, summary)],
@@ -172,8 +172,7 @@ def _biases(data: ReleaseInput, summary: Summary) -> list[str]:
         if summary.proposed_by
         else []
     )
-    crowd = data.origins.crowd
-    share = summary.largest_share if crowd is None else crowd.busiest_share
+    share = data.origins.busiest_share(summary.largest_share)
     if share is not None:
         found.append(f"The busiest worker gave {percent(share)} of the answers.")
     return found

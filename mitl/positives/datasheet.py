@@ -118,8 +118,9 @@ _PROBABILITY = {
 def together(rules: MergeRules) -> str:
     """How several answers on a pair became one, and what they are worth against other sources."""
     if rules.official:
+        one = "one yes" if rules.strict else "one positive answer"
         return (
-            "The treatment of ECCV Caption's released files was reproduced: one positive answer makes a "
+            f"The treatment of ECCV Caption's released files was reproduced: {one} makes a "
             "positive, a CxC positive stays though people refused it, single wrong pairs are not taken "
             "out, and a query is listed only if people confirmed a positive for it and CxC has one."
         )
@@ -172,8 +173,7 @@ _TAKES = {
 
 
 def _cautions(data: ReleaseInput, summary: Summary) -> str:
-    crowd = data.origins.crowd
-    share = summary.largest_share if crowd is None else crowd.busiest_share
+    share = data.origins.busiest_share(summary.largest_share)
     busy = share is not None and share > 0.2
     said = [
         (True, _incomplete(summary)),
@@ -183,7 +183,7 @@ def _cautions(data: ReleaseInput, summary: Summary) -> str:
             "Disagreement between people may be real. `judgements.parquet` keeps every answer as given.",
         ),
         (
-            crowd is not None and data.environment is Environment.SANDBOX,
+            data.origins.crowd is not None and data.environment is Environment.SANDBOX,
             "The answers were given for practice money. Scripted workers (`mitl simulate`) answer there as people do, "
             "and nothing in these files tells them apart.",
         ),

@@ -151,6 +151,21 @@ class Origins:
     exclusions: tuple[ExclusionList, ...] = ()
 
     @property
+    def nameless(self) -> bool:
+        """Whether answers were read from a file that names no workers, so that two equal ones may count as one."""
+        return any(kind == "mturk_parsed" for work in self.past_work for kind, _ in work.files)
+
+    def busiest_share(self, shown: float | None) -> float | None:
+        """Share of the answers that one worker gave; None where nobody knows who gave which.
+
+        Args:
+            shown: that of all answers, by the workers' names.
+        """
+        if self.crowd is not None:
+            return self.crowd.busiest_share
+        return None if self.nameless else shown
+
+    @property
     def kinds(self) -> Mapping[str, AnnotatorKind]:
         """Of each machine annotator."""
         return {machine.name: machine.kind for machine in self.machines}

@@ -67,7 +67,9 @@ def _listing(files: set[str]) -> str:
 def _lists(summary: Summary) -> str:
     """Whose positives the JSONs list."""
     if not any(summary.queries_asked.values()):
-        return "They are empty, as it is not known which images and captions searched: see `positives.parquet`."
+        return (
+            "They are empty, as it is not known which images and captions searched: see `positives.parquet`."
+        )
     found = " and ".join(
         f"{several(summary.query_positives[direction], 'positive')} of "
         f"{several(summary.queries_listed[direction], f'{noun} query', f'{noun} queries')}"

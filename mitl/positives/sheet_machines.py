@@ -32,9 +32,15 @@ def proposals(origins: Origins, summary: Summary) -> str:
         (plain(name), KINDS[kinds[name]] if name in kinds else "–", f"{count:,}")
         for name, count in summary.proposed_by.items()
     ]
+    if origins.past_work and not origins.runs:
+        told = "The files of past work say which machine annotator proposed which pair, and at which rank."
+    else:
+        told = (
+            "Each machine annotator ranked the gallery for each sampled query; the first ranks were proposed. "
+            "Original pairs among them were asked like any other."
+        )
     parts = [
-        "Each machine annotator ranked the gallery for each sampled query; the first ranks were proposed. "
-        "Original pairs among them were asked like any other.",
+        told,
         table(("machine annotator", "how it compares", "pairs proposed"), rows),
     ]
     if origins.runs:

@@ -13,6 +13,10 @@ from mitl.positives.summary import Summary
 from mitl.records import Environment
 
 NOT_STATED = "not stated"
+_UNDERSTATED = (
+    " Past work that names no workers is among them: where two people gave the same answer it may be read as one, so "
+    "that people agreed more than this says."
+)
 
 _FILES = {
     "batch_csv": "a batch CSV of the requester site",
@@ -40,7 +44,7 @@ def judging(data: ReleaseInput, summary: Summary) -> str:
         "### Time and pay",
         _time_and_pay(data, summary),
         "### Agreement",
-        agreement(summary.agreement),
+        agreement(summary.agreement, nameless=origins.nameless),
         "### Words of the workers",
         _texts(summary.texts),
     ]
@@ -49,8 +53,12 @@ def judging(data: ReleaseInput, summary: Summary) -> str:
     return "\n\n".join(parts)
 
 
-def agreement(found: Concord) -> str:
-    """Alpha with its interval, or why there is none."""
+def agreement(found: Concord, *, nameless: bool = False) -> str:
+    """Alpha with its interval, or why there is none.
+
+    Args:
+        nameless: some answers come from a file that names no workers.
+    """
     alpha = found.alpha
     if alpha.alpha is None:
         return f"Agreement between people cannot be estimated: {alpha.reason}."
@@ -63,13 +71,15 @@ def agreement(found: Concord) -> str:
         f"Krippendorff's alpha, ordinal: {alpha.alpha:.3f} ({interval}), from {alpha.answers:,} usable answers of two "
         f"people or more on {several(found.pairs, 'pair')}; controls are left out. All gave the same answer on "
         f"{percent(found.same_label, found.pairs)} of these pairs, and answers on one side, match or no match, on "
-        f"{percent(found.same_side, found.pairs)}."
+        f"{percent(found.same_side, found.pairs)}.{_UNDERSTATED if nameless else ''}"
     )
 
 
 def _controls(controls: Controls | None, *, posted: bool) -> str:
     if controls is None:
-        return "None of the pages held a control, a pair whose answer is known beforehand."
+        if posted:
+            return "None of the pages held a control, a pair whose answer is known beforehand."
+        return "The files of past work say nothing of controls, pairs whose answer is known beforehand."
     rows = [
         (name, f"{kind.controls:,}", _passed(kind))
         for name, kind in (("gold positives", controls.positive), ("gold negatives", controls.negative))

@@ -104,6 +104,8 @@ def card(item: ExampleItem) -> Card:
         tags.append(f"judged {item.label.value.replace('_', ' ')}")
     if item.cxc_score is not None:
         tags.append(f"CxC {item.cxc_score:.1f}")
+    if item.frame is Frame.ORIGINAL and not item.released:
+        tags.append("not judged, so not in the release" if item.label is None else "not in the release")
     return Card(item, tuple(tags))
 
 

@@ -6,6 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from mitl.analysis import answer_tables
 from mitl.analysis.machines.plots import bias_svg, truth_bias_svg
 from mitl.analysis.report import figure as fig
 from mitl.analysis.report import formats, gallery, machines, plots, tables, views
@@ -71,7 +72,7 @@ def _context(data: ReportInput) -> dict[str, Any]:
     from markupsafe import Markup
 
     order = [annotator.name for annotator in data.annotators]
-    answers = tables.answer_shares(data.answers, order=order)
+    answers = answer_tables.answer_shares(data.answers, order=order)
     return {
         "data": data,
         "groups": GROUPS,
@@ -82,15 +83,19 @@ def _context(data: ReportInput) -> dict[str, Any]:
         "script": Markup((PAGES / "report.js").read_text(encoding="utf-8")),  # noqa: S704
         "figures": {name: Markup(svg) for name, svg in _figures(data, answers).items()},  # noqa: S704
         "steps": tables.funnel_steps(data.funnel),
-        "labels": tables.LABELS,
+        "labels": answer_tables.LABELS,
         "answers": answers,
         "answers_by_direction": [
             (direction, table)
             for direction in Direction
-            if (table := tables.answer_shares(data.answers, order=order, direction=direction)).annotators
+            if (
+                table := answer_tables.answer_shares(data.answers, order=order, direction=direction)
+            ).annotators
         ],
-        "shortcomings": tables.rationale_shares(data.rationale, RationaleKind.SHORTCOMING, order=order),
-        "concepts": tables.rationale_shares(data.rationale, RationaleKind.CONCEPT, order=order),
+        "shortcomings": answer_tables.rationale_shares(
+            data.rationale, RationaleKind.SHORTCOMING, order=order
+        ),
+        "concepts": answer_tables.rationale_shares(data.rationale, RationaleKind.CONCEPT, order=order),
         "evaluation": views.evaluation_tables(data.evaluation),
         "multiplicity": views.multiplicity_rows(data.multiplicity),
         "histograms": [
@@ -112,7 +117,7 @@ def _context(data: ReportInput) -> dict[str, Any]:
     }
 
 
-def _figures(data: ReportInput, answers: tables.AnswerTable) -> dict[str, str]:
+def _figures(data: ReportInput, answers: answer_tables.AnswerTable) -> dict[str, str]:
     with fig.style():
         return {
             "funnel": plots.funnel_svg(tables.funnel_steps(data.funnel)),

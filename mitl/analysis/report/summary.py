@@ -62,7 +62,7 @@ def _people(data: ReportInput) -> Iterator[Finding]:
     text = f"Workers answered {percent(right / seen)} of {count(seen)} hidden controls as expected"
     shared = crowd.agreement
     if shared is not None and shared.alpha is not None:
-        text += f"; on pairs asked twice their agreement is α = {shared.alpha:.2f}"
+        text += f"; on the {count(shared.pairs)} pairs that several answered, their agreement is α = {shared.alpha:.2f}"
     elif shared is not None and not shared.pairs:
         text += "; no pair was asked of two people, so their agreement is not known"
     yield Finding(text + ".", "workers")

@@ -128,9 +128,18 @@ def open_dump(path: Path) -> Iterator[Dump]:
         return
     if not path.exists():
         raise StoreError(f"there is no dump at {path}; name what `mitl db backup` wrote")
+    with _opened(path) as archive:
+        yield Dump(os.fspath(path), _Archive(archive))
+
+
+def _opened(path: Path) -> tarfile.TarFile:
     try:
-        archive = tarfile.open(path, "r:")  # noqa: SIM115 - closed below, where its own errors are not caught
+        archive = tarfile.open(path, "r:")  # noqa: SIM115 - the caller closes it
     except tarfile.TarError as error:
         raise StoreError(f"{path} is no dump: neither a folder nor a tar file ({error})") from error
-    with archive:
-        yield Dump(os.fspath(path), _Archive(archive))
+    try:
+        archive.getmembers()  # goes through to the end, so that a file that was cut off shows here
+    except tarfile.TarError as error:
+        archive.close()
+        raise StoreError(f"{path} is cut short or damaged ({error}); take another backup") from error
+    return archive

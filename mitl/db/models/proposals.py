@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ForeignKey, UniqueConstraint
+from sqlalchemy import ForeignKey, UniqueConstraint, false
 from sqlalchemy.orm import Mapped, mapped_column
 
 from mitl.db.base import int_pk
@@ -53,6 +53,8 @@ class Pair(Base):
     id: Mapped[int_pk]
     image_id: Mapped[int] = mapped_column(ForeignKey("image.id"))
     caption_id: Mapped[int] = mapped_column(ForeignKey("caption.id"), index=True)
+    proposed: Mapped[bool] = mapped_column(server_default=false())
+    """Whether any annotator proposed it in any run; to find that out takes a look at every proposal."""
 
 
 class Proposal(Base):

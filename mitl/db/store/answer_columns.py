@@ -52,13 +52,13 @@ class AnswerColumns:
     @property
     def is_gold(self) -> Flags:
         """Whether the answer is on a gold control."""
-        return _GOLD[self.role]
+        return np.asarray(_GOLD[self.role], np.bool_)
 
     @property
     def is_given(self) -> Flags:
         """Whether a label was given to a pair that is no control."""
         answered = self.outcome == OUTCOMES.index(Outcome.ANSWERED)
-        return (self.label != NO_LABEL) & answered & ~self.is_gold
+        return np.asarray((self.label != NO_LABEL) & answered & ~self.is_gold, np.bool_)
 
 
 def answer_columns(session: Session, environment: Environment) -> AnswerColumns:

@@ -17,6 +17,9 @@ from mitl.db.store.parses import add_all_findings
 from mitl.records import Decision, Environment, JudgementSource
 from mitl.records import Finding as FindingRecord
 
+_NO_ROW = 1 << 31
+"""Rows are numbered below this; what somebody asks for need not be, and PostgreSQL refuses to compare it."""
+
 
 def submission_key(mturk_assignment_id: str, worker: str) -> str:
     """Names a submission in the journal and the ledger; an assignment id may come again after a return."""
@@ -83,8 +86,16 @@ def assignments(
     session: Session,
     environment: Environment,
     decisions: Sequence[Decision] = tuple(Decision),
+    *,
+    rows: Sequence[int] | None = None,
+    worker_id: int | None = None,
 ) -> list[AssignmentRow]:
-    """The submissions of an environment with one of these decisions, in order of arrival."""
+    """The submissions of an environment with one of these decisions, in order of arrival.
+
+    Args:
+        rows: of these alone.
+        worker_id: of this worker's alone.
+    """
     query = (
         select(
             Assignment.id,
@@ -109,10 +120,14 @@ def assignments(
         .where(Batch.environment == environment, Assignment.decision.in_(list(decisions)))
         .order_by(Assignment.submitted_at, Assignment.id)
     )
-    rows: list[list[Any]] = [list(row) for row in session.execute(query)]
-    for row in rows:
+    if rows is not None:
+        query = query.where(Assignment.id.in_([row for row in rows if 0 < row < _NO_ROW]))
+    if worker_id is not None:
+        query = query.where(Assignment.worker_id == worker_id)
+    found: list[list[Any]] = [list(row) for row in session.execute(query)]
+    for row in found:
         row[8] = row[8] is not None  # excluded_at → excluded
-    return [AssignmentRow(*row) for row in rows]
+    return [AssignmentRow(*row) for row in found]
 
 
 def set_decision(session: Session, assignment_ids: Sequence[int], decision: Decision) -> None:
@@ -182,6 +197,16 @@ def findings(session: Session, environment: Environment) -> dict[int, list[Findi
     found: dict[int, list[FindingRecord]] = defaultdict(list)
     for assignment_id, code, detail in session.execute(query):
         found[assignment_id].append(FindingRecord(code, detail))
+    return found
+
+
+def findings_of(session: Session, assignment_ids: Sequence[int]) -> dict[int, list[FindingRecord]]:
+    """What was noticed about these submissions."""
+    query = select(Finding.assignment_id, Finding.code, Finding.detail).order_by(Finding.id)
+    found: dict[int, list[FindingRecord]] = defaultdict(list)
+    for chunk in chunks(assignment_ids):
+        for assignment_id, code, detail in session.execute(query.where(Finding.assignment_id.in_(chunk))):
+            found[assignment_id].append(FindingRecord(code, detail))
     return found
 
 

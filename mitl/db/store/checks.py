@@ -13,6 +13,9 @@ RULES: dict[str, str] = {
         LEFT JOIN image i ON q.direction = 'i2t' AND i.id = q.query_id
         LEFT JOIN caption c ON q.direction = 't2i' AND c.id = q.query_id
         WHERE i.id IS NULL AND c.id IS NULL""",
+    "pairs are marked as proposed and nothing proposed them, or the other way round": """
+        SELECT count(*) FROM pair p
+        WHERE p.proposed <> EXISTS (SELECT 1 FROM proposal r WHERE r.pair_id = p.id)""",
     "pairs join items of two data sets": """
         SELECT count(*) FROM pair p JOIN image i ON i.id = p.image_id JOIN caption c ON c.id = p.caption_id
         WHERE i.dataset_id <> c.dataset_id""",

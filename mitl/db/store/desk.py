@@ -115,9 +115,8 @@ def pulse(session: Session, environment: Environment) -> Pulse:
     """The counts now."""
     decisions = session.execute(
         select(Assignment.decision, Assignment.status, func.count(), func.max(Assignment.id))
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment)
+        .join(Worker, Worker.id == Assignment.worker_id)
+        .where(Worker.environment == environment)
         .group_by(Assignment.decision, Assignment.status)
         .order_by(Assignment.decision, Assignment.status)
     ).all()
@@ -184,14 +183,14 @@ def _rows(session: Session, query: Any) -> list[AnswerRow]:
     ]
 
 
-def answers(session: Session, environment: Environment) -> list[AnswerRow]:
-    """All answers of an environment, by submission and place."""
-    return _rows(session, _answers().where(Batch.environment == environment))
-
-
 def answers_of(session: Session, assignment_id: int) -> list[AnswerRow]:
     """The answers of one submission by place."""
     return _rows(session, _answers().where(Judgement.assignment_id == assignment_id))
+
+
+def answers_of_worker(session: Session, worker_id: int) -> list[AnswerRow]:
+    """The answers of one worker by submission and place."""
+    return _rows(session, _answers().where(Assignment.worker_id == worker_id))
 
 
 def answers_beside(session: Session, environment: Environment, assignment_id: int) -> list[AnswerRow]:
@@ -224,7 +223,7 @@ def reasons(session: Session, assignment_id: int) -> dict[int, list[str]]:
 def worker_names(session: Session, environment: Environment) -> dict[int, str]:
     """Worker's row → id on the requester API."""
     query = select(Worker.id, Worker.mturk_worker_id).where(Worker.environment == environment)
-    return {row: name for row, name in session.execute(query)}
+    return dict(session.execute(query).all())
 
 
 def worker_submissions(session: Session, environment: Environment) -> list[WorkerSubmissions]:
@@ -274,12 +273,13 @@ def arrivals(session: Session, environment: Environment) -> Arrivals:
     return Arrivals(count, int(approved or 0), oldest, latest, int(cents or 0))
 
 
-def answers_since(
-    session: Session, environment: Environment, since: dt.datetime
-) -> dict[dt.datetime, int]:
+def answers_since(session: Session, environment: Environment, since: dt.datetime) -> dict[dt.datetime, int]:
     """When submitted → how many answers came, of submissions from this time on."""
     counts = (
-        select(func.count()).where(Judgement.assignment_id == Assignment.id).scalar_subquery().label("answers")
+        select(func.count())
+        .where(Judgement.assignment_id == Assignment.id)
+        .scalar_subquery()
+        .label("answers")
     )
     query = (
         select(Assignment.submitted_at, counts)

@@ -240,6 +240,17 @@ def hits(
     return [HitRow(*row) for row in session.execute(query)]
 
 
+def hits_of(session: Session, hit_ids: Sequence[int]) -> list[HitRow]:
+    """These HITs, oldest batch first, by number and attempt."""
+    query = select(*_HIT).join(Batch, Batch.id == Hit.batch_id)
+    found = [
+        HitRow(*row)
+        for start in range(0, len(hit_ids), 1000)
+        for row in session.execute(query.where(Hit.id.in_(list(hit_ids[start : start + 1000]))))
+    ]
+    return sorted(found, key=lambda hit: (hit.batch_id, hit.number, hit.attempt))
+
+
 def hit_items(session: Session, hit_ids: Sequence[int]) -> dict[int, list[HitItemRecord]]:
     """What stands on these HITs, by place."""
     found: dict[int, list[HitItemRecord]] = {hit_id: [] for hit_id in hit_ids}

@@ -6,12 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from sqlalchemy import ColumnElement, Select, case, func, select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
-from mitl.db.models import Assignment, Batch, Hit, HitItem, Judgement, Pair, Proposal
+from mitl.db.models import Assignment, Batch, Hit, HitItem, Judgement, Pair, Worker
+from mitl.db.store.answer_columns import AnswerColumns
 from mitl.db.store.bulk import chunks
-from mitl.db.store.hits import LIVE_STATES, HitRow, batches, hit_items, hits
+from mitl.db.store.hits import LIVE_STATES, HitRow, batches, hit_items, hits_of
+from mitl.db.store.packed_rows import number_columns
+from mitl.proposals.packed import distinct
 from mitl.records import Decision, Environment, HitState, JudgementSource, PairRole
 from mitl.records import Pair as PairRecord
 
@@ -50,20 +54,12 @@ class PairCounts:
     """Pairs with a usable judgement, past work included."""
 
 
-def pair_counts(session: Session, environment: Environment) -> PairCounts:
-    """The sizes of `candidate_pairs`, of those that `asked_pairs` lacks, and of `usable_workers`."""
-    judged = (
-        select(Judgement.pair_id)
-        .join(Assignment, Assignment.id == Judgement.assignment_id)
-        .join(HitItem, (HitItem.hit_id == Assignment.hit_id) & (HitItem.place == Judgement.place))
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(
-            Batch.environment == environment,
-            Judgement.usable.is_(True),
-            HitItem.role.in_([PairRole.CANDIDATE, PairRole.REPEAT, PairRole.OVERLAP]),
-        )
-    )
+def pair_counts(session: Session, environment: Environment, answers: AnswerColumns) -> PairCounts:
+    """The sizes of `candidate_pairs`, of those that `asked_pairs` lacks, and of `usable_workers`.
+
+    Args:
+        answers: those of this environment.
+    """
     live = (
         select(HitItem.pair_id)
         .join(Hit, Hit.id == HitItem.hit_id)
@@ -74,20 +70,20 @@ def pair_counts(session: Session, environment: Environment) -> PairCounts:
             HitItem.role == PairRole.CANDIDATE,
         )
     )
-    is_asked = Pair.id.in_(live.union(judged))
-    candidates, asked = session.execute(
-        select(func.count(), func.coalesce(func.sum(case((is_asked, 1), else_=0)), 0)).where(
-            select(Proposal.id).where(Proposal.pair_id == Pair.id).exists()
-        )
-    ).one()
-    n_judged = session.scalar(select(func.count()).select_from(judged.distinct().subquery())) or 0
-    return PairCounts(candidates, candidates - int(asked), n_judged)
+    n_pairs = session.scalar(select(func.count()).select_from(Pair)) or 0
+    unproposed = number_columns(session, "SELECT id FROM pair WHERE NOT proposed", 1)[0]
+    judged = distinct(answers.pair[answers.usable & ~answers.is_gold])
+    out = np.fromiter(session.scalars(live), np.int64)
+    asked = distinct(np.concatenate([judged, out]))
+    candidates = n_pairs - len(unproposed)
+    n_asked = len(asked) - int(np.isin(asked, unproposed).sum())
+    return PairCounts(candidates, candidates - n_asked, len(judged))
 
 
 def live_pairs(
     session: Session, environment: Environment, *, of_hits: Sequence[int] | None = None
 ) -> set[PairRecord]:
-    """The candidates on HITs that are planned, on their way or out; of all pairs, or of those on some HITs."""
+    """The candidates on HITs that are planned, on their way or out; of all pairs, or of those asked on some HITs."""
     query = (
         select(Pair.image_id, Pair.caption_id)
         .join(HitItem, HitItem.pair_id == Pair.id)
@@ -110,13 +106,15 @@ def _narrowed(
         yield query
         return
     for chunk in chunks(of_hits):
-        yield query.where(Pair.id.in_(select(HitItem.pair_id).where(HitItem.hit_id.in_(chunk))))
+        stands = aliased(HitItem)
+        asked = stands.role.in_([PairRole.CANDIDATE, PairRole.OVERLAP])  # controls stand on many others too
+        yield query.where(Pair.id.in_(select(stands.pair_id).where(stands.hit_id.in_(chunk), asked)))
 
 
 def usable_workers(
     session: Session, environment: Environment, *, of_hits: Sequence[int] | None = None
 ) -> dict[PairRecord, int]:
-    """How many different workers have judged each pair usably, of all pairs or of those on some HITs.
+    """How many different workers have judged each pair usably, of all pairs or of those asked on some HITs.
 
     Answers on controls do not count.
     """
@@ -153,28 +151,26 @@ def barren_hits(session: Session, environment: Environment) -> list[Barren]:
     pairs that lack usable answers and are on no other HIT. A HIT of overlaps counts for the pairs that no second
     worker has judged usably: a second opinion of the first worker is none.
     """
-    usable = _usable_submissions(session, environment)
     wanted = {
         row.id: row.assignments
         for row in batches(session, environment)
         if row.source is not JudgementSource.IMPORT
     }
     overlaps = _overlap_hits(session, environment)
-    replaced = set(session.scalars(select(Hit.replaces_id).where(Hit.replaces_id.is_not(None))))
-    closed = [
-        hit
-        for hit in hits(session, environment, (HitState.CLOSED,))
-        if hit.id not in replaced
-        and hit.batch_id in wanted
-        and (hit.id in overlaps or usable.get(hit.id, 0) < hit.assignments)
+    usable = _usable_submissions(session, environment)
+    lacking = [
+        id_
+        for id_, batch, assignments in _closed_hits(session, environment)
+        if batch in wanted and (id_ in overlaps or usable.get(id_, 0) < assignments)
     ]
+    closed = hits_of(session, lacking)
     if not closed:
         return []
     ids = [hit.id for hit in closed]
     items = hit_items(session, ids)
     workers = usable_workers(session, environment, of_hits=ids)
     live = live_pairs(session, environment, of_hits=ids)
-    second = _second_opinions(session, environment)
+    second = _second_opinions(session, environment) if overlaps else set()
     found = []
     taken: set[PairRecord] = set()
     for hit in closed:
@@ -196,20 +192,40 @@ def barren_hits(session: Session, environment: Environment) -> list[Barren]:
     return found
 
 
-def _usable_submissions(session: Session, environment: Environment) -> dict[int, int]:
-    """Per HIT, how many submissions gave a usable judgement on a candidate."""
+def _closed_hits(session: Session, environment: Environment) -> list[tuple[int, int, int]]:
+    """Row, batch and wanted workers of each closed HIT that none replaces."""
+    later = aliased(Hit)
     query = (
-        select(Hit.id, func.count(Assignment.id.distinct()))
+        select(Hit.id, Hit.batch_id, Hit.assignments)
         .join(Batch, Batch.id == Hit.batch_id)
-        .join(Assignment, Assignment.hit_id == Hit.id)
-        .join(Judgement, Judgement.assignment_id == Assignment.id)
-        .join(HitItem, (HitItem.hit_id == Hit.id) & (HitItem.place == Judgement.place))
+        .where(Batch.environment == environment, Hit.state == HitState.CLOSED)
+        .where(Hit.id.not_in(select(later.replaces_id).where(later.replaces_id.is_not(None))))
+    )
+    return [(id_, batch, assignments) for id_, batch, assignments in session.execute(query)]
+
+
+def _usable_submissions(session: Session, environment: Environment) -> dict[int, int]:
+    """Per HIT, how many submissions gave a usable judgement on a candidate.
+
+    The first such judgement of a submission is enough, so most of them are never looked at.
+    """
+    first = (
+        select(Judgement.id)
+        .join(HitItem, (HitItem.hit_id == Assignment.hit_id) & (HitItem.place == Judgement.place))
         .where(
-            Batch.environment == environment,
+            Judgement.assignment_id == Assignment.id,
             Judgement.usable.is_(True),
             HitItem.role == PairRole.CANDIDATE,
         )
-        .group_by(Hit.id)
+        .limit(1)
+        .correlate(Assignment)
+        .scalar_subquery()
+    )
+    query = (
+        select(Assignment.hit_id, func.count())
+        .join(Worker, Worker.id == Assignment.worker_id)
+        .where(Worker.environment == environment, first.is_not(None))
+        .group_by(Assignment.hit_id)
     )
     return dict(session.execute(query).all())
 

@@ -11,8 +11,6 @@ from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 _AT_ONCE = 50_000
-_HEAD, _TAIL = 19, 2
-"""Bytes before and after the rows of PostgreSQL's binary COPY."""
 
 
 def number_columns(session: Session, statement: str, n: int) -> NDArray[np.int64]:
@@ -23,7 +21,7 @@ def number_columns(session: Session, statement: str, n: int) -> NDArray[np.int64
     """
     connection = session.connection()
     if connection.dialect.name == "postgresql":
-        return _copied(connection.connection.dbapi_connection, statement, n)
+        return _packed(connection.connection.dbapi_connection, statement, n)
     cursor: Any = connection.execute(text(statement)).cursor
     parts = [np.empty((n, 0), np.int64)]
     while rows := cursor.fetchmany(_AT_ONCE):
@@ -32,18 +30,11 @@ def number_columns(session: Session, statement: str, n: int) -> NDArray[np.int64
     return np.concatenate(parts, axis=1)
 
 
-def _copied(driver: Any, statement: str, n: int) -> NDArray[np.int64]:
-    """By binary COPY: each row is the number of its fields, then length and value of each, big-endian."""
-    names = ", ".join(f"CAST(c{place} AS bigint)" for place in range(n))
+def _packed(driver: Any, statement: str, n: int) -> NDArray[np.int64]:
+    """As one value that the server packs, big-endian: libpq hands out rows one by one, by COPY as by SELECT."""
     given = ", ".join(f"c{place}" for place in range(n))
-    query = f"COPY (SELECT {names} FROM ({statement}) AS given ({given})) TO STDOUT (FORMAT BINARY)"
-    with driver.cursor() as cursor, cursor.copy(query) as copy:
-        content = b"".join(copy)
-    row = np.dtype(
-        [("fields", ">i2"), *((f"{kind}{place}", of) for place in range(n) for kind, of in _FIELD)]
-    )
-    rows = np.frombuffer(memoryview(content)[_HEAD : len(content) - _TAIL], row)
-    return np.stack([rows[f"value{place}"].astype(np.int64) for place in range(n)])
-
-
-_FIELD = (("length", ">i4"), ("value", ">i8"))
+    sent = " || ".join(f"int8send(CAST(c{place} AS bigint))" for place in range(n))
+    with driver.cursor(binary=True) as cursor:
+        cursor.execute(f"SELECT string_agg({sent}, ''::bytea) FROM ({statement}) AS given ({given})")
+        content = cursor.fetchone()[0] or b""
+    return np.frombuffer(content, ">i8").astype(np.int64).reshape(-1, n).T

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Annotator, Pair, Proposal, Query, Run
-from mitl.db.store.bulk import add_rows, add_tuples, ids_were_given, next_id
+from mitl.db.store.bulk import add_rows, add_tuples, chunks, ids_were_given, next_id
 from mitl.errors import StoreError
 from mitl.records import AnnotatorKind, Direction
 from mitl.records import Pair as PairRecord
@@ -78,7 +78,8 @@ def add_run(
     )
     annotator_ids = _annotator_ids(session, annotators)
     rows = list(proposals)
-    ids, n_new = _ensure_pairs(session, {row.pair for row in rows})
+    ids, n_new = _ensure_pairs(session, {row.pair for row in rows}, proposed=True)
+    _mark_proposed(session, {ids[row.pair] for row in rows})
     add_tuples(
         session,
         Proposal,
@@ -106,19 +107,28 @@ def pair_ids(session: Session) -> dict[PairRecord, int]:
 
 def ensure_pairs(session: Session, pairs: Iterable[PairRecord]) -> dict[PairRecord, int]:
     """Insert the pairs that are not there yet, in canonical order; returns the row id of every known pair."""
-    return _ensure_pairs(session, set(pairs))[0]
+    return _ensure_pairs(session, set(pairs), proposed=False)[0]
 
 
-def _ensure_pairs(session: Session, pairs: set[PairRecord]) -> tuple[dict[PairRecord, int], int]:
-    """The same, and how many were new."""
+def _mark_proposed(session: Session, ids: set[int]) -> None:
+    """Pairs that were there as controls or past work before anything proposed them."""
+    before = session.scalars(select(Pair.id).where(Pair.proposed.is_(False))).all()
+    for chunk in chunks([id_ for id_ in before if id_ in ids]):
+        session.execute(update(Pair).where(Pair.id.in_(chunk)).values(proposed=True))
+
+
+def _ensure_pairs(
+    session: Session, pairs: set[PairRecord], *, proposed: bool
+) -> tuple[dict[PairRecord, int], int]:
+    """The same, and how many were new; only new ones are marked as proposed."""
     known = pair_ids(session)
     keys = sorted((pair.image_id, pair.caption_id) for pair in pairs - known.keys())
     first = next_id(session, Pair)
-    rows = [(first + place, image, caption) for place, (image, caption) in enumerate(keys)]
+    rows = [(first + place, image, caption, proposed) for place, (image, caption) in enumerate(keys)]
     if rows:
-        add_tuples(session, Pair, ("id", "image_id", "caption_id"), rows)
+        add_tuples(session, Pair, ("id", "image_id", "caption_id", "proposed"), rows)
         ids_were_given(session, Pair)
-    known |= {PairRecord(image, caption): id_ for id_, image, caption in rows}
+    known |= {PairRecord(image, caption): id_ for id_, image, caption, _ in rows}
     return known, len(rows)
 
 

@@ -192,7 +192,7 @@ def _refuse_short(labels: GradedLabels, ranks: Ids, depth: int, k: int, ungraded
         if depth < k:
             raise MetricError(
                 f"nDCG@{k} needs {k} ranked items, but the rankings end at {depth}; rank deeper, or count the "
-                "missing places as earning nothing"
+                "missing places as earning nothing (short='zero')"
             )
         return
     found = np.bincount(labels.rows[ranks > 0], minlength=len(labels))
@@ -202,7 +202,7 @@ def _refuse_short(labels: GradedLabels, ranks: Ids, depth: int, k: int, ungraded
         raise MetricError(
             f"nDCG@{k} of query {labels.query_ids[row]} needs {min(labels.counts[row], k)} graded items in its "
             f"ranking, which holds {found[row]} of {labels.counts[row]}; rank deeper, or count the missing ones as "
-            "earning nothing"
+            "earning nothing (short='zero')"
         )
 
 

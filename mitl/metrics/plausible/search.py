@@ -104,5 +104,5 @@ def refuse_short(depths: NDArray[Any], wanted: Ids, query_ids: Ids) -> None:
         row = missing[wanted[missing].argmax()]
         raise MetricError(
             f"query {query_ids[row]} needs {wanted[row]} ranked items, but its ranking holds {int(depths[row])}; "
-            "rank deeper, bound R, or count the missing places as misses"
+            "rank deeper, bound R, or count the missing places as misses (short='zero')"
         )

@@ -83,17 +83,17 @@ def _refuse_small(
     if max(ks, default=0) > gallery:
         raise MetricError(
             f"Recall@{max(ks)} needs {max(ks)} ranked items, but the gallery has {gallery}; "
-            "ask for less, or count the missing places as misses"
+            "ask for less, or count the missing places as misses (short='zero')"
         )
     longest = int(positives.counts.argmax())
     if by_r and positives.counts[longest] > gallery:
         raise MetricError(
             f"query {positives.query_ids[longest]} has {positives.counts[longest]} positives, but the gallery has "
-            f"{gallery} items; count the missing places as misses"
+            f"{gallery} items; count the missing places as misses (short='zero')"
         )
     if median_rank and (first == 0).any():
         query = positives.query_ids[first == 0][0]
         raise MetricError(
             f"the gallery holds no positive of query {query}, so the median rank is not known; leave the query out, "
-            "or count a missing positive as right behind the end"
+            "or count a missing positive as right behind the end (short='zero')"
         )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from mitl.analysis.report.plots import answers_svg
-from mitl.analysis.report.tables import (
+from mitl.analysis.answer_tables import (
     LABELS,
     AnswerTable,
     RationaleTable,
@@ -16,6 +15,7 @@ from mitl.analysis.report.tables import (
     rationale_counts,
     rationale_shares,
 )
+from mitl.analysis.report.plots import answers_svg
 from mitl.errors import MetricError
 from mitl.records import Direction, RationaleKind, Table
 from mitl.stages.analysing.findings import Findings

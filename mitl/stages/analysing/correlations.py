@@ -16,8 +16,8 @@ from mitl.errors import MetricError
 from mitl.records import Direction, Table
 from mitl.settings import Settings
 from mitl.stages.analysing.findings import Findings
-from mitl.stages.analysing.shown import number, square
-from mitl.stages.reporting.scores import SCORES_FILE
+from mitl.stages.analysing.shown import number, percent, square
+from mitl.stages.evaluating.keeping import SCORES_FILE
 
 NO_SCORES = "no scores are kept in this project; run `mitl evaluate`, or give a table with --scores FILE"
 
@@ -48,7 +48,7 @@ def correlations(settings: Settings, scores: Path | None = None) -> Findings:
         },
         tables=(
             square(f"Kendall's tau-b between metrics · {over}", found.metrics, found.tau, 2),
-            *_rsum_tables(table),
+            *_rsum_tables(table, as_kept=scores is None),
         ),
         rows={"correlations": _rows(found), **({"rsum": _rsum_rows(table)} if _rsum_columns(table) else {})},
         drawings={
@@ -118,16 +118,16 @@ def _rsums(table: ScoreTable) -> dict[str, dict[str, float | None]]:
     }
 
 
-def _rsum_tables(table: ScoreTable) -> tuple[Table, ...]:
+def _rsum_tables(table: ScoreTable, *, as_kept: bool) -> tuple[Table, ...]:
+    """The sums, in percent where the scores are the project's own, which run from 0 to 1."""
     sums = _rsums(table)
     if not sums:
         return ()
-    rows = tuple((model, *(number(sums[name][model], 2) for name in sums)) for model in table.models)
-    return (
-        Table(
-            "RSUM: R@1, R@5 and R@10 of both directions, added up in their own unit", ("model", *sums), rows
-        ),
-    )
+    shown = partial(percent, digits=2) if as_kept else partial(number, digits=2)
+    rows = tuple((model, *(shown(sums[name][model]) for name in sums)) for model in table.models)
+    unit = "in percent" if as_kept else "in the file's own unit"
+    title = f"RSUM: R@1, R@5 and R@10 of both directions, added up {unit}"
+    return (Table(title, ("model", *sums), rows),)
 
 
 def _rsum_rows(table: ScoreTable) -> Table:

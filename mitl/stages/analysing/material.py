@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -15,7 +14,7 @@ from mitl.datasets.scenes.files import read_world
 from mitl.db.session import open_database
 from mitl.errors import MetricError, UsageError
 from mitl.judgements.aggregation import PairAnswer, answers_by_pair
-from mitl.positives.merging import Merged, MergeRules
+from mitl.positives.merging import Merged
 from mitl.progress import Progress, no_progress
 from mitl.records import Direction, Environment, Pair
 from mitl.retrieval.rankings import read_ranking
@@ -93,9 +92,7 @@ class Material:
     def merged(self) -> Merged:
         """What a release would hold, by the rules of the latest."""
         withdrawn = gold_state(self.known.judgements, self.settings.gold_rule).withdrawn
-        releases = self.known.releases
-        rules = MergeRules(**json.loads(releases[-1].rules)) if releases else MergeRules()
-        return merged_records(self.known, rules, withdrawn)
+        return merged_records(self.known, self.known.merge_rules, withdrawn)
 
     @property
     def has_truth(self) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from mitl.metrics.crisscrossed.correlation import ScoredPairs
+from mitl.metrics.crisscrossed.tasks import Likeness
 from mitl.progress import Progress, no_progress
 from mitl.records import Direction, StageResult
 from mitl.retrieval.whole_files import whole_file
@@ -22,6 +24,7 @@ from mitl.stages.evaluating.figures import (
 )
 from mitl.stages.evaluating.gathering import Gathered, gather
 from mitl.stages.evaluating.keeping import SCORES_FILE, keep_scores
+from mitl.stages.evaluating.latex import to_latex
 from mitl.stages.evaluating.request import Against, Request
 from mitl.stages.evaluating.tables import (
     comparison_table,
@@ -29,9 +32,13 @@ from mitl.stages.evaluating.tables import (
     rsum_table,
     score_tables,
     to_csv,
-    to_latex,
 )
-from mitl.stages.evaluating.tasks.crisscrossed import correlations, score_within_sides
+from mitl.stages.evaluating.tasks.crisscrossed import (
+    compare_correlations,
+    correlations,
+    rated_similarities,
+    score_within_sides,
+)
 from mitl.stages.evaluating.tasks.scoring import score_model
 
 __all__ = ["SCORES_FILE", "evaluate", "evaluate_models"]
@@ -74,9 +81,15 @@ def evaluate_models(settings: Settings, request: Request, progress: Progress = n
     rows += _within_sides(gathered, request, progress)
     rows = _by_set(rows, [task.name for task in gathered.tasks])
     found = figures(rows, request.sampling)
-    agreement = _correlations(gathered, request)
+    rated = _rated(gathered)
+    agreement = [
+        one for model, kinds in rated.items() for one in correlations(model, kinds, request.sampling)
+    ]
     sums = rsums(rows, request.sampling)
-    tests = compare(rows, request.paired_with, request.sampling) if request.paired_with else []
+    tests = []
+    if request.paired_with:
+        tests = compare(rows, request.paired_with, request.sampling)
+        tests += compare_correlations(rated, request.paired_with, request.sampling)
     changed = _write(request, [*found, *agreement], sums, tests)
     if gathered.project is not None:
         changed.append(
@@ -102,16 +115,12 @@ def _within_sides(gathered: Gathered, request: Request, progress: Progress) -> l
     return found
 
 
-def _correlations(gathered: Gathered, request: Request) -> list[Figure]:
-    """With CxC's scores, of the models that have similarities."""
+def _rated(gathered: Gathered) -> dict[str, dict[Likeness, ScoredPairs]]:
+    """Model → kind of CxC's scores → its similarities beside them, of the models that have such."""
     known = gathered.crisscrossed
     if known is None:
-        return []
-    return [
-        one
-        for model in gathered.models
-        for one in correlations(model, known, gathered.sides, request.sampling)
-    ]
+        return {}
+    return {model.name: rated_similarities(model, known, gathered.sides) for model in gathered.models}
 
 
 def _by_set(rows: Iterable[Scored], order: Sequence[str]) -> list[Scored]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from mitl.datasets.objects import read_image_objects
-from mitl.errors import UsageError
+from mitl.errors import StoreError, UsageError
 from mitl.metrics.coco_folds import Fold, split_folds
 from mitl.metrics.crisscrossed.tasks import Likeness
 from mitl.metrics.positives import Ids
@@ -19,9 +19,10 @@ from mitl.stages.evaluating.choices import Wanted
 from mitl.stages.evaluating.image_of import image_of
 from mitl.stages.evaluating.models.files import RankingModel, RawModel, read_model
 from mitl.stages.evaluating.models.model import Model
-from mitl.stages.evaluating.models.sides import Side, Sides
+from mitl.stages.evaluating.models.sides import Sides
 from mitl.stages.evaluating.project import Need, Project, ranked_models, read_project, similarities_of
 from mitl.stages.evaluating.request import Against, Request
+from mitl.stages.evaluating.searched import searched
 from mitl.stages.evaluating.sets import (
     FOLDS,
     ByQuery,
@@ -85,7 +86,7 @@ def gather(settings: Settings, request: Request, progress: Progress) -> Gathered
     raw = [read_model(files, request.similarity) for files in request.models]
     release = release_by_query(against.release) if against.release is not None else None
     whole_split = bool(official) or (against.cxc is not None and split_of(against.cxc) == "test")
-    sides = _sides(project, whole_split, raw, release)
+    sides = project.sides if project is not None else searched(raw, release, whole_split=whole_split)
     found = Gathered(sides, project)
     _add_sets(found, official, release, request.wanted)
     _add_other_tasks(found, against, request.wanted)
@@ -97,31 +98,17 @@ def gather(settings: Settings, request: Request, progress: Progress) -> Gathered
 
 
 def _project(settings: Settings, request: Request) -> Project | None:
-    wanted = request.annotators or not request.models or (settings.project / "mitl.toml").is_file()
-    return read_project(settings) if wanted else None
-
-
-def _sides(
-    project: Project | None, official: bool, raw: Sequence[RawModel], release: ByQuery | None
-) -> Sides:
-    if project is not None:
-        return project.sides
-    if official:
-        originals = official_by_query("original")
-        return Sides(Side.of("image", originals[Direction.I2T]), Side.of("caption", originals[Direction.T2I]))
-    whole = [model for model in raw if not isinstance(model, RankingModel)]
-    if whole:
-        return Sides(Side.of("image", whole[0].held("image")), Side.of("caption", whole[0].held("caption")))
-    images: set[str] = set()
-    captions: set[str] = set()
-    for model in raw:
-        images.update(model.held("image"))
-        captions.update(model.held("caption"))
-    for direction, table in (release or {}).items():
-        items = {item for found in table.values() for item in found}
-        images.update(table if direction is Direction.I2T else items)
-        captions.update(items if direction is Direction.I2T else table)
-    return Sides(Side.of("image", images), Side.of("caption", captions))
+    there = (settings.project / "mitl.toml").is_file()
+    if request.models and not (there or request.annotators):
+        return None
+    try:
+        return read_project(settings)
+    except StoreError as error:
+        if there or request.annotators:
+            raise
+        raise StoreError(
+            f"{error}; outside a project give a model's files, such as --model NAME=IMAGES,CAPTIONS"
+        ) from error
 
 
 def _add_sets(found: Gathered, official: Sequence[str], release: ByQuery | None, wanted: Wanted) -> None:

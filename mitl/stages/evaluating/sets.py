@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import cast
 
 from mitl.datasets.official import OfficialSet
-from mitl.errors import UsageError
+from mitl.errors import MetricError, UsageError
 from mitl.metrics.positives import Positives, locate
 from mitl.positives.folders import MANIFEST
 from mitl.positives.loading import official_positives, read_positives_json, read_release
 from mitl.records import Direction
-from mitl.stages.evaluating.models.sides import Sides
+from mitl.stages.evaluating.models.sides import Side, Sides, strange_ids_hint
 
 OFFICIAL = ("original", "cxc", "eccv")
 FOLDS = "original-1k"
@@ -84,5 +84,16 @@ def located(name: str, by_query: ByQuery, sides: Sides, *, inside: bool = False)
         table = by_query.get(direction, {})
         if inside:
             table = {query: items for query, items in table.items() if query in queries}
+        _refuse_missing(name, table, sides.queries(direction))
         found[direction] = locate(table, queries, sides.gallery(direction).number_of).positives
     return PositiveSet(name, found)
+
+
+def _refuse_missing(name: str, table: Mapping[str, Sequence[str]], side: Side) -> None:
+    missing = [query for query in table if query not in side.number_of]
+    if missing:
+        raise MetricError(
+            f"{len(missing):,} of the {len(table):,} {side.plural} that {name} lists as queries are not among the "
+            f"{len(side):,} searched; first: {missing[0]!r}{strange_ids_hint(list(table), side.ids)}; give the model "
+            "all of them"
+        )

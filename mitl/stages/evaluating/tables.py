@@ -1,4 +1,4 @@
-"""The figures as tables for a terminal, as CSV and as LaTeX."""
+"""The figures as tables for a terminal and as CSV."""
 
 from __future__ import annotations
 
@@ -28,24 +28,8 @@ COLUMNS = (
 )
 _PLAIN = ("median rank", "Kendall", "Spearman")
 """Metrics that are no share, so not shown in percent, by the beginnings of their names."""
-_TEX = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        "&": r"\&",
-        "%": r"\%",
-        "$": r"\$",
-        "#": r"\#",
-        "_": r"\_",
-        "{": r"\{",
-        "}": r"\}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "ζ": r"$\zeta$",
-        "τ": r"$\tau$",
-        "→": r"$\rightarrow$",
-        "–": "--",
-    }
-)
+_FROM_MINUS_1 = ("Kendall", "Spearman")
+"""Those that lie between -1 and 1, where the third digit tells models apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +47,7 @@ def score_tables(figures: Sequence[Figure]) -> tuple[Table, ...]:
     tables = []
     for positives in dict.fromkeys(one.positives for one in figures):
         rows, metrics = _rows([one for one in figures if one.positives == positives])
-        title = f"{positives}, {_unit(figures, metrics)}"
+        title = f"{positives}, {unit(figures, metrics)}"
         body = tuple(
             (row.model, row.direction, row.queries, *(_cell(row.by_metric.get(one)) for one in metrics))
             for row in rows
@@ -111,14 +95,22 @@ def comparison_table(comparisons: Sequence[Comparison]) -> tuple[Table, ...]:
             one.model,
             one.direction,
             one.metric,
-            f"{_scaled(one.metric, one.difference):+.2f} ({_scaled(one.metric, one.low):+.1f} to "
-            f"{_scaled(one.metric, one.high):+.1f})",
+            _difference(one),
             f"{one.p_value:.3f}",
         )
         for one in comparisons
     )
     title = f"minus {comparisons[0].against}, query by query: difference (95 % interval), p of a paired test"
     return (Table(title, ("positives", "model", "direction", "metric", "difference", "p"), body),)
+
+
+def _difference(one: Comparison) -> str:
+    """With its interval, fine enough to show on which side of 0 the ends are."""
+    digits = 3 if one.metric.startswith(_FROM_MINUS_1) else 2
+    middle, low, high = (
+        f"{scaled(one.metric, value):+.{digits}f}" for value in (one.difference, one.low, one.high)
+    )
+    return f"{middle} ({low} to {high})"
 
 
 def to_csv(figures: Sequence[Figure], comparisons: Sequence[Comparison]) -> str:
@@ -149,49 +141,6 @@ def to_csv(figures: Sequence[Figure], comparisons: Sequence[Comparison]) -> str:
     return text.getvalue()
 
 
-def to_latex(figures: Sequence[Figure]) -> str:
-    """A tabular for each set in the style of the package booktabs: a row a model, the directions side by side."""
-    return "\n".join(
-        _tabular(positives, [one for one in figures if one.positives == positives])
-        for positives in dict.fromkeys(one.positives for one in figures)
-    )
-
-
-def escape_tex(text: str) -> str:
-    """The text with LaTeX's own characters escaped."""
-    return text.translate(_TEX)
-
-
-def _tabular(positives: str, figures: Sequence[Figure]) -> str:
-    directions = list(dict.fromkeys(one.direction for one in figures))
-    columns = [
-        (direction, metric)
-        for direction in directions
-        for metric in dict.fromkeys(one.metric for one in figures if one.direction == direction)
-    ]
-    known = {(one.model, one.direction, one.metric): one for one in figures}
-    heads, rules, first = [], [], 2
-    for direction in directions:
-        width = sum(one == direction for one, _ in columns)
-        heads.append(rf"\multicolumn{{{width}}}{{c}}{{{escape_tex(direction)}}}")
-        rules.append(rf"\cmidrule(lr){{{first}-{first + width - 1}}}")
-        first += width
-    metrics = [metric for _, metric in columns]
-    lines = [
-        f"% {positives}, {_unit(figures, metrics)}".replace("\n", " "),
-        rf"\begin{{tabular}}{{l{'r' * len(columns)}}}",
-        r"\toprule",
-        " & ".join(["", *heads]) + r" \\",
-        "".join(rules),
-        " & ".join(["model", *(escape_tex(metric) for metric in metrics)]) + r" \\",
-        r"\midrule",
-    ]
-    for model in dict.fromkeys(one.model for one in figures):
-        cells = [_tex_cell(known.get((model, *column))) for column in columns]
-        lines.append(" & ".join([escape_tex(model), *cells]) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
-
-
 def _rows(figures: Sequence[Figure]) -> tuple[list[_Row], list[str]]:
     metrics = list(dict.fromkeys(one.metric for one in figures))
     by_row: dict[tuple[str, str], dict[str, Figure]] = {}
@@ -203,7 +152,8 @@ def _rows(figures: Sequence[Figure]) -> tuple[list[_Row], list[str]]:
     ], metrics
 
 
-def _unit(figures: Iterable[Figure], metrics: Iterable[str]) -> str:
+def unit(figures: Iterable[Figure], metrics: Iterable[str]) -> str:
+    """What the numbers of a table are in, for its title."""
     plain = [metric for metric in metrics if _is_plain(metric)]
     unit = "in percent" + (f" but {' and '.join(plain)}" if plain else "")
     return f"{unit}, with 95 % intervals" if any(one.low is not None for one in figures) else unit
@@ -212,28 +162,25 @@ def _unit(figures: Iterable[Figure], metrics: Iterable[str]) -> str:
 def _cell(figure: Figure | None) -> str | None:
     if figure is None:
         return None
-    value = f"{_scaled(figure.metric, figure.value):.2f}"
+    value = f"{scaled(figure.metric, figure.value):.{max(2, digits_of(figure.metric))}f}"
     if figure.low is None or figure.high is None:
         return value
-    low, high = (_scaled(figure.metric, end) for end in (figure.low, figure.high))
-    digits = 2 if _is_plain(figure.metric) else 1
+    low, high = (scaled(figure.metric, end) for end in (figure.low, figure.high))
+    digits = digits_of(figure.metric)
     return f"{value} ({low:.{digits}f}–{high:.{digits}f})"
 
 
-def _tex_cell(figure: Figure | None) -> str:
-    if figure is None:
-        return "--"
-    digits = 2 if _is_plain(figure.metric) else 1
-    value = f"{_scaled(figure.metric, figure.value):.{digits}f}"
-    if figure.low is None or figure.high is None:
-        return value
-    low, high = (_scaled(figure.metric, end) for end in (figure.low, figure.high))
-    return rf"{value} {{\scriptsize [{low:.{digits}f}, {high:.{digits}f}]}}"
+def digits_of(metric: str) -> int:
+    """After the point, of the ends of an interval."""
+    if metric.startswith(_FROM_MINUS_1):
+        return 3
+    return 2 if _is_plain(metric) else 1
 
 
 def _is_plain(metric: str) -> bool:
     return metric.startswith(_PLAIN)
 
 
-def _scaled(metric: str, value: float) -> float:
+def scaled(metric: str, value: float) -> float:
+    """The value as it is shown: in percent where the metric is a share."""
     return value if _is_plain(metric) else 100 * value

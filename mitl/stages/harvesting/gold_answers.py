@@ -1,4 +1,4 @@
-"""The workers' gold records and the controls on trial from columns: what `gold_state` says, of every answer there is."""
+"""The workers' gold records and the controls on trial from columns: what `gold_state` says, of every answer."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from mitl.db.store.answer_columns import LABELS, NO_LABEL, ROLES, AnswerColumns
 from mitl.db.store.pair_rows import pairs_of_rows
 from mitl.judgements.gold_columns import gold_columns
 from mitl.judgements.gold_records import GoldRecord
+from mitl.proposals.packed import distinct
 from mitl.records import GoldControl, PairRole
 from mitl.records.gold_rule import GoldRule
 from mitl.stages.harvesting.golds import GoldState
@@ -35,7 +36,7 @@ def gold_answers(
     Args:
         names: worker's row → id on the requester API.
     """
-    met = np.unique(every.worker[every.is_gold])  # whoever met a control has a record, if an empty one
+    met = distinct(every.worker[every.is_gold])  # whoever met a control has a record, if an empty one
     answered = every.is_gold & (every.label != NO_LABEL)
     worker, role = np.searchsorted(met, every.worker[answered]), every.role[answered]
     passed = _passes(rule)[role, every.label[answered]]
@@ -44,7 +45,9 @@ def gold_answers(
     trusted = ~found.withdrawn[gold]
     records = {
         names[row]: GoldRecord(n_passed, n_golds)
-        for row, n_passed, n_golds in zip(met.tolist(), found.passes.tolist(), found.golds.tolist(), strict=True)
+        for row, n_passed, n_golds in zip(
+            met.tolist(), found.passes.tolist(), found.golds.tolist(), strict=True
+        )
     }
     by_role = {
         kind: GoldRecord(int((passed & of).sum()), int(of.sum()))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from sqlalchemy.orm import Session
 
-from mitl.analysis.bradley_terry import Bounds, Strengths, TieRule, bootstrap, strengths
-from mitl.analysis.preferences import Ballots, count_votes, first_votes, left_share, single_ballots
+from mitl.analysis.bradley_terry import TieRule
+from mitl.analysis.preferences import count_votes, first_votes, left_share, single_ballots
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
 from mitl.db.store import comparisons as comparison_store
@@ -22,30 +21,10 @@ from mitl.records import BatchKind, Decision, Direction, Environment, StageResul
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
 from mitl.stages.preferring.count_tables import read_counts
+from mitl.stages.preferring.scoring import DEFAULT, Method, Scored, score
 
-
-@dataclass(frozen=True, slots=True)
-class Method:
-    """How scores and their intervals are made."""
-
-    ties: TieRule = TieRule.HALF
-    prior: float = 0.0
-    samples: int = 1000
-    confidence: float = 0.95
-    by_worker: bool = True
-    """Whether the bootstrap draws workers, each with all votes; else single votes."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Scored:
-    ballots: Ballots
-    found: Strengths
-    bounds: Bounds
-
-    @property
-    def order(self) -> list[int]:
-        """Best first."""
-        return sorted(range(len(self.ballots.systems)), key=lambda i: (-self.found.scores[i], i))
+FEW_WORKERS = 10
+"""Below this a bootstrap over workers says so: the spread of a few does not stand for that of all."""
 
 
 def score_votes(
@@ -54,7 +33,7 @@ def score_votes(
     *,
     batch: str | None = None,
     direction: Direction | None = None,
-    method: Method = Method(),
+    method: Method = DEFAULT,
     to: Path | None = None,
 ) -> StageResult:
     """Score the systems by the votes that count: of submissions that are kept, controls left out.
@@ -84,7 +63,7 @@ def score_votes(
             status="nothing_to_do",
             counts={"environment": chosen.value, "votes": 0, "queued": queued},
             lines=(f"nothing to score: {why} on {chosen}",),
-            next="mitl harvest" if names else f"mitl prefer publish --{chosen}",
+            next="mitl harvest" if names else f"mitl prefer publish --{environment or Environment.SANDBOX}",
         )
     ballots = count_votes(votes, by_worker=method.by_worker)
     share = left_share(votes)
@@ -100,16 +79,21 @@ def score_votes(
         f"{len(votes):,} preferences of {about['workers']:,} workers on {about['queries']:,} queries count; "
         f"{'' if share is None else f'{share:.0%} of those for a side are for the left'}"
     ]
+    if method.by_worker and len(ballots.wins) < FEW_WORKERS:
+        lines.append(
+            f"so few workers ({len(ballots.wins)}) do not tell how far workers differ, so the intervals are likely too "
+            "narrow; ask more people, or see --resample answers"
+        )
     if queued:
         lines.append(f"{queued:,} submissions wait for a person and do not count yet")
-    return _result(settings, _score(settings, ballots, method), method, about, lines, to)
+    return _result(settings, score(ballots, method, seed=settings.seed), method, about, lines, to)
 
 
 def score_counts(
     settings: Settings,
     path: Path,
     *,
-    method: Method = Method(),
+    method: Method = DEFAULT,
     to: Path | None = None,
 ) -> StageResult:
     """Score a table of counts from a CSV file; its single votes are what the bootstrap draws.
@@ -121,27 +105,7 @@ def score_counts(
     ballots = single_ballots(names, wins)
     about: dict[str, object] = {"votes": len(ballots.wins)}
     lines = [f"{len(ballots.wins):,} preferences of {str(path)!r}"]
-    return _result(settings, _score(settings, ballots, method), method, about, lines, to)
-
-
-def _score(settings: Settings, ballots: Ballots, method: Method) -> _Scored:
-    found = strengths(
-        ballots.total_wins,
-        ballots.total_ties,
-        rule=method.ties,
-        prior=method.prior,
-        names=ballots.systems,
-    )
-    bounds = bootstrap(
-        ballots.wins,
-        ballots.ties,
-        samples=method.samples,
-        confidence=method.confidence,
-        seed=settings.seed,
-        rule=method.ties,
-        prior=method.prior,
-    )
-    return _Scored(ballots, found, bounds)
+    return _result(settings, score(ballots, method, seed=settings.seed), method, about, lines, to)
 
 
 def _batches(session: Session, environment: Environment, batch: str | None) -> list[str]:
@@ -179,7 +143,7 @@ def _require_one_origin(
 
 def _result(
     settings: Settings,
-    scored: _Scored,
+    scored: Scored,
     method: Method,
     about: dict[str, object],
     lines: list[str],
@@ -243,7 +207,7 @@ def _score_table(systems: dict[str, dict[str, float]], method: Method) -> Table:
     return Table(title, ("system", "score", "low", "high", "preferred", "equal", "not preferred"), rows)
 
 
-def _count_table(scored: _Scored, wins: np.ndarray) -> Table:
+def _count_table(scored: Scored, wins: np.ndarray) -> Table:
     names, order = scored.ballots.systems, scored.order
     rows = tuple((names[i], *("" if i == j else int(wins[i, j]) for j in order)) for i in order)
     return Table("how often the row was preferred to the column", ("", *(names[j] for j in order)), rows)

@@ -16,8 +16,8 @@ from mitl.datasets.official import coco_test_ids
 from mitl.db.session import open_database
 from mitl.db.store import items as item_store
 from mitl.errors import DatasetError, UsageError
+from mitl.metrics.means import score
 from mitl.metrics.positives import Positives
-from mitl.metrics.retrieval import score
 from mitl.progress import Progress, no_progress
 from mitl.proposals.candidates import NamedRanking
 from mitl.records import AnnotatorKind, Direction, StageResult, Verdict

@@ -17,6 +17,7 @@ from mitl.db.session import open_database
 from mitl.db.store import items as item_store
 from mitl.db.store import originals as original_store
 from mitl.errors import DatasetError, StoreError
+from mitl.positives.markdown import several
 from mitl.progress import Progress, no_progress
 from mitl.records import ImageItem, StageResult, Table
 from mitl.settings import Settings
@@ -80,7 +81,9 @@ def exclude(settings: Settings, external_ids: Sequence[str]) -> StageResult:
         status="done" if new else "nothing_to_do",
         counts={"excluded": new},
         lines=(
-            f"{new} images go with all their pairs" if new else "nothing to do: they are excluded already",
+            f"{several(new, 'image')} excluded from every pair"
+            if new
+            else "nothing to do: they are excluded already",
         ),
         next="mitl build-dataset --out DIR",
     )
@@ -93,8 +96,8 @@ def _result(
         (images[one.place].external_id, one.distance, str(images[one.place].path), str(others[one.other]))
         for one in sorted(found, key=lambda one: (one.distance, one.place))
     )
-    looked = f"{len(images):,} images against {len(others):,} pictures"
-    warnings = (f"{missing:,} images have no picture file here and were not looked at",) if missing else ()
+    looked = f"{several(len(images), 'image')} against {several(len(others), 'picture')}"
+    warnings = (f"not looked at for want of a picture file: {several(missing, 'image')}",) if missing else ()
     if not rows:
         return StageResult(
             counts={"duplicates": [], "images": len(images), "others": len(others)},
@@ -108,7 +111,13 @@ def _result(
             "others": len(others),
         },
         warnings=warnings,
-        tables=(Table(f"{len(rows)} near copies: {looked}", ("image", "bits", "picture", "copy"), rows),),
+        tables=(
+            Table(
+                f"{several(len(rows), 'near copy', 'near copies')}: {looked}",
+                ("image", "bits", "picture", "copy"),
+                rows,
+            ),
+        ),
         lines=("look at each: other views of one scene may be near as well",),
         next="mitl review duplicates --exclude IMAGE…",
     )

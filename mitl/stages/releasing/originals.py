@@ -17,6 +17,7 @@ from mitl.db.store import judgements as judgement_store
 from mitl.db.store import originals as original_store
 from mitl.errors import StoreError, UsageError
 from mitl.judgements.aggregation import answers_by_pair
+from mitl.positives.markdown import several
 from mitl.positives.merging import CXC_POSITIVE
 from mitl.positives.originals import RefusedOriginal, refused_originals
 from mitl.records import CaptionItem, Environment, ImageItem, OriginalVerdict, Pair, StageResult, Table
@@ -92,14 +93,16 @@ def decide(
         )
         session.commit()
     said = {
-        OriginalVerdict.KEEP: "stay as they are",
-        OriginalVerdict.WRONG: "go from their own image",
-        OriginalVerdict.MEANINGLESS: "go with all their pairs",
+        OriginalVerdict.KEEP: "kept",
+        OriginalVerdict.WRONG: "excluded from the own image",
+        OriginalVerdict.MEANINGLESS: "excluded from every pair",
     }[verdict]
     return StageResult(
         status="done" if changed else "nothing_to_do",
         counts={"changed": changed, "verdict": verdict.value},
-        lines=(f"{changed} captions {said}" if changed else "nothing to do: that was said of them before",),
+        lines=(
+            f"{several(changed, 'caption')} {said}" if changed else "nothing to do: that was said before",
+        ),
         next="mitl review originals",
     )
 
@@ -130,7 +133,7 @@ def export(settings: Settings, out: Path) -> StageResult:
     return StageResult(
         counts={"exclusions": len(rows)},
         paths={"exclusions": str(out)},
-        lines=(f"{len(rows):,} entries of exclusion lists: {out}",),
+        lines=(f"{several(len(rows), 'entry', 'entries')} of exclusion lists: {out}",),
     )
 
 

@@ -107,4 +107,5 @@ class _Gallery:
             shortcomings=shortcomings,
             concepts=concepts,
             truth=facts.truth(pair),
+            released=pair in self._positives,
         )

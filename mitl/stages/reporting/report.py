@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from mitl.analysis.answer_tables import answer_counts, rationale_counts
 from mitl.analysis.report.inputs import ReportInput
 from mitl.analysis.report.render import render_report
-from mitl.analysis.report.tables import answer_counts, rationale_counts
 from mitl.db.session import open_database, reading
 from mitl.db.store import columns, releases
 from mitl.db.store import hits as hit_store
 from mitl.positives.judgement_columns import JudgementColumns
 from mitl.positives.merging import Merged
 from mitl.positives.origins import ProposalRun
-from mitl.positives.rules import MergeRules
 from mitl.proposals.packed import unpack_pairs
 from mitl.records import Decision, Direction, Environment, StageResult
 from mitl.settings import Settings
@@ -133,7 +131,7 @@ def report_input(settings: Settings, source: Known) -> ReportInput:
     """All that the report shows."""
     known, people, salt = source.snapshot, source.people, source.salt
     state = people.golds
-    rules = _rules(known)
+    rules = known.merge_rules
     merged: Merged | None = None
     if known.judgements or known.ratings:
         merged = merged_records(known, rules, state.withdrawn)
@@ -143,7 +141,7 @@ def report_input(settings: Settings, source: Known) -> ReportInput:
         known, majority_answers(source.judgements), truth_source(settings, "scenes") if has_truth else None
     )
     records = [row.record for row in known.judgements]
-    scores = evaluation(settings)
+    scores = evaluation(settings, [row.name for row in known.annotators])
     return ReportInput(
         project=settings.project.name,
         dataset=known.dataset.name,
@@ -179,11 +177,6 @@ def report_input(settings: Settings, source: Known) -> ReportInput:
         provenance=provenance(settings, known, source.runs, evaluated=bool(scores)),
         notes=_notes(known, has_other_work=source.has_other_work),
     )
-
-
-def _rules(known: Snapshot) -> MergeRules:
-    """How the latest release was merged; the paper's recipe where there is none."""
-    return MergeRules(**json.loads(known.releases[-1].rules)) if known.releases else MergeRules()
 
 
 def _notes(known: Snapshot, *, has_other_work: bool) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from mitl.db.store.open_work import OpenWork
 from mitl.db.store.proposals import AnnotatorRow, RunRow
 from mitl.db.store.releases import ReleaseRow
 from mitl.positives.exclusions import Exclusions
+from mitl.positives.rules import MergeRules
 from mitl.records import (
     CaptionItem,
     Direction,
@@ -63,6 +65,11 @@ class Snapshot:
     work: OpenWork
     settled: tuple[SettledWork, ...]
     """The submissions on posted pages with what was paid for them."""
+
+    @property
+    def merge_rules(self) -> MergeRules:
+        """How the latest release was merged; the paper's recipe where there is none."""
+        return MergeRules(**json.loads(self.releases[-1].rules)) if self.releases else MergeRules()
 
     @property
     def originals(self) -> list[Pair]:

@@ -9,17 +9,18 @@ from sqlalchemy.orm import Session
 
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
+from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import journal, open_work
-from mitl.db.store import judgements as judgement_store
+from mitl.db.store.answer_columns import answer_columns
 from mitl.db.store.items import DatasetRow
 from mitl.db.store.open_work import OpenWork
 from mitl.hits.pricing import format_dollars
 from mitl.records import Decision, Environment, HitState, StageResult, Table
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
-from mitl.stages.harvesting.golds import gold_state
+from mitl.stages.harvesting.gold_answers import gold_answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +57,11 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
 
 
 def _look(session: Session, settings: Settings, chosen: Environment) -> _Now:
-    pairs = open_work.pair_counts(session, chosen)
+    answers = answer_columns(session, chosen)
+    pairs = open_work.pair_counts(session, chosen, answers)
     decisions = answer_store.decision_counts(session, chosen)
-    golds = gold_state(judgement_store.gold_judgements(session, chosen), settings.gold_rule)
+    names = desk_store.worker_names(session, chosen)
+    golds = gold_answers(session, answers, settings.gold_rule, names).state
     return _Now(
         environment=chosen,
         dataset=item_store.dataset(session),

@@ -11,6 +11,7 @@ from mitl.crowd.endpoint import open_endpoint
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
 from mitl.db.store.answers import AssignmentRow
+from mitl.db.store.bulk import chunks
 from mitl.errors import StoreError, UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import Decision, Environment
@@ -128,7 +129,11 @@ def find_submissions(
     session: Session, environment: Environment, numbers: Collection[int]
 ) -> dict[int, AssignmentRow]:
     """The submissions of these numbers; StoreError names the first that there is none of."""
-    found = {row.id: row for row in answer_store.assignments(session, environment)}
+    found = {
+        row.id: row
+        for chunk in chunks(sorted(numbers))
+        for row in answer_store.assignments(session, environment, rows=chunk)
+    }
     for number in numbers:
         if number not in found:
             raise StoreError(

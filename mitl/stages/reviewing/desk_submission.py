@@ -126,7 +126,7 @@ def submission(
         row=row,
         reward_cents=rewards[row.batch],
         pairs=_pairs(session, environment, row, answers, rule, golds),
-        findings=tuple(answer_store.findings(session, environment).get(row.id, ())),
+        findings=tuple(answer_store.findings_of(session, [row.id]).get(row.id, ())),
         rejection=rejection_of(session, row),
     )
 
@@ -181,10 +181,12 @@ def _address(image_id: int, file: str | None, url: str | None) -> str | None:
 
 def strips(session: Session, environment: Environment, worker_id: int, rule: GoldRule) -> tuple[Strip, ...]:
     """A worker's submissions in short, newest first."""
-    rows = [row for row in answer_store.assignments(session, environment) if row.worker_id == worker_id]
+    answers: dict[int, list[AnswerRow]] = defaultdict(list)
+    for answer in desk_store.answers_of_worker(session, worker_id):
+        answers[answer.assignment_id].append(answer)
     found = []
-    for row in reversed(rows):
-        cells = desk_store.answers_of(session, row.id)
+    for row in reversed(answer_store.assignments(session, environment, worker_id=worker_id)):
+        cells = answers[row.id]
         times = [cell.active_ms / 1000 for cell in cells if cell.active_ms]
         passed = (rule.passed(cell.role, cell.label) if cell.role.is_gold else None for cell in cells)
         found.append(

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from sqlalchemy.orm import Session
 
 from mitl.db.store import answers as answer_store
+from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
 from mitl.db.store.open_work import Barren
@@ -58,7 +59,7 @@ def ruled(
         },
         warnings=(*_too_late(done), *_over_ceiling(session, settings, chosen, cents)),
         lines=tuple(_lines(made, deadlines, left=left, again=len(again), cents=cents)),
-        next=_next(chosen, left=left, again=len(again), out=open_work.open_work(session, chosen).hits),
+        next=_next(session, chosen, left=left, again=len(again)),
     )
 
 
@@ -114,9 +115,14 @@ def _charges_fee(settings: Settings) -> bool:
     return settings.endpoint is not None
 
 
-def _next(chosen: Environment, *, left: int, again: int, out: int) -> str:
+def _next(session: Session, chosen: Environment, *, left: int, again: int) -> str:
     if left:
         return "mitl review"
     if again:
         return f"mitl publish --{chosen}, which asks again what could not be used"
-    return "mitl harvest" if out > 0 else "mitl build-dataset --out DIR"
+    if comparison_store.barren(session, chosen):
+        return f"mitl prefer publish --{chosen}, which asks again what could not be used"
+    if open_work.open_work(session, chosen).hits:
+        return "mitl harvest"
+    has_preferences = bool(comparison_store.hit_ids(session, chosen))
+    return f"{'mitl prefer scores, or ' if has_preferences else ''}mitl build-dataset --out DIR"

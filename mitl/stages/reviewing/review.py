@@ -9,13 +9,16 @@ from sqlalchemy.orm import Session
 
 from mitl.db.session import open_database, reading
 from mitl.db.store import answers as answer_store
+from mitl.db.store import desk as desk_store
 from mitl.db.store import judgements as judgement_store
+from mitl.db.store.answer_columns import answer_columns
 from mitl.db.store.answers import AssignmentRow
 from mitl.progress import Progress, no_progress
 from mitl.records import Decision, Environment, StageResult, Table
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
 from mitl.stages.harvesting.deadlines import approves_itself_at, reversible_until, utc
+from mitl.stages.harvesting.gold_answers import gold_answers
 from mitl.stages.harvesting.golds import GoldState, gold_state
 from mitl.stages.harvesting.judging import judge
 from mitl.stages.paying.paying import CarriedOut, has_open_calls
@@ -40,8 +43,13 @@ def queue(settings: Settings, environment: Environment | None = None) -> StageRe
     with open_database(settings.db_url, read_only=True) as session:
         chosen = choose_environment(session, environment)
         waiting = answer_store.assignments(session, chosen, (Decision.QUEUED,))
-        findings = answer_store.findings(session, chosen)
-        state = gold_state(judgement_store.gold_judgements(session, chosen), settings.gold_rule)
+        findings = answer_store.findings_of(session, [row.id for row in waiting])
+        state = gold_answers(
+            session,
+            answer_columns(session, chosen),
+            settings.gold_rule,
+            desk_store.worker_names(session, chosen),
+        ).state
     rows = []
     for row in waiting:
         why = ", ".join(sorted({finding.code for finding in findings.get(row.id, ())}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from mitl.analysis.answer_tables import AnswerCount, RationaleCount
 from mitl.analysis.machines.records import MachineAnalysis
 from mitl.analysis.report.inputs.gallery import (
     Dispute,
@@ -14,13 +15,7 @@ from mitl.analysis.report.inputs.gallery import (
     Frame,
 )
 from mitl.analysis.report.inputs.origins import Provenance, RebuildStep
-from mitl.analysis.report.inputs.pairs import (
-    AnnotatorProposals,
-    AnswerCount,
-    FunnelCounts,
-    Multiplicity,
-    RationaleCount,
-)
+from mitl.analysis.report.inputs.pairs import AnnotatorProposals, FunnelCounts, Multiplicity
 from mitl.analysis.report.inputs.people import (
     AgreementStats,
     BatchRow,

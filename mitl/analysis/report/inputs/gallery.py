@@ -38,6 +38,8 @@ class ExampleItem:
     note: str = ""
     """The worker's own words."""
     truth: Label | None = None
+    released: bool = True
+    """Whether a release holds it; an original that nobody judged need not be in one."""
 
     @property
     def frame(self) -> Frame:

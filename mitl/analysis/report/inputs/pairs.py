@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mitl.records import Direction, Label, RationaleKind
+from mitl.records import Direction
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,29 +49,6 @@ class FunnelCounts:
     """Candidate pairs judged yes or weak_yes."""
     beyond_originals: int | None = None
     """Those that the original annotation does not hold."""
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerCount:
-    """How often pairs at one rank of one annotator and direction got one label; no golds, no repeats."""
-
-    annotator: str
-    direction: Direction
-    rank: int
-    label: Label
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class RationaleCount:
-    """How often one shortcoming or concept was ticked on the pairs of one annotator."""
-
-    annotator: str
-    kind: RationaleKind
-    """SHORTCOMING or CONCEPT."""
-    value: str
-    """A value of ``Shortcoming`` or ``Concept``."""
-    count: int
 
 
 @dataclass(frozen=True, slots=True)

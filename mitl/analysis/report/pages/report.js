@@ -5,7 +5,7 @@ const valueOf = (row, column) => {
   const cell = row.cells[column];
   const given = cell.dataset.value ?? cell.textContent.trim();
   if (given === "" || given === "–") return null;
-  const number = Number(given);
+  const number = Number(given.replace("−", "-").replace(/,(?=\d{3})/g, "").replace(/^×|\s*%$/g, ""));
   return Number.isNaN(number) ? given : number;
 };
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from mitl.analysis.answer_tables import LABELS, AnswerTable
 from mitl.analysis.report import figure as fig
-from mitl.analysis.report.tables import LABELS, AnswerTable
 
 PANELS_A_ROW = 5
 

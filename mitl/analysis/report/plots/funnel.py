@@ -43,9 +43,7 @@ def funnel_svg(steps: Sequence[FunnelStep]) -> str:
         axes.invert_yaxis()
         axes.set_xlabel("number, logarithmic scale" if log else "number")
         fig.bare(axes)
-        axes.xaxis.set_major_formatter(
-            lambda value, _: count(round(value)) if 1 <= value <= max(counts) else ""
-        )
+        axes.xaxis.set_major_formatter(lambda value, _: count(round(value)) if value >= 1 else "")
         axes.minorticks_off()
         figure.subplots_adjust(left=0.25, right=0.99, top=0.99, bottom=0.5 / (0.6 + 0.36 * len(shown)))
         return fig.to_svg(

@@ -115,8 +115,17 @@ class EmbeddingModel:
         from annotators.scoring.similarity import unit_rows
 
         table = self.images if side.modality == "image" else self.captions
-        rows = table.embedding[_places(table.path, table.row_of, side)]
-        return unit_rows(rows) if self.similarity == "cosine" else np.asarray(rows)
+        rows = np.asarray(table.embedding[_places(table.path, table.row_of, side)])
+        if self.similarity != "cosine":
+            return rows
+        empty = ~rows.any(axis=-1).reshape(len(rows), -1).all(axis=1)
+        if empty.any():
+            raise MetricError(
+                f"the embedding of {side.modality} {side.ids[int(empty.argmax())]} in {str(table.path)!r} is zero, so "
+                f"it has no cosine ({int(empty.sum())} of {len(rows):,} are so); encode it again, or compare by "
+                "--similarity dot"
+            )
+        return unit_rows(rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

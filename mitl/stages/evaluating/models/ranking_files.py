@@ -56,7 +56,7 @@ def _named_direction(path: Path) -> Direction:
 
 def _from_json(path: Path) -> dict[Direction, RankingTable]:
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(path.read_bytes(), object_pairs_hook=lambda pairs: _each_once(path, pairs))
     except ValueError as error:
         raise MetricError(f"{str(path)!r} is not valid JSON: {error}") from error
     if not isinstance(value, dict):
@@ -69,6 +69,16 @@ def _from_json(path: Path) -> dict[Direction, RankingTable]:
         }
     direction = _named_direction(path)
     return {direction: _lists(path, direction, value)}
+
+
+def _each_once(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these keys, none of them doubled: JSON readers would keep the last silently."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for place, key in enumerate(keys) if key in keys[:place])
+        raise MetricError(f"{str(path)!r} ranks for query {twice} twice; keep one of its rankings")
+    return found
 
 
 def _lists(path: Path, direction: Direction, value: object) -> RankingTable:

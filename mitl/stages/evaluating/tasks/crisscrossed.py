@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mitl.datasets.crisscrossed import read_rated_pairs
 from mitl.errors import DatasetError
-from mitl.metrics.crisscrossed.correlation import ScoredPairs, sampled_spearman
+from mitl.metrics.crisscrossed.correlation import ScoredPairs, paired_spearman, sampled_spearman
 from mitl.metrics.crisscrossed.tasks import (
     Likeness,
     RatedPairs,
@@ -25,7 +25,7 @@ from mitl.metrics.positives import Ids, Positives
 from mitl.progress import Progress
 from mitl.records import Direction
 from mitl.stages.evaluating.choices import Wanted
-from mitl.stages.evaluating.figures import CONFIDENCE, Figure, Sampling, Scored
+from mitl.stages.evaluating.figures import CONFIDENCE, Comparison, Figure, Sampling, Scored
 from mitl.stages.evaluating.models.blocks import Block
 from mitl.stages.evaluating.models.joined import joined
 from mitl.stages.evaluating.models.model import Model, WithinSides
@@ -156,14 +156,49 @@ def _within(model: Model, side: Side, positives: Positives, wanted: Wanted, prog
     return tuple(one for one in joined(parts) if wanted.keeps(one.metric))
 
 
-def correlations(model: Model, known: Crisscrossed, sides: Sides, sampling: Sampling) -> list[Figure]:
-    """The sampled Spearman correlation with each kind of scores that the model has similarities for."""
-    found = []
-    for kind, rated in known.rated.items():
-        similarities = _pair_similarities(model, rated, sides)
-        if similarities is not None:
-            found.append(_correlation(model.name, scored_pairs(rated, similarities), kind, sampling))
-    return found
+def rated_similarities(model: Model, known: Crisscrossed, sides: Sides) -> dict[Likeness, ScoredPairs]:
+    """The model's similarities beside each kind of scores that it has them for."""
+    found = {kind: _pair_similarities(model, rated, sides) for kind, rated in known.rated.items()}
+    return {
+        kind: scored_pairs(known.rated[kind], similarities)
+        for kind, similarities in found.items()
+        if similarities is not None
+    }
+
+
+def correlations(model: str, rated: Mapping[Likeness, ScoredPairs], sampling: Sampling) -> list[Figure]:
+    """The sampled Spearman correlation of one model with each kind of scores."""
+    return [_correlation(model, pairs, kind, sampling) for kind, pairs in rated.items()]
+
+
+def compare_correlations(
+    rated: Mapping[str, Mapping[Likeness, ScoredPairs]], against: str, sampling: Sampling
+) -> list[Comparison]:
+    """Every other model's correlations less those of one, on the same samples; kinds that both have."""
+    return [
+        _comparison(model, against, kind, (pairs, rated[against][kind]), sampling)
+        for model, kinds in rated.items()
+        for kind, pairs in kinds.items()
+        if model != against and kind in rated.get(against, {})
+    ]
+
+
+def _comparison(
+    model: str, against: str, kind: Likeness, pairs: tuple[ScoredPairs, ScoredPairs], sampling: Sampling
+) -> Comparison:
+    test = paired_spearman(*pairs, samples=sampling.samples, confidence=CONFIDENCE, seed=sampling.seed)
+    return Comparison(
+        NAME,
+        model,
+        against,
+        kind.value,
+        "Spearman",
+        test.difference,
+        test.low,
+        test.high,
+        test.p_value,
+        test.n_queries,
+    )
 
 
 def _correlation(model: str, pairs: ScoredPairs, kind: Likeness, sampling: Sampling) -> Figure:

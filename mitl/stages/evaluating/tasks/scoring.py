@@ -18,6 +18,8 @@ from mitl.stages.evaluating.models.model import Model, Ranked
 from mitl.stages.evaluating.models.sides import Sides
 from mitl.stages.evaluating.tasks.task import Running, Task
 
+IN_PYTHON = " (short='zero')"
+"""How messages of mitl.metrics name the rule that --short names here."""
 _QUERY = re.compile(r"\b(query|item) (-?[0-9]+)\b")
 
 
@@ -101,7 +103,5 @@ def named(model: str, task: str, sides: Sides, direction: Direction) -> Iterator
     try:
         yield
     except MetricError as error:
-        text = _QUERY.sub(id_of, str(error)).replace(
-            "count the missing places as misses", "give --short zero to count the missing places as misses"
-        )
+        text = _QUERY.sub(id_of, str(error)).replace(IN_PYTHON, " (--short zero)")
         raise MetricError(f"{model} {direction} on {task}: {text}") from error

@@ -8,11 +8,12 @@ from typing import Protocol
 
 import numpy as np
 
-from mitl.metrics.coco_folds import Fold, score_folds_ranked
+from mitl.metrics.coco_folds import Fold, fold_values, score_folds_ranked
+from mitl.metrics.first_ranks import FirstRanks
 from mitl.metrics.positives import Ids, Positives
-from mitl.metrics.query_values import QueryValues, Statistic
+from mitl.metrics.query_values import QueryValues
 from mitl.metrics.relevance import Short
-from mitl.metrics.retrieval import MEDIAN_RANK, recall_name, score_ranked
+from mitl.metrics.retrieval import score_ranked
 from mitl.metrics.similarities.from_embeddings import score_similarities
 from mitl.records import Direction
 from mitl.stages.evaluating.choices import Wanted
@@ -176,21 +177,9 @@ class _FoldsRunning:
             query_ids, found = (np.concatenate(part) for part in zip(*self.first[number], strict=True))
             order = np.argsort(query_ids, kind="stable")
             assert np.array_equal(query_ids[order], fold.positives.query_ids)
-            ranks.append(found[order])
-        return _fold_values(self.folds, ranks, self.task.wanted)
-
-
-def _fold_values(folds: Sequence[Fold], ranks: Sequence[Ids], wanted: Wanted) -> Values:
-    """Values from the ranks of the first positives, (Q,) for each fold, as ``score_folds`` gives them."""
-    query_ids = np.concatenate([fold.positives.query_ids for fold in folds])
-    weights = np.concatenate([np.full(len(part), 1 / (len(folds) * len(part))) for part in ranks])
-    first = np.concatenate(list(ranks)).astype(np.float64)
-    recalls = [
-        QueryValues(recall_name(k), query_ids, (first <= k).astype(np.float64), weights=weights)
-        for k in wanted.ks
-    ]
-    medians = [QueryValues(MEDIAN_RANK, query_ids, first, statistic=Statistic.MEDIAN)] * wanted.median_rank
-    return (*recalls, *medians)
+            ranks.append(FirstRanks(found[order], found[order]))
+        wanted = self.task.wanted
+        return fold_values(self.folds, ranks, ks=wanted.ks, median_rank=wanted.median_rank)
 
 
 def block_values(
