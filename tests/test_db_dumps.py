@@ -333,6 +333,21 @@ def test_what_is_no_dump_is_one_line(tmp_path):
         assert line in fails(1, "db", "verify", tmp_path / name, "--project", tmp_path)
 
 
+@pytest.mark.parametrize("left", [0.3, 0.6, 0.9])
+def test_an_archive_that_was_cut_off_is_one_line(settings, tmp_path, left):
+    """A copy that broke off, or a disk that was full, is told from a dump, wherever it ends."""
+    whole, cut = tmp_path / "whole.tar", tmp_path / "cut.tar"
+    backup(settings, whole)
+    packed = whole.read_bytes()
+    cut.write_bytes(packed[: int(len(packed) * left)])
+
+    for command in ("restore", "verify"):
+        assert "cut.tar is cut short or damaged" in fails(
+            1, "db", command, cut, "--project", tmp_path / "new"
+        )
+    assert not (tmp_path / "new" / "mitl.db").exists()
+
+
 @pytest.mark.parametrize(
     ("database", "statement", "fault"),
     [
