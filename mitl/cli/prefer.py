@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from mitl.cli.app import DOLLARS, App, common, endpoint_option, environment_options
-from mitl.cli.confirming import confirmed
+from mitl.cli.app import App, common, environment_options
+from mitl.cli.posting import Posting, posting_options, require_environment
 from mitl.errors import UsageError
 from mitl.records import Direction, Environment
 
@@ -87,43 +87,12 @@ def command() -> None:
 @click.option(
     "--template", default="rankings-plain", show_default=True, help="Wording, a folder of hit_templates."
 )
-@click.option(
-    "--reward",
-    type=DOLLARS,
-    metavar="DOLLARS",
-    help="Per HIT, as 1.00 [default: 12.00 an hour at the estimate].",
-)
-@click.option("--max-cost", type=DOLLARS, metavar="DOLLARS", help="Refuse a bill above this.")
-@click.option(
-    "--yes-total",
-    type=DOLLARS,
-    metavar="DOLLARS",
-    help="With --live: the exact total, instead of typing it.",
-)
-@click.option(
-    "--probe-images",
-    "probes",
-    type=click.IntRange(min=0),
-    default=5,
-    show_default=True,
-    help="Pictures to fetch as a worker would before anything is posted.",
-)
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Check and price everything and write every request and page; post and plan nothing.",
-)
-@click.option(
-    "--to",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="With --dry-run: where the requests and pages go [default: PROJECT/dry-run].",
-)
-@endpoint_option
+@posting_options
 @common
 def publish_command(
     app: App,
     environment: Environment | None,
+    posting: Posting,
     direction: str,
     systems: tuple[str, ...],
     rankings: tuple[str, ...],
@@ -135,12 +104,6 @@ def publish_command(
     assignments: int,
     limit: int | None,
     template: str,
-    reward: int | None,
-    max_cost: int | None,
-    yes_total: int | None,
-    probes: int,
-    dry_run: bool,
-    to: Path | None,
 ) -> None:
     """Put every two systems side by side on the same queries, print the bill, and post.
 
@@ -150,15 +113,9 @@ def publish_command(
     from mitl.stages.preferring.publish import publish_study
     from mitl.stages.preferring.study import Study
 
-    if environment is None:
-        raise UsageError(
-            "say where to post: --sandbox is practice (nothing is owed), --live owes real money to "
-            "real people; add one of them"
-        )
-    if to is not None and not dry_run:
-        raise UsageError("--to says where a dry run is written; add --dry-run, or leave it out")
+    chosen = require_environment(environment)
     study = Study(
-        environment=environment,
+        environment=chosen,
         direction=Direction(direction),
         systems=systems,
         files=tuple(map(_named_file, rankings)),
@@ -170,20 +127,17 @@ def publish_command(
         assignments=assignments,
         limit=limit,
         template=template,
-        reward_cents=reward,
-        max_cost_cents=max_cost,
-        probes=probes,
+        reward_cents=posting.reward_cents,
+        max_cost_cents=posting.max_cost_cents,
+        probes=posting.probes,
     )
     result = publish_study(
         app.settings,
         study,
-        confirm=lambda total: (
-            environment is Environment.SANDBOX
-            or confirmed(total, yes_total, subject="the bill", verb="post", undone="nothing was posted")
-        ),
+        confirm=lambda total: posting.confirmed(chosen, total),
         announce=None if app.quiet else click.echo,
-        dry_run=dry_run,
-        to=to,
+        dry_run=posting.dry_run,
+        to=posting.to,
         progress=app.progress,
     )
     app.finish(result)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
-from mitl.cli.app import DOLLARS, App, common, endpoint_option, environment_options
-from mitl.cli.confirming import confirmed
+from mitl.cli.app import App, common, environment_options
+from mitl.cli.posting import Posting, posting_options, require_environment
 from mitl.errors import UsageError
 from mitl.records import Environment
 
@@ -43,12 +41,6 @@ _ABOUT_POSTING = frozenset(
     "--template", default="pairs-plain", show_default=True, help="Wording, a folder of hit_templates."
 )
 @click.option(
-    "--reward",
-    type=DOLLARS,
-    metavar="DOLLARS",
-    help="Per HIT, as 1.00 [default: 12.00 an hour at the estimate].",
-)
-@click.option(
     "--assignments",
     type=click.IntRange(1, 100),
     default=1,
@@ -62,13 +54,6 @@ _ABOUT_POSTING = frozenset(
     default=0.0,
     show_default=True,
     help="Share of the pairs that a second worker is asked as well; measures agreement.",
-)
-@click.option("--max-cost", type=DOLLARS, metavar="DOLLARS", help="Refuse a bill above this.")
-@click.option(
-    "--yes-total",
-    type=DOLLARS,
-    metavar="DOLLARS",
-    help="With --live: the exact total, instead of typing it.",
 )
 @click.option(
     "--pilot",
@@ -85,47 +70,23 @@ _ABOUT_POSTING = frozenset(
     help="Post the rest though a pilot of this wording is out.",
 )
 @click.option(
-    "--probe-images",
-    "probes",
-    type=click.IntRange(min=0),
-    default=5,
-    show_default=True,
-    help="Pictures to fetch as a worker would before anything is posted.",
-)
-@click.option(
-    "--dry-run",
-    is_flag=True,
-    help="Check and price everything and write every request; post and plan nothing.",
-)
-@click.option(
-    "--to",
-    type=click.Path(path_type=Path),
-    metavar="DIR",
-    help="With --dry-run: where the requests and pages go [default: PROJECT/dry-run].",
-)
-@click.option(
     "--reconcile",
     is_flag=True,
     help="Only compare the server's HITs with what is stored here, and adopt what was lost; post nothing.",
 )
-@endpoint_option
+@posting_options
 @common
 def command(
     app: App,
     environment: Environment | None,
+    posting: Posting,
     direction: str,
     template: str,
-    reward: int | None,
     assignments: int,
     limit: int | None,
     overlap: float,
-    max_cost: int | None,
-    yes_total: int | None,
     pilot: int | None,
     wait_for_pilot: bool,
-    probes: int,
-    dry_run: bool,
-    to: Path | None,
     reconcile: bool,
 ) -> None:
     """Pack the open pairs into HITs of 18 candidates and 2 controls, print the bill, and post.
@@ -135,42 +96,33 @@ def command(
     """
     from mitl.stages.publishing.publish import Campaign, publish
 
-    if environment is None:
-        raise UsageError(
-            "say where to post: --sandbox is practice (nothing is owed), --live owes real money to "
-            "real people; add one of them"
-        )
+    chosen = require_environment(environment)
     if reconcile:
         from mitl.stages.hits.reconciling import reconcile_only
 
         _refuse_beside_reconcile()
-        app.finish(reconcile_only(app.settings, environment, app.progress))
+        app.finish(reconcile_only(app.settings, chosen, app.progress))
         return
-    if to is not None and not dry_run:
-        raise UsageError("--to says where a dry run is written; add --dry-run, or leave it out")
     campaign = Campaign(
-        environment=environment,
+        environment=chosen,
         direction=direction,
         template=template,
-        reward_cents=reward,
+        reward_cents=posting.reward_cents,
         assignments=assignments,
         limit=limit,
         overlap=overlap,
-        max_cost_cents=max_cost,
+        max_cost_cents=posting.max_cost_cents,
         pilot=pilot,
         wait_for_pilot=wait_for_pilot,
-        probes=probes,
+        probes=posting.probes,
     )
     result = publish(
         app.settings,
         campaign,
-        confirm=lambda total: (
-            environment is Environment.SANDBOX
-            or confirmed(total, yes_total, subject="the bill", verb="post", undone="nothing was posted")
-        ),
+        confirm=lambda total: posting.confirmed(chosen, total),
         announce=None if app.quiet else click.echo,
-        dry_run=dry_run,
-        to=to,
+        dry_run=posting.dry_run,
+        to=posting.to,
         progress=app.progress,
     )
     app.finish(result)

@@ -73,6 +73,21 @@ class Sweep:
         return tuple(found)
 
 
+NO_SWEEP = Sweep(adopted=0, orphans=(), gone=(), unfetched=(), overlooked=0, last_batch=0)
+"""Where nothing is posted, nothing has to be found first."""
+
+
+def sweep_to_post(session: Session, client: MTurkClient, project_id: str, environment: Environment) -> Sweep:
+    """Adopt what an earlier run posted without hearing of it, and see that sending again is safe.
+
+    Raises:
+        CrowdError: see :func:`require_safe_repeat`.
+    """
+    sweep = sweep_server(session, client, project_id, environment)
+    require_safe_repeat(session, sweep, environment)
+    return sweep
+
+
 def sweep_server(
     session: Session,
     client: MTurkClient,

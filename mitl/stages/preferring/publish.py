@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
 from mitl.crowd.endpoint import Endpoint, open_endpoint
 from mitl.db.locks import PUBLISH, only_one
 from mitl.db.session import open_database, reading
-from mitl.errors import CrowdError, DatasetError, UsageError
+from mitl.errors import UsageError
 from mitl.progress import Progress, no_progress
-from mitl.records import Environment, StageResult
+from mitl.records import StageResult
 from mitl.settings import Settings
 from mitl.stages.environment import require_same_server
-from mitl.stages.hits.reconciling import Sweep, require_free_names, require_safe_repeat, sweep_server
+from mitl.stages.hits.reconciling import NO_SWEEP, require_free_names, sweep_to_post
 from mitl.stages.preferring.checking import rehearse, write_pages
-from mitl.stages.preferring.job import Job, make_job
+from mitl.stages.preferring.job import DueComparisons, Job, make_job
 from mitl.stages.preferring.pages import RankingPages
 from mitl.stages.preferring.posting import post_planned, store_study
 from mitl.stages.preferring.result import bill_text, dry, nothing_to_do, posted_result
 from mitl.stages.preferring.study import Study
 from mitl.stages.publishing.bill import check_money
 from mitl.stages.publishing.dry_run import DryRunFolder
-from mitl.stages.publishing.picture_probe import probe_pictures
+from mitl.stages.publishing.picture_probe import probe_or_warn
+from mitl.stages.publishing.poster import require_all
 from mitl.stages.publishing.purse import Purse
-
-_NO_SWEEP = Sweep(adopted=0, orphans=(), gone=(), unfetched=(), overlooked=0, last_batch=0)
 
 
 def publish_study(
@@ -62,10 +61,9 @@ def publish_study(
     ):
         client = endpoint.client()
         require_same_server(session, endpoint, study.environment)
-        sweep = _NO_SWEEP
-        if not dry_run:
-            sweep = sweep_server(session, client, settings.project_id, study.environment)
-            require_safe_repeat(session, sweep, study.environment)
+        sweep = (
+            NO_SWEEP if dry_run else sweep_to_post(session, client, settings.project_id, study.environment)
+        )
         purse = Purse(session, settings, study.environment, charges_fee=endpoint.charges_fee)
         balance = client.balance()
         with reading(session):
@@ -81,23 +79,21 @@ def publish_study(
         pages = RankingPages(session, settings, progress, write=not dry_run)
         due = job.due(settings.project_id)
         if dry_run:
-            folder = DryRunFolder(to if to is not None else settings.project / "dry-run")
-            largest = rehearse(due, pages, settings.project_id, progress, folder.keep)
-            write_pages(folder, due, pages)
-            folder.write_bill(bill)
-            warnings = _probe(settings, study, pages, endpoint, files=pages.files())
-            return dry(study, job, largest, folder, warnings)
+            return _dry_run(settings, study, job, due, pages, to, bill, endpoint, progress)
         # Before anything is stored or paid: what cannot be shown or sent must not be planned.
         require_free_names(sweep, [one.hit for one in due], settings.project_id)
         rehearse(due, pages, settings.project_id, progress)
-        warnings = (*sweep.warnings, *_probe(settings, study, pages, endpoint))
+        warnings = (
+            *sweep.warnings,
+            *probe_or_warn(pages.sources, endpoint.url, study.probes, study.environment, seed=settings.seed),
+        )
         if not confirm(job.quote.total_cents):
             raise UsageError("the total was not confirmed; nothing was posted")
         batch = store_study(
             session, settings, study, job, purse, server_id=endpoint.server_id, after=sweep.last_batch
         )
         posted = post_planned(session, settings, study.environment, client, endpoint, pages, purse, progress)
-        _require_all(posted, job)
+        require_all(posted, job.plan.n_hits)
         return posted_result(
             study,
             job,
@@ -110,23 +106,23 @@ def publish_study(
         )
 
 
-def _require_all(posted: int, job: Job) -> None:
-    if posted < job.plan.n_hits:
-        raise CrowdError(f"{posted} of {job.plan.n_hits} HITs were posted; run the command again to go on")
-
-
-def _probe(
+def _dry_run(
     settings: Settings,
     study: Study,
+    job: Job,
+    due: Sequence[DueComparisons],
     pages: RankingPages,
+    to: Path | None,
+    bill: Sequence[str],
     endpoint: Endpoint,
-    files: Mapping[str, Path] | None = None,
-) -> tuple[str, ...]:
-    """Fetch a few pictures; with practice money, where scripted workers see none, a failure is only a warning."""
-    try:
-        probe_pictures(pages.sources, endpoint.url, study.probes, seed=settings.seed, files=files)
-    except DatasetError as error:
-        if study.environment is not Environment.SANDBOX:
-            raise
-        return (str(error),)
-    return ()
+    progress: Progress,
+) -> StageResult:
+    """Write what would be sent; a picture that is not served yet is looked at where it lies."""
+    folder = DryRunFolder(to if to is not None else settings.project / "dry-run")
+    largest = rehearse(due, pages, settings.project_id, progress, folder.keep)
+    write_pages(folder, due, pages)
+    folder.write_bill(bill)
+    warnings = probe_or_warn(
+        pages.sources, endpoint.url, study.probes, study.environment, seed=settings.seed, files=pages.files()
+    )
+    return dry(study, job, largest, folder, warnings)

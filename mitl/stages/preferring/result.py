@@ -3,44 +3,28 @@
 from __future__ import annotations
 
 from mitl.crowd.endpoint import Endpoint
-from mitl.hits.pricing import format_dollars
 from mitl.records import ComparisonRole, Environment, StageResult
 from mitl.settings import Settings
 from mitl.stages.hits.reconciling import Sweep
 from mitl.stages.preferring.job import Job
 from mitl.stages.preferring.planning import StudyPlan
 from mitl.stages.preferring.study import Study
-from mitl.stages.publishing.bill import Quote
-from mitl.stages.publishing.bill_text import part_lines
+from mitl.stages.publishing.bill_text import again_lines, price_lines
 from mitl.stages.publishing.dry_run import DryRunFolder
 from mitl.stages.publishing.purse import Purse
+from mitl.stages.publishing.result import after_posting, money_counts
 
 
 def bill_text(
     settings: Settings, study: Study, job: Job, endpoint: Endpoint, balance: int, purse: Purse
 ) -> list[str]:
     """What would be posted, what it costs and pays, and what is left then."""
-    lines = [
+    return [
         f"{study.environment} · preferences {study.direction} · template {study.template} · seed {settings.seed} · "
         f"{endpoint.url}",
         *_pages(job.plan),
+        *price_lines(job.quote, study.environment, balance, purse, charges_fee=endpoint.charges_fee),
     ]
-    for part in job.quote.parts:
-        if len(job.quote.parts) > 1:
-            lines.append(f"  {part.name}: {_hits(part.bill.hits)}")
-        lines += part_lines(part, charges_fee=endpoint.charges_fee)
-    total = job.quote.total_cents
-    after = f"{format_dollars(balance)} → {format_dollars(balance - total)}"
-    if study.environment is Environment.SANDBOX:
-        after = f"{format_dollars(balance)} of practice money, always"
-    lines.append(f"  {'total':<14} {format_dollars(total):>13}  {'balance':<14} {after}")
-    left = purse.left()
-    if purse.ceiling_cents is not None and left is not None:
-        lines.append(
-            f"  {'ceiling':<14} {format_dollars(purse.ceiling_cents):>13}  {'left then':<14} "
-            f"{format_dollars(left - job.quote.new_cents)}"
-        )
-    return lines
 
 
 def nothing_to_do(study: Study, sweep: Sweep) -> StageResult:
@@ -58,7 +42,7 @@ def nothing_to_do(study: Study, sweep: Sweep) -> StageResult:
             f"{adopted if sweep.adopted else 'nothing to do: '}every comparison of these systems on these queries is "
             "asked",
         ),
-        next=_after_posting(study.environment),
+        next=_after(study.environment),
     )
 
 
@@ -71,7 +55,7 @@ def dry(study: Study, job: Job, largest: int, folder: DryRunFolder, warnings: tu
             "hits": job.plan.n_hits,
             "comparisons": job.plan.n_comparisons,
             "alike": job.plan.n_alike,
-            **_money(job.quote),
+            **money_counts(job.quote),
             "requests": folder.n_requests,
             "largest_question_bytes": largest,
         },
@@ -107,7 +91,7 @@ def posted_result(
             "hits_posted": posted,
             "hits_adopted": adopted,
             "hits_again": len(job.plan.again),
-            **_money(job.quote),
+            **money_counts(job.quote),
             "reward_cents": job.terms.reward_cents if batch else None,
             "estimate_s": job.terms.estimate.seconds if batch else None,
             "committed_cents": committed,
@@ -115,7 +99,7 @@ def posted_result(
         },
         warnings=warnings,
         lines=(f"posted {posted:,} / {job.plan.n_hits:,} HITs{as_batch}",),
-        next=_after_posting(study.environment),
+        next=_after(study.environment),
     )
 
 
@@ -130,28 +114,12 @@ def _pages(plan: StudyPlan) -> list[str]:
     ]
     if plan.n_alike:
         lines.append(f"  {plan.n_alike:,} are left out, since both systems give the same list")
-    if plan.again:
-        lines.append(f"  {len(plan.again):,} of the HITs ask again what could not be used")
-    if plan.leftover:
-        lines.append(f"  {len(plan.leftover):,} of the HITs were planned by an earlier run and not posted")
-    return lines
+    return lines + again_lines(len(plan.again), len(plan.leftover))
 
 
 def _hits(count: int) -> str:
     return f"{count:,} HIT{'' if count == 1 else 's'}"
 
 
-def _money(quote: Quote) -> dict[str, object]:
-    return {
-        "assignments": quote.submissions,
-        "rewards_cents": quote.rewards_cents,
-        "fees_cents": quote.fees_cents,
-        "total_cents": quote.total_cents,
-    }
-
-
-def _after_posting(environment: Environment) -> str:
-    people = "mitl serve for people"
-    if environment is Environment.SANDBOX:
-        people += ", or mitl simulate"
-    return f"{people}; then mitl harvest, and mitl prefer scores"
+def _after(environment: Environment) -> str:
+    return f"{after_posting(environment)}, and mitl prefer scores"

@@ -27,10 +27,18 @@ def bill_text(
         f"{campaign.environment} · template {campaign.template}{pilot} · seed {settings.seed} · {endpoint.url}",
         *_pages(plan),
     ]
+    return lines + price_lines(quote, campaign.environment, balance, purse, charges_fee=endpoint.charges_fee)
+
+
+def price_lines(
+    quote: Quote, environment: Environment, balance: int, purse: Purse, *, charges_fee: bool
+) -> list[str]:
+    """What each price group costs and pays, the total, and what is left of balance and ceiling then."""
+    lines = []
     for part in quote.parts:
         if len(quote.parts) > 1:
             lines.append(f"  {part.name}: {_count(part.bill.hits, 'HIT')}")
-        lines += part_lines(part, charges_fee=endpoint.charges_fee)
+        lines += part_lines(part, charges_fee=charges_fee)
     if len(quote.parts) > 1:
         lines.append(
             _columns("rewards in all", format_dollars(quote.rewards_cents))
@@ -38,10 +46,20 @@ def bill_text(
         )
     total = quote.total_cents
     after = f"{format_dollars(balance)} → {format_dollars(balance - total)}"
-    if campaign.environment is Environment.SANDBOX:
+    if environment is Environment.SANDBOX:
         after = f"{format_dollars(balance)} of practice money, always"
     lines.append(_columns("total", format_dollars(total)) + f"  {'balance':<14} {after}")
     return lines + _ceiling(quote, purse)
+
+
+def again_lines(again: int, leftover: int) -> list[str]:
+    """How many of the HITs are not asked for the first time, or were planned before."""
+    lines = []
+    if again:
+        lines.append(f"  {again:,} of the HITs ask again what could not be used")
+    if leftover:
+        lines.append(f"  {leftover:,} of the HITs were planned by an earlier run and not posted")
+    return lines
 
 
 def part_lines(part: Part, *, charges_fee: bool) -> list[str]:
@@ -66,16 +84,12 @@ def _pages(plan: Plan) -> list[str]:
     asked = {sum(not item.role.is_gold for item in page) for page in plan.pages}
     least, most = min(asked), max(asked)
     on_page = f"{most if least == most else f'{least} to {most}'} candidates + 2 controls"
-    lines = [
+    head = (
         _columns("pairs", f"{plan.n_pairs:,}")
         + _columns("HITs", f"{plan.n_hits:,}")
         + f" ({on_page}{filled})"
-    ]
-    if plan.again:
-        lines.append(f"  {len(plan.again):,} of the HITs ask again what could not be used")
-    if plan.leftover:
-        lines.append(f"  {len(plan.leftover):,} of the HITs were planned by an earlier run and not posted")
-    return lines
+    )
+    return [head, *again_lines(len(plan.again), len(plan.leftover))]
 
 
 def _ceiling(quote: Quote, purse: Purse) -> list[str]:

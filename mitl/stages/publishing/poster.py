@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 from mitl.crowd.client import MTurkClient
 from mitl.db.store import hits as hit_store
 from mitl.db.store.hits import HitRow
+from mitl.errors import CrowdError
 from mitl.progress import Progress
 from mitl.records import Environment
 from mitl.settings import Settings
@@ -59,3 +60,9 @@ class Poster:
             before_window=lambda window: self._purse.recheck(),
             progress=progress,
         )
+
+
+def require_all(posted: int, planned: int) -> None:
+    """CrowdError where HITs were left behind."""
+    if posted < planned:
+        raise CrowdError(f"{posted} of {planned} HITs were posted; run the command again to go on")

@@ -15,22 +15,22 @@ from mitl.db.locks import PUBLISH, only_one
 from mitl.db.session import open_database, reading
 from mitl.db.store import hits as hit_store
 from mitl.db.store.hits import BatchRow
-from mitl.errors import CrowdError, DatasetError, UsageError
+from mitl.errors import UsageError
 from mitl.hits.templates import load_template
 from mitl.progress import Progress, no_progress
-from mitl.records import BatchKind, Environment, JudgementSource, StageResult
+from mitl.records import BatchKind, JudgementSource, StageResult
 from mitl.settings import Settings
 from mitl.stages.environment import require_same_server
-from mitl.stages.hits.reconciling import Sweep, require_free_names, require_safe_repeat, sweep_server
+from mitl.stages.hits.reconciling import NO_SWEEP, Sweep, require_free_names, sweep_to_post
 from mitl.stages.publishing.bill import Quote, Terms, check_money, make_quote, terms_of
 from mitl.stages.publishing.bill_text import bill_text
 from mitl.stages.publishing.campaign import Campaign
 from mitl.stages.publishing.dry_run import DryRunFolder
 from mitl.stages.publishing.pages import Pages, Wording, wordings_of
-from mitl.stages.publishing.picture_probe import probe_pictures
+from mitl.stages.publishing.picture_probe import probe_or_warn
 from mitl.stages.publishing.pilot import Pilot, estimate_of, find_pilots, pilot_out
 from mitl.stages.publishing.planning import Plan, make_plan
-from mitl.stages.publishing.poster import Poster
+from mitl.stages.publishing.poster import Poster, require_all
 from mitl.stages.publishing.posting import UNPOSTED
 from mitl.stages.publishing.purse import Purse
 from mitl.stages.publishing.rehearsal import DueHit, due_hits, rehearse
@@ -38,8 +38,6 @@ from mitl.stages.publishing.result import dry, nothing_to_do, posted_result
 from mitl.stages.publishing.storing import store_plan
 
 __all__ = ["Campaign", "publish"]
-
-NO_SWEEP = Sweep(adopted=0, orphans=(), gone=(), unfetched=(), overlooked=0, last_batch=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +92,9 @@ def publish(
     ):
         client = endpoint.client()
         require_same_server(session, endpoint, campaign.environment)
-        sweep = NO_SWEEP if dry_run else _sweep(session, settings, campaign.environment, client)
+        sweep = (
+            NO_SWEEP if dry_run else sweep_to_post(session, client, settings.project_id, campaign.environment)
+        )
         purse = Purse(session, settings, campaign.environment, charges_fee=endpoint.charges_fee)
         balance = client.balance()
         with reading(session):
@@ -111,7 +111,12 @@ def publish(
             # Before anything is stored or paid: what cannot be shown or sent must not be planned.
             require_free_names(sweep, [one.hit for one in job.due(settings.project_id)], settings.project_id)
             rehearse(job.plan, job.due(settings.project_id), pages, settings.project_id, progress)
-            warnings = (*sweep.warnings, *_probe(settings, campaign, pages, endpoint))
+            warnings = (
+                *sweep.warnings,
+                *probe_or_warn(
+                    pages.sources, endpoint.url, campaign.probes, campaign.environment, seed=settings.seed
+                ),
+            )
             if not confirm(job.quote.total_cents):
                 raise UsageError("the total was not confirmed; nothing was posted")
             batch, posted = _post(
@@ -159,8 +164,7 @@ def _post(
     session.rollback()
     poster = Poster(session, settings, client, pages, purse, in_order=endpoint.in_process)
     posted = poster.run(campaign.environment, to_post, progress)
-    if posted < job.plan.n_hits:
-        raise CrowdError(f"{posted} of {job.plan.n_hits} HITs were posted; run the command again to go on")
+    require_all(posted, job.plan.n_hits)
     return batch, posted
 
 
@@ -169,13 +173,6 @@ def _tell(lines: Sequence[str], announce: Callable[[str], None] | None) -> None:
     if announce is not None:
         for line in lines:
             announce(line)
-
-
-def _sweep(session: Session, settings: Settings, environment: Environment, client: MTurkClient) -> Sweep:
-    """Adopt what an earlier run posted without hearing of it, and see that sending again is safe."""
-    sweep = sweep_server(session, client, settings.project_id, environment)
-    require_safe_repeat(session, sweep, environment)
-    return sweep
 
 
 def _plan(
@@ -229,22 +226,12 @@ def _dry_run(
     largest = rehearse(job.plan, due, pages, settings.project_id, progress, folder.keep)
     folder.write_pages(due, pages)
     folder.write_bill(bill)
-    warnings = _probe(settings, campaign, pages, endpoint, files=pages.files())
+    warnings = probe_or_warn(
+        pages.sources,
+        endpoint.url,
+        campaign.probes,
+        campaign.environment,
+        seed=settings.seed,
+        files=pages.files(),
+    )
     return dry(campaign, job.plan, job.quote, largest, folder, warnings)
-
-
-def _probe(
-    settings: Settings,
-    campaign: Campaign,
-    pages: Pages,
-    endpoint: Endpoint,
-    files: Mapping[str, Path] | None = None,
-) -> tuple[str, ...]:
-    """Fetch a few pictures; with practice money, where scripted workers see none, a failure is only a warning."""
-    try:
-        probe_pictures(pages.sources, endpoint.url, campaign.probes, seed=settings.seed, files=files)
-    except DatasetError as error:
-        if campaign.environment is not Environment.SANDBOX:
-            raise
-        return (str(error),)
-    return ()

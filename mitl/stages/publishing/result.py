@@ -34,7 +34,7 @@ def nothing_to_do(campaign: Campaign, sweep: Sweep, waits_for: Pilot | None) -> 
         },
         lines=(f"{done}{'; ' if sweep.adopted else ': '}{why}",),
         warnings=sweep.warnings,
-        next=_after_posting(campaign.environment),
+        next=after_posting(campaign.environment),
     )
 
 
@@ -52,7 +52,7 @@ def dry(
             "environment": campaign.environment.value,
             "hits": plan.n_hits,
             "pairs": plan.n_pairs,
-            **_money(quote),
+            **money_counts(quote),
             "requests": folder.n_requests,
             "largest_question_bytes": largest,
         },
@@ -81,7 +81,7 @@ def posted_result(
 ) -> StageResult:
     """What was posted."""
     pilot = campaign.pilot is not None and batch is not None
-    following = _after_posting(campaign.environment)
+    following = after_posting(campaign.environment)
     if pilot:
         following += ", and mitl publish again, which prices the rest by the pilot's times"
     as_batch = f" as {'pilot' if pilot else 'batch'} {batch}" if batch else ""
@@ -95,7 +95,7 @@ def posted_result(
             "hits_again": len(plan.again),
             "repeats": plan.n_repeats,
             "overlap": plan.n_overlap,
-            **_money(quote),
+            **money_counts(quote),
             "reward_cents": terms.reward_cents if batch else None,
             "estimate_s": terms.estimate.seconds if batch else None,
             "pilot": pilot,
@@ -108,7 +108,8 @@ def posted_result(
     )
 
 
-def _money(quote: Quote) -> dict[str, object]:
+def money_counts(quote: Quote) -> dict[str, object]:
+    """The bill under the keys of ``--json``."""
     return {
         "assignments": quote.submissions,
         "rewards_cents": quote.rewards_cents,
@@ -117,7 +118,8 @@ def _money(quote: Quote) -> dict[str, object]:
     }
 
 
-def _after_posting(environment: Environment) -> str:
+def after_posting(environment: Environment) -> str:
+    """What comes next once HITs are out."""
     people = "mitl serve for people"
     if environment is Environment.SANDBOX:
         people += ", or mitl simulate"
