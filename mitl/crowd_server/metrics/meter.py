@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 from mitl.crowd_server.metrics.exposition import Metric, Sample
@@ -23,7 +23,7 @@ class Meter:
         self._running = 0
         self._answers: Counter[tuple[str, str, int]] = Counter()
         self._times: dict[str, list[int]] = {}
-        self._seconds: Counter[str] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
 
     def begin(self) -> None:
         """A request came in."""
@@ -38,7 +38,7 @@ class Meter:
             self._answers[known, method if method in _METHODS else OTHER, status] += 1
             times = self._times.setdefault(known, [0] * (len(BUCKETS_S) + 1))
             times[bisect_left(BUCKETS_S, seconds)] += 1
-            self._seconds[known] += seconds  # type: ignore[assignment]
+            self._seconds[known] += seconds
 
     def metrics(self) -> tuple[Metric, ...]:
         """What was counted so far."""

@@ -85,7 +85,7 @@ def publish_study(
         rehearse(due, pages, settings.project_id, progress)
         warnings = (
             *sweep.warnings,
-            *probe_or_warn(pages.sources, endpoint.url, study.probes, study.environment, seed=settings.seed),
+            *probe_or_warn(pages.sources, endpoint.url, study.campaign, seed=settings.seed),
         )
         if not confirm(job.quote.total_cents):
             raise UsageError("the total was not confirmed; nothing was posted")
@@ -123,6 +123,6 @@ def _dry_run(
     write_pages(folder, due, pages)
     folder.write_bill(bill)
     warnings = probe_or_warn(
-        pages.sources, endpoint.url, study.probes, study.environment, seed=settings.seed, files=pages.files()
+        pages.sources, endpoint.url, study.campaign, seed=settings.seed, files=pages.files()
     )
     return dry(study, job, largest, folder, warnings)

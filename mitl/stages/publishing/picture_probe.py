@@ -13,6 +13,7 @@ import httpx
 from mitl.errors import DatasetError
 from mitl.proposals.sampling import shuffled
 from mitl.records import Environment
+from mitl.stages.publishing.campaign import Campaign
 
 TIMEOUT_S, CONNECT_TIMEOUT_S = 15.0, 5.0
 TRIES = 2
@@ -58,17 +59,16 @@ def probe_pictures(
 def probe_or_warn(
     sources: Mapping[str, str],
     base: str,
-    n: int,
-    environment: Environment,
+    campaign: Campaign,
     *,
     seed: int,
     files: Mapping[str, Path] | None = None,
 ) -> tuple[str, ...]:
     """The same; with practice money, where scripted workers see none, a failure is only a warning, given back."""
     try:
-        probe_pictures(sources, base, n, seed=seed, files=files)
+        probe_pictures(sources, base, campaign.probes, seed=seed, files=files)
     except DatasetError as error:
-        if environment is not Environment.SANDBOX:
+        if campaign.environment is not Environment.SANDBOX:
             raise
         return (str(error),)
     return ()

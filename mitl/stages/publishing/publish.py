@@ -113,9 +113,7 @@ def publish(
             rehearse(job.plan, job.due(settings.project_id), pages, settings.project_id, progress)
             warnings = (
                 *sweep.warnings,
-                *probe_or_warn(
-                    pages.sources, endpoint.url, campaign.probes, campaign.environment, seed=settings.seed
-                ),
+                *probe_or_warn(pages.sources, endpoint.url, campaign, seed=settings.seed),
             )
             if not confirm(job.quote.total_cents):
                 raise UsageError("the total was not confirmed; nothing was posted")
@@ -229,8 +227,7 @@ def _dry_run(
     warnings = probe_or_warn(
         pages.sources,
         endpoint.url,
-        campaign.probes,
-        campaign.environment,
+        campaign,
         seed=settings.seed,
         files=pages.files(),
     )

@@ -11,10 +11,11 @@ from sqlalchemy.orm import Session
 
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
+from mitl.db.store import desk_answers
 from mitl.db.store import hits as hit_store
 from mitl.db.store import judgements as judgement_store
 from mitl.db.store.answers import AssignmentRow
-from mitl.db.store.desk import AnswerRow
+from mitl.db.store.desk_answers import AnswerRow
 from mitl.records import Decision, Environment, Finding, GoldControl, Label, Outcome, Pair, PairRole
 from mitl.records.gold_rule import GoldRule
 from mitl.stages.harvesting.golds import GoldState
@@ -120,7 +121,7 @@ def submission(
         StoreError: there is none of this number.
     """
     row = find_submission(session, environment, number)
-    answers = desk_store.answers_of(session, row.id)
+    answers = desk_answers.answers_of(session, row.id)
     rewards = {batch.name: batch.reward_cents for batch in hit_store.batches(session, environment)}
     return Submission(
         row=row,
@@ -141,10 +142,10 @@ def _pairs(
 ) -> tuple[SeenPair, ...]:
     images = desk_store.image_addresses(session, [answer.pair.image_id for answer in answers])
     captions = desk_store.caption_texts(session, [answer.pair.caption_id for answer in answers])
-    reasons = desk_store.reasons(session, row.id)
+    reasons = desk_answers.reasons(session, row.id)
     texts = judgement_store.free_text(session, row.id)
     others: dict[Pair, Counter[Label]] = defaultdict(Counter)
-    for beside in desk_store.answers_beside(session, environment, row.id):
+    for beside in desk_answers.answers_beside(session, environment, row.id):
         if beside.label is not None and beside.worker_id != row.worker_id:
             others[beside.pair][beside.label] += 1
     found = []
@@ -182,7 +183,7 @@ def _address(image_id: int, file: str | None, url: str | None) -> str | None:
 def strips(session: Session, environment: Environment, worker_id: int, rule: GoldRule) -> tuple[Strip, ...]:
     """A worker's submissions in short, newest first."""
     answers: dict[int, list[AnswerRow]] = defaultdict(list)
-    for answer in desk_store.answers_of_worker(session, worker_id):
+    for answer in desk_answers.answers_of_worker(session, worker_id):
         answers[answer.assignment_id].append(answer)
     found = []
     for row in reversed(answer_store.assignments(session, environment, worker_id=worker_id)):
