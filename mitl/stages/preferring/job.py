@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -10,13 +9,12 @@ from sqlalchemy.orm import Session
 
 from mitl.db.store import hits as hit_store
 from mitl.db.store.hits import BatchRow, HitRow
-from mitl.hits.pricing import bill
 from mitl.hits.templates import HitTemplate, load_template
 from mitl.records import BatchKind, Comparison, HitState
 from mitl.settings import Settings
 from mitl.stages.preferring.planning import StudyPlan, make_study_plan
 from mitl.stages.preferring.study import Study
-from mitl.stages.publishing.bill import NEW, Part, Quote, Terms, terms_of
+from mitl.stages.publishing.bill import Quote, Terms, make_quote, terms_of
 from mitl.stages.publishing.pilot import Estimate
 from mitl.stages.publishing.planning import token
 
@@ -89,37 +87,9 @@ def make_job(
         row.id: row for row in hit_store.batches(session, study.environment) if row.kind is BatchKind.RANKINGS
     }
     templates = {id_: load_template(row.template, settings.wordings) for id_, row in batches.items()}
-    quote = Quote(tuple(_parts(plan, terms, batches, charges_fee=charges_fee)))
+    estimates = {id_: row.estimate_s or terms.estimate.seconds for id_, row in batches.items()}
+    quote = make_quote(plan, terms, batches, estimates, charges_fee=charges_fee)
     return Job(plan, terms, quote, batches, templates, hit_store.next_batch_name(session, last_batch))
-
-
-def _parts(
-    plan: StudyPlan, terms: Terms, batches: Mapping[int, BatchRow], *, charges_fee: bool
-) -> list[Part]:
-    """A part for each group of HITs with one price: the new batch's, then those of earlier batches."""
-    parts = []
-    if plan.fresh:
-        new = bill(
-            len(plan.fresh),
-            assignments=terms.assignments,
-            reward_cents=terms.reward_cents,
-            estimate_s=terms.estimate.seconds,
-            charges_fee=charges_fee,
-        )
-        parts.append(Part(NEW, new, terms.estimate.note))
-    planned = Counter((hit.batch_id, hit.assignments) for hit in plan.leftover)
-    again = Counter((one.replaces.batch_id, one.assignments) for one in plan.again)
-    for batch_id, assignments in sorted(planned.keys() | again.keys()):
-        batch, count = batches[batch_id], planned[batch_id, assignments]
-        priced = bill(
-            count + again[batch_id, assignments],
-            assignments=assignments,
-            reward_cents=batch.reward_cents,
-            estimate_s=batch.estimate_s or terms.estimate.seconds,
-            charges_fee=charges_fee,
-        )
-        parts.append(Part(batch.name, priced, "as when it was planned", count))
-    return parts
 
 
 def _row(project_id: str, batch: str, number: int, attempt: int, assignments: int) -> HitRow:

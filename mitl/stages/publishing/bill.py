@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Sized
 from dataclasses import dataclass
+from typing import Protocol
 
-from mitl.db.store.hits import BatchRow
+from mitl.db.store.hits import BatchRow, HitRow
 from mitl.errors import FundsError, UsageError
 from mitl.hits.pricing import Bill, bill, format_dollars, reward_for_floor
 from mitl.hits.templates import HitTemplate
@@ -15,7 +16,6 @@ from mitl.stages.paying.wages import floor_cents
 from mitl.stages.publishing.campaign import Campaign
 from mitl.stages.publishing.pages import Wording
 from mitl.stages.publishing.pilot import Estimate
-from mitl.stages.publishing.planning import Plan
 from mitl.stages.publishing.purse import Purse
 
 NEW = "new batch"
@@ -93,15 +93,47 @@ def terms_of(settings: Settings, campaign: Campaign, template: HitTemplate, esti
     return Terms(template, reward, campaign.assignments, estimate)
 
 
+class Again(Protocol):
+    """A HIT that asks what another HIT could not bring."""
+
+    @property
+    def replaces(self) -> HitRow:
+        """That HIT, whose batch's terms hold."""
+
+    @property
+    def assignments(self) -> int:
+        """Workers who are still wanted."""
+
+
+class Planned(Protocol):
+    """A plan of whatever is asked, pairs or comparisons."""
+
+    @property
+    def fresh(self) -> Sized:
+        """The pages of the new batch."""
+
+    @property
+    def leftover(self) -> Sequence[HitRow]:
+        """HITs that an earlier run planned and did not post."""
+
+    @property
+    def again(self) -> Sequence[Again]:
+        """HITs that replace others."""
+
+
 def make_quote(
-    plan: Plan,
+    plan: Planned,
     terms: Terms,
     batches: Mapping[int, BatchRow],
-    wordings: Mapping[int, Wording],
+    estimates: Mapping[int, int],
     *,
     charges_fee: bool,
 ) -> Quote:
-    """A part for each group of HITs with one price: the new batch's, then those of earlier batches."""
+    """A part for each group of HITs with one price: the new batch's, then those of earlier batches.
+
+    Args:
+        estimates: seconds a HIT of each earlier batch.
+    """
     parts = []
     if plan.fresh:
         new = bill(
@@ -121,7 +153,7 @@ def make_quote(
             count + again[batch_id, assignments],
             assignments=assignments,
             reward_cents=batch.reward_cents,
-            estimate_s=wordings[batch_id].estimate_s,
+            estimate_s=estimates[batch_id],
             charges_fee=charges_fee,
         )
         parts.append(Part(batch.name, priced, "as when it was planned", count))

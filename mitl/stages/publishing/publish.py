@@ -193,7 +193,8 @@ def _plan(
         row.id: row for row in hit_store.batches(session, environment) if row.source is JudgementSource.CROWD
     }
     wordings = wordings_of(batches, settings.wordings)
-    quote = make_quote(plan, terms, batches, wordings, charges_fee=charges_fee)
+    estimates = {id_: wording.estimate_s for id_, wording in wordings.items()}
+    quote = make_quote(plan, terms, batches, estimates, charges_fee=charges_fee)
     return _Job(
         plan, terms, quote, batches, wordings, hit_store.next_batch_name(session, sweep.last_batch), out
     )
