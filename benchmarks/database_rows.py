@@ -23,6 +23,7 @@ from mitl.db.models import (
     Round,
     Worker,
 )
+from mitl.db.store import answer_sheets
 from mitl.db.store.bulk import add_tuples, ids_were_given
 from mitl.db.store.proposals import AnnotatorRow
 from mitl.records import AnnotatorKind, Direction, Pair, Proposal
@@ -225,6 +226,7 @@ def fill_work(session: Session, n_pairs: int) -> None:
     )
     for model in (Dataset, Image, Caption, Round, Batch, Worker, Hit, Assignment):
         ids_were_given(session, model)
+    answer_sheets.fill(session)
     session.execute(text("ANALYZE"))
 
 

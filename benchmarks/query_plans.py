@@ -1,10 +1,14 @@
-"""The plans of the hot queries: every statement that `status`, the review list and the desk send."""
+"""The plans of the hot queries: every statement that `status`, the review list, the desk and judging send.
+
+PostgreSQL's driver is asked for whole columns without SQLAlchemy, so those statements are explained on SQLite alone.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 from typing import Any
 
+from database_rows import AT
 from sqlalchemy import Engine, event, text
 
 from mitl.db.engine import make_engine
@@ -12,8 +16,12 @@ from mitl.db.session import open_database
 from mitl.db.store import desk
 from mitl.records import Environment
 from mitl.settings import load
+from mitl.stages.harvesting.judging import judge
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing import review
+from mitl.stages.reviewing.desk_overview import overview
+from mitl.stages.reviewing.evidence import crowd
+from mitl.stages.reviewing.habits import habits
 
 SANDBOX = Environment.SANDBOX
 
@@ -33,8 +41,11 @@ def print_plans(url: str) -> None:
         review.queue(settings, SANDBOX)
         with open_database(url, read_only=True) as session:
             desk.pulse(session, SANDBOX)
-            desk.arrivals(session, SANDBOX)
-            desk.paid(session, SANDBOX)
+            known = habits(session, SANDBOX, settings.gold_rule)
+            overview(session, SANDBOX, AT + dt.timedelta(hours=1), known)
+            crowd(session, SANDBOX, known)
+        with open_database(url) as session:
+            judge(session, SANDBOX, settings.gold_rule)
     finally:
         event.remove(Engine, "before_cursor_execute", note)
     _explain(url, seen)

@@ -27,24 +27,28 @@ NAMING = {
 }
 
 
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def microseconds(at: dt.datetime) -> int:
+    """A time as it is stored; a naive one is our own bug."""
+    assert at.tzinfo is not None, f"naive time {at!r}; times are aware UTC"
+    return (at - _EPOCH) // dt.timedelta(microseconds=1)
+
+
 class UtcDateTime(TypeDecorator[dt.datetime]):
     """Aware UTC times, kept as microseconds since 1970 so that both engines store and sort the same."""
 
     impl = BigInteger
     cache_ok = True
 
-    _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-
     def process_bind_param(self, value: dt.datetime | None, dialect: Dialect) -> int | None:
-        """To microseconds; a naive time is our own bug."""
-        if value is None:
-            return None
-        assert value.tzinfo is not None, f"naive time {value!r}; times are aware UTC"
-        return (value - self._EPOCH) // dt.timedelta(microseconds=1)
+        """To microseconds."""
+        return None if value is None else microseconds(value)
 
     def process_result_value(self, value: int | None, dialect: Dialect) -> dt.datetime | None:
         """From microseconds."""
-        return None if value is None else self._EPOCH + dt.timedelta(microseconds=value)
+        return None if value is None else _EPOCH + dt.timedelta(microseconds=value)
 
 
 def enum_type(enum: type[StrEnum]) -> Enum:

@@ -6,7 +6,8 @@ import os
 import re
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, InvalidatePoolError, NoSuchModuleError
 
+from mitl.db.copies import file_of
+from mitl.db.reading import View, obstacle, require_writable, view_of
 from mitl.errors import SettingsError, StoreError
 
 BUSY_TIMEOUT_S = 60.0
@@ -41,10 +44,50 @@ def parse_url(text: str) -> URL:
     raise SettingsError(f"{backend!r} databases are not supported; known: sqlite, postgresql")
 
 
-def make_engine(text: str, *, durable: bool = False) -> Engine:
+@contextmanager
+def open_engine(text: str, *, read_only: bool = False) -> Iterator[Engine]:
+    """An engine for the block, disposed of at its end.
+
+    Args:
+        read_only: nothing will be written, so that an SQLite file need not be writable.
+
+    Raises:
+        StoreError: an SQLite file cannot be read, or was changed while it was read without locks.
+    """
+    file = _file(text)
+    view = view_of(file) if read_only and file is not None and file.exists() else None
+    engine = make_engine(text, view=view)
+    try:
+        yield engine
+    except Exception as error:
+        if view is not None:
+            try:
+                view.require_same()
+            except StoreError as changed:
+                raise changed from error
+        raise
+    finally:
+        engine.dispose()
+    if view is not None:
+        view.require_same()
+
+
+def can_write(text: str) -> bool:
+    """Whether this user may change the database's file, as far as one can tell without trying."""
+    file = _file(text)
+    return file is None or obstacle(file) is None
+
+
+def _file(text: str) -> Path | None:
+    url = parse_url(text)
+    return file_of(url.database) if url.get_backend_name() == "sqlite" else None
+
+
+def make_engine(text: str, *, durable: bool = False, view: View | None = None) -> Engine:
     """An engine for this URL.
 
     Args:
+        view: how to open an SQLite file that is only read; without one, a file that cannot be changed is refused.
         durable: whether SQLite waits for the disk at each commit, so that even a power cut undoes none. Without
             it a commit survives the death of any process, but not surely that of the machine.
 
@@ -59,7 +102,11 @@ def make_engine(text: str, *, durable: bool = False) -> Engine:
         arguments = {"timeout": BUSY_TIMEOUT_S, "check_same_thread": False}
         # What a statement was given (keys, answers, ids of people) is nothing for a log or a traceback.
         engine = create_engine(url, connect_args=arguments, hide_parameters=True)
-        event.listen(engine, "do_connect", _keep_private)
+        if view is not None:
+            event.listen(engine, "do_connect", _only_read(view))
+        else:
+            event.listen(engine, "do_connect", _keep_private)
+            event.listen(engine, "connect", _use_wal)
         event.listen(engine, "connect", _prepare_sqlite)
         if durable:
             event.listen(engine, "connect", _wait_for_disk)
@@ -106,6 +153,14 @@ def _prepare_postgres(connection: Any, record: Any) -> None:
     connection.commit()
 
 
+def _only_read(view: View) -> Callable[..., None]:
+    def connect(dialect: Any, record: Any, arguments: list[Any], parameters: dict[str, Any]) -> None:
+        arguments[0] = view.uri
+        parameters["uri"] = True
+
+    return connect
+
+
 def _keep_private(dialect: Any, record: Any, arguments: Sequence[Any], parameters: Any) -> None:
     """Make a new file for its owner alone: our databases hold keys, salts and what controls are.
 
@@ -117,17 +172,17 @@ def _keep_private(dialect: Any, record: Any, arguments: Sequence[Any], parameter
     try:
         os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     except FileExistsError:
-        pass
+        require_writable(Path(name))
     except OSError as error:
         raise StoreError(f"cannot make the database {name!r}: {error.strerror or error}") from error
 
 
-def _use_wal(cursor: sqlite3.Cursor) -> None:
+def _use_wal(connection: sqlite3.Connection, record: Any) -> None:
     """Switch a new database to WAL; SQLite does not apply its busy timeout to that one statement."""
     deadline = time.monotonic() + BUSY_TIMEOUT_S
     while True:
         try:
-            cursor.execute("PRAGMA journal_mode=WAL")
+            connection.execute("PRAGMA journal_mode=WAL").close()
             return
         except sqlite3.OperationalError as error:
             if "locked" not in str(error) or time.monotonic() > deadline:
@@ -138,7 +193,6 @@ def _use_wal(cursor: sqlite3.Cursor) -> None:
 def _prepare_sqlite(connection: sqlite3.Connection, record: Any) -> None:
     connection.isolation_level = None  # we say BEGIN ourselves, see _begin_sqlite
     cursor = connection.cursor()
-    _use_wal(cursor)
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.execute("PRAGMA foreign_keys=ON")
     cursor.close()

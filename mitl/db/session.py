@@ -17,7 +17,7 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, NotSupportedEr
 from sqlalchemy.orm import Session
 
 from mitl.db import migrate
-from mitl.db.engine import make_engine, parse_url
+from mitl.db.engine import open_engine, parse_url
 from mitl.db.explain import cannot_use, name_of, reason
 from mitl.db.locks import WRITING, advisory_key
 from mitl.errors import StoreError
@@ -37,7 +37,7 @@ def open_database(url: str, *, create: bool = False, read_only: bool = False) ->
     """A session on the pipeline's database at ``url``; uncommitted work is rolled back at the end.
 
     Args:
-        read_only: never wait for writers; nothing may be written.
+        read_only: never wait for writers; nothing may be written, and this user need not be able to.
         create: make the tables of an empty database instead of refusing it.
 
     Raises:
@@ -49,20 +49,18 @@ def open_database(url: str, *, create: bool = False, read_only: bool = False) ->
         raise StoreError(
             f"there is no database at {parsed.database}; run `mitl init` first, or name --project"
         )
-    engine = make_engine(url)
-    if engine.dialect.name == "postgresql":
-        event.listen(engine, "begin", _take_turn)
-    try:
-        _check(engine, url, create=create)
-        bound = engine.execution_options(**_reading(engine)) if read_only else engine
-        with Session(bound, expire_on_commit=False) as session:
-            yield session
-    except DBAPIError as error:
-        if isinstance(error, _OUR_BUGS) and not any(words in str(error.orig) for words in _NO_RIGHT):
-            raise
-        raise _explained(error, url) from error
-    finally:
-        engine.dispose()
+    with open_engine(url, read_only=read_only) as engine:
+        if engine.dialect.name == "postgresql":
+            event.listen(engine, "begin", _take_turn)
+        try:
+            _check(engine, url, create=create)
+            bound = engine.execution_options(**_reading(engine)) if read_only else engine
+            with Session(bound, expire_on_commit=False) as session:
+                yield session
+        except DBAPIError as error:
+            if isinstance(error, _OUR_BUGS) and not any(words in str(error.orig) for words in _NO_RIGHT):
+                raise
+            raise _explained(error, url) from error
 
 
 @contextmanager

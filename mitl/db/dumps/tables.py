@@ -17,11 +17,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+COPIES = ("answer_sheet",)
+"""Tables that say only what others say, and are written anew from them."""
+
+
 def reflected(connection: Connection) -> list[Table]:
-    """All tables, each after those that its rows point to; without the one that holds the revision."""
+    """All tables, each after those that its rows point to; without `COPIES` and the one that holds the revision."""
     metadata = MetaData()
     metadata.reflect(connection)
-    return [table for table in metadata.sorted_tables if table.name != VERSION_TABLE]
+    return [table for table in metadata.sorted_tables if table.name not in (VERSION_TABLE, *COPIES)]
 
 
 def schema_of(table: Table) -> pa.Schema:

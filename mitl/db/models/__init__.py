@@ -4,7 +4,7 @@ Surrogate ids of images and captions are given in tie order at load, and every s
 that the pipeline relies on is held by the database.
 """
 
-from mitl.db.models.answers import Assignment, Finding, ImportFile, Judgement, Rationale, Worker
+from mitl.db.models.answers import AnswerSheet, Assignment, Finding, ImportFile, Judgement, Rationale, Worker
 from mitl.db.models.base import Base
 from mitl.db.models.comparisons import Comparison, PreferenceAnswer, RankingSystem
 from mitl.db.models.datasets import Caption, Dataset, Exclusion, Image, OriginalReview, Rating
@@ -15,6 +15,7 @@ from mitl.db.models.releases import Release
 
 __all__ = [
     "Annotator",
+    "AnswerSheet",
     "Assignment",
     "Base",
     "Batch",

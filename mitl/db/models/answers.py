@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 
-from sqlalchemy import ForeignKey, UniqueConstraint
+from sqlalchemy import ForeignKey, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
 from mitl.db.base import int_pk
@@ -30,10 +30,14 @@ class Assignment(Base):
     """One worker's submission of one HIT."""
 
     __tablename__ = "assignment"
-    __table_args__ = (UniqueConstraint("mturk_assignment_id", "worker_id"),)
+    __table_args__ = (
+        UniqueConstraint("mturk_assignment_id", "worker_id"),
+        # What is counted over all submissions stands in it, so that no count reads the documents.
+        Index("ix_assignment_worker", "worker_id", "decision", "status", "submitted_at", "hit_id"),
+    )
     id: Mapped[int_pk]
     hit_id: Mapped[int] = mapped_column(ForeignKey("hit.id"), index=True)
-    worker_id: Mapped[int] = mapped_column(ForeignKey("worker.id"), index=True)
+    worker_id: Mapped[int] = mapped_column(ForeignKey("worker.id"))
     mturk_assignment_id: Mapped[str]
     accepted_at: Mapped[dt.datetime | None]
     submitted_at: Mapped[dt.datetime | None]
@@ -77,6 +81,19 @@ class Judgement(Base):
     usable: Mapped[bool]
     """Whether aggregation may read it."""
     source: Mapped[JudgementSource]
+
+
+class AnswerSheet(Base):
+    """All judgements of one submission as numbers: a copy that is read fast; see `mitl.db.store.answer_sheets`.
+
+    Triggers on ``judgement`` and ``hit_item`` drop it; a revision that makes either table anew has to make them too.
+    """
+
+    __tablename__ = "answer_sheet"
+    assignment_id: Mapped[int] = mapped_column(
+        ForeignKey("assignment.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    content: Mapped[bytes]
 
 
 class Rationale(Base):

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import datetime as dt
 
-from sqlalchemy import ForeignKey, Index, UniqueConstraint
+from sqlalchemy import ForeignKey, Index, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from mitl.db.base import int_pk
 from mitl.db.models.base import Base
 from mitl.records import BatchKind, Environment, HitState, JudgementSource, PairRole
+
+_IS_OVERLAP = text("role = 'overlap'")
+"""Few items are; to find out which HITs hold them would take a look at every item."""
 
 
 class Round(Base):
@@ -75,7 +78,10 @@ class HitItem(Base):
     """Which pair stands at which place of a HIT; the crowd server never learns it."""
 
     __tablename__ = "hit_item"
-    __table_args__ = (UniqueConstraint("hit_id", "place"),)
+    __table_args__ = (
+        UniqueConstraint("hit_id", "place"),
+        Index("ix_hit_item_overlap", "hit_id", sqlite_where=_IS_OVERLAP, postgresql_where=_IS_OVERLAP),
+    )
     id: Mapped[int_pk]
     hit_id: Mapped[int] = mapped_column(ForeignKey("hit.id"))
     place: Mapped[int]

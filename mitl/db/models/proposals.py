@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from sqlalchemy import ForeignKey, UniqueConstraint, false
+from sqlalchemy import ForeignKey, Index, UniqueConstraint, false, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from mitl.db.base import int_pk
 from mitl.db.models.base import Base
 from mitl.records import AnnotatorKind, Direction
+
+_UNPROPOSED = text("NOT proposed")
+"""Controls and past work: few beside those that were proposed."""
 
 
 class Annotator(Base):
@@ -49,7 +52,10 @@ class Pair(Base):
     """An image and a caption that somebody asks about: a candidate or a gold control."""
 
     __tablename__ = "pair"
-    __table_args__ = (UniqueConstraint("image_id", "caption_id"),)
+    __table_args__ = (
+        UniqueConstraint("image_id", "caption_id"),
+        Index("ix_pair_unproposed", "id", sqlite_where=_UNPROPOSED, postgresql_where=_UNPROPOSED),
+    )
     id: Mapped[int_pk]
     image_id: Mapped[int] = mapped_column(ForeignKey("image.id"))
     caption_id: Mapped[int] = mapped_column(ForeignKey("caption.id"), index=True)

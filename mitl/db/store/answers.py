@@ -214,9 +214,8 @@ def decision_counts(session: Session, environment: Environment) -> dict[Decision
     """How many submissions stand at each decision."""
     query = (
         select(Assignment.decision, func.count())
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment)
+        .join(Worker, Worker.id == Assignment.worker_id)
+        .where(Worker.environment == environment)
         .group_by(Assignment.decision)
     )
     return dict(session.execute(query).all())

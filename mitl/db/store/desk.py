@@ -7,9 +7,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
 from sqlalchemy import and_, case, func, or_, select
 from sqlalchemy.orm import Session
 
+from mitl.db.base import microseconds
 from mitl.db.models import (
     Assignment,
     Batch,
@@ -21,6 +24,7 @@ from mitl.db.models import (
     Ledger,
     Worker,
 )
+from mitl.db.store.packed_rows import number_columns
 from mitl.records import (
     Decision,
     Environment,
@@ -179,23 +183,18 @@ def arrivals(session: Session, environment: Environment) -> Arrivals:
     return Arrivals(count, int(approved or 0), oldest, latest, int(cents or 0))
 
 
-def answers_since(session: Session, environment: Environment, since: dt.datetime) -> dict[dt.datetime, int]:
-    """When submitted → how many answers came, of submissions from this time on."""
-    counts = (
-        select(func.count())
-        .where(Judgement.assignment_id == Assignment.id)
-        .scalar_subquery()
-        .label("answers")
-    )
+def submitted_since(
+    session: Session, environment: Environment, since: dt.datetime
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows of the submissions from this time on, ascending, and microseconds since then; each (submissions,)."""
+    first = microseconds(since)
     query = (
-        select(Assignment.submitted_at, counts)
-        .join(Worker, Worker.id == Assignment.worker_id)
-        .where(Worker.environment == environment, Assignment.submitted_at >= since)
+        "SELECT a.id, a.submitted_at FROM assignment a JOIN worker w ON w.id = a.worker_id "
+        f"WHERE w.environment = '{environment.value}' AND a.submitted_at >= {first}"
     )
-    found: dict[dt.datetime, int] = defaultdict(int)
-    for at, answers in session.execute(query):
-        found[at] += answers  # at is known: NULL is later than nothing
-    return found
+    rows, at = number_columns(session, query, 2)
+    order = np.argsort(rows)
+    return rows[order], at[order] - first
 
 
 def calls(session: Session, kind: str, prefix: str) -> list[Call]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, case, false, func, select, update
+from sqlalchemy import and_, false, select, update
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, Hit, HitItem, Judgement, Pair, Rationale, Worker
@@ -33,14 +33,6 @@ class StoredJudgement:
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
-    """How many judgements of one submission were answered, and how many of them count."""
-
-    answered: int
-    usable: int
-
-
-@dataclass(frozen=True, slots=True)
 class Mark:
     """What says whether one judgement may count, but for its submission."""
 
@@ -52,25 +44,20 @@ class Mark:
     usable: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Again:
-    """A judgement on a pair that its worker has judged more than once; controls are meant to come again."""
-
-    id: int
-    assignment_id: int
-    worker_id: int
-    pair_id: int
-    place: int
-
-
 def judgements(session: Session, environment: Environment) -> list[StoredJudgement]:
     """Every judgement of an environment, by submission and place, with its role and rationale."""
     query = _judgements(environment).order_by(Judgement.assignment_id, Judgement.place)
     return _stored(session.execute(query), _rationale(session, environment))
 
 
-def gold_judgements(session: Session, environment: Environment) -> list[StoredJudgement]:
-    """The judgements of an environment on controls, by submission and place: pair, role, worker and label alone."""
+def gold_judgements(
+    session: Session, environment: Environment, submissions: Sequence[int] | None = None
+) -> list[StoredJudgement]:
+    """The judgements of an environment on controls, by submission and place: pair, role, worker and label alone.
+
+    Args:
+        submissions: on these submissions alone.
+    """
     query = (
         select(
             Judgement.id,
@@ -91,26 +78,14 @@ def gold_judgements(session: Session, environment: Environment) -> list[StoredJu
         .where(Worker.environment == environment, HitItem.role.in_(_GOLD_ROLES))
         .order_by(Judgement.assignment_id, Judgement.place)
     )
+    parts = [query]
+    if submissions is not None:
+        parts = [query.where(Assignment.id.in_(chunk)) for chunk in chunks(sorted(submissions))]
     return [
         StoredJudgement(*row[:5], JudgementRecord(PairRecord(*row[5:7]), row[7], row[8], role=row[9]))
-        for row in session.execute(query)
+        for part in parts
+        for row in session.execute(part)
     ]
-
-
-def tallies(session: Session, environment: Environment) -> dict[int, Tally]:
-    """Submission → how many of its judgements were answered and count; none where it has no judgement."""
-    query = (
-        select(
-            Judgement.assignment_id,
-            func.sum(case((_IS_ANSWERED, 1), else_=0)),
-            func.sum(case((Judgement.usable.is_(True), 1), else_=0)),
-        )
-        .join(Assignment, Assignment.id == Judgement.assignment_id)
-        .join(Worker, Worker.id == Assignment.worker_id)
-        .where(Worker.environment == environment)
-        .group_by(Judgement.assignment_id)
-    )
-    return {id_: Tally(int(done), int(used)) for id_, done, used in session.execute(query)}
 
 
 def marks(session: Session, assignment_ids: Sequence[int]) -> list[Mark]:
@@ -128,33 +103,6 @@ def marks(session: Session, assignment_ids: Sequence[int]) -> list[Mark]:
         for chunk in chunks(assignment_ids)
         for row in session.execute(query.where(Judgement.assignment_id.in_(chunk)))
     ]
-
-
-def judged_again(session: Session, environment: Environment) -> list[Again]:
-    """The judgements on pairs, controls left out, that one worker has judged more than once, each of them."""
-    of_worker = (
-        select(Assignment.worker_id, Judgement.pair_id)
-        .join(Assignment, Assignment.id == Judgement.assignment_id)
-        .join(Worker, Worker.id == Assignment.worker_id)
-        .where(Worker.environment == environment)
-        .group_by(Assignment.worker_id, Judgement.pair_id)
-        .having(func.count() > 1)
-        .subquery()
-    )
-    query = (
-        select(
-            Judgement.id, Judgement.assignment_id, Assignment.worker_id, Judgement.pair_id, Judgement.place
-        )
-        .join(Assignment, Assignment.id == Judgement.assignment_id)
-        .join(
-            of_worker,
-            (of_worker.c.worker_id == Assignment.worker_id) & (of_worker.c.pair_id == Judgement.pair_id),
-        )
-        .join(HitItem, (HitItem.hit_id == Assignment.hit_id) & (HitItem.place == Judgement.place))
-        .where(HitItem.role.not_in(_GOLD_ROLES))
-        .order_by(Judgement.id)
-    )
-    return [Again(*row) for row in session.execute(query)]
 
 
 _IS_ANSWERED = and_(Judgement.outcome == Outcome.ANSWERED, Judgement.label.is_not(None))

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from sqlalchemy import ColumnElement, Select, case, func, select
+from numpy.typing import NDArray
+from sqlalchemy import ColumnElement, Select, case, func, select, text
 from sqlalchemy.orm import Session, aliased
 
-from mitl.db.models import Assignment, Batch, Hit, HitItem, Judgement, Pair, Worker
-from mitl.db.store.answer_columns import AnswerColumns
+from mitl.db.models import Assignment, Batch, Hit, HitItem, Judgement, Pair
+from mitl.db.store.answer_columns import ROLES, AnswerColumns, answer_columns
 from mitl.db.store.bulk import chunks
 from mitl.db.store.hits import LIVE_STATES, HitRow, batches, hit_items, hits_of
 from mitl.db.store.packed_rows import number_columns
-from mitl.proposals.packed import distinct
 from mitl.records import Decision, Environment, HitState, JudgementSource, PairRole
 from mitl.records import Pair as PairRecord
 
@@ -72,12 +72,16 @@ def pair_counts(session: Session, environment: Environment, answers: AnswerColum
     )
     n_pairs = session.scalar(select(func.count()).select_from(Pair)) or 0
     unproposed = number_columns(session, "SELECT id FROM pair WHERE NOT proposed", 1)[0]
-    judged = distinct(answers.pair[answers.usable & ~answers.is_gold])
     out = np.fromiter(session.scalars(live), np.int64)
-    asked = distinct(np.concatenate([judged, out]))
+    judged = answers.pair[answers.usable & ~answers.is_gold]
+    newest = max((int(rows.max()) for rows in (unproposed, out, judged) if len(rows)), default=0)
+    asked = np.zeros(newest + 1, np.bool_)  # by row of the pair; to sort millions takes longer
+    asked[judged] = True
+    n_judged = int(asked.sum())
+    asked[out] = True
+    asked[unproposed] = False
     candidates = n_pairs - len(unproposed)
-    n_asked = len(asked) - int(np.isin(asked, unproposed).sum())
-    return PairCounts(candidates, candidates - n_asked, len(judged))
+    return PairCounts(candidates, candidates - int(asked.sum()), n_judged)
 
 
 def live_pairs(
@@ -144,12 +148,17 @@ def asked_pairs(session: Session, environment: Environment) -> set[PairRecord]:
     return live_pairs(session, environment) | usable_workers(session, environment).keys()
 
 
-def barren_hits(session: Session, environment: Environment) -> list[Barren]:
+def barren_hits(
+    session: Session, environment: Environment, answers: AnswerColumns | None = None
+) -> list[Barren]:
     """Closed HITs without a successor that leave something to be asked again; past work from files is never.
 
     A HIT of candidates counts where fewer of its submissions were usable than workers were wanted, for those of its
     pairs that lack usable answers and are on no other HIT. A HIT of overlaps counts for the pairs that no second
     worker has judged usably: a second opinion of the first worker is none.
+
+    Args:
+        answers: those of this environment, where they are at hand.
     """
     wanted = {
         row.id: row.assignments
@@ -157,16 +166,13 @@ def barren_hits(session: Session, environment: Environment) -> list[Barren]:
         if row.source is not JudgementSource.IMPORT
     }
     overlaps = _overlap_hits(session, environment)
-    usable = _usable_submissions(session, environment)
-    lacking = [
-        id_
-        for id_, batch, assignments in _closed_hits(session, environment)
-        if batch in wanted and (id_ in overlaps or usable.get(id_, 0) < assignments)
-    ]
-    closed = hits_of(session, lacking)
+    answers = answer_columns(session, environment) if answers is None else answers
+    of_hit = _usable_submissions(session, answers)
+    closed = hits_of(session, _lacking(session, environment, wanted, overlaps, of_hit))
     if not closed:
         return []
     ids = [hit.id for hit in closed]
+    usable = dict(zip(ids, of_hit[ids].tolist(), strict=True))
     items = hit_items(session, ids)
     workers = usable_workers(session, environment, of_hits=ids)
     live = live_pairs(session, environment, of_hits=ids)
@@ -179,7 +185,7 @@ def barren_hits(session: Session, environment: Environment) -> list[Barren]:
         if asking is PairRole.OVERLAP:
             pairs, missing = [pair for pair in asked if pair not in second], 1
         else:
-            missing = hit.assignments - usable.get(hit.id, 0)
+            missing = hit.assignments - usable[hit.id]
             enough = wanted[hit.batch_id]
             pairs = [
                 pair
@@ -192,42 +198,33 @@ def barren_hits(session: Session, environment: Environment) -> list[Barren]:
     return found
 
 
-def _closed_hits(session: Session, environment: Environment) -> list[tuple[int, int, int]]:
-    """Row, batch and wanted workers of each closed HIT that none replaces."""
-    later = aliased(Hit)
-    query = (
-        select(Hit.id, Hit.batch_id, Hit.assignments)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment, Hit.state == HitState.CLOSED)
-        .where(Hit.id.not_in(select(later.replaces_id).where(later.replaces_id.is_not(None))))
-    )
-    return [(id_, batch, assignments) for id_, batch, assignments in session.execute(query)]
+def _lacking(
+    session: Session,
+    environment: Environment,
+    batches: Collection[int],
+    overlaps: Collection[int],
+    usable: NDArray[np.int64],
+) -> list[int]:
+    """The closed HITs of these batches that none replaces, and whose submissions are not all usable."""
+    hit, batch, wanted = number_columns(session, _CLOSED.format(environment=environment.value), 3)
+    lacks = np.isin(batch, list(batches)) & ((usable[hit] < wanted) | np.isin(hit, list(overlaps)))
+    return sorted(hit[lacks].tolist())
 
 
-def _usable_submissions(session: Session, environment: Environment) -> dict[int, int]:
-    """Per HIT, how many submissions gave a usable judgement on a candidate.
+_CLOSED = """
+    SELECT h.id, h.batch_id, h.assignments FROM hit h JOIN batch b ON b.id = h.batch_id
+    WHERE b.environment = '{environment}' AND h.state = 'closed'
+        AND h.id NOT IN (SELECT replaces_id FROM hit WHERE replaces_id IS NOT NULL)"""
 
-    The first such judgement of a submission is enough, so most of them are never looked at.
-    """
-    first = (
-        select(Judgement.id)
-        .join(HitItem, (HitItem.hit_id == Assignment.hit_id) & (HitItem.place == Judgement.place))
-        .where(
-            Judgement.assignment_id == Assignment.id,
-            Judgement.usable.is_(True),
-            HitItem.role == PairRole.CANDIDATE,
-        )
-        .limit(1)
-        .correlate(Assignment)
-        .scalar_subquery()
-    )
-    query = (
-        select(Assignment.hit_id, func.count())
-        .join(Worker, Worker.id == Assignment.worker_id)
-        .where(Worker.environment == environment, first.is_not(None))
-        .group_by(Assignment.hit_id)
-    )
-    return dict(session.execute(query).all())
+
+def _usable_submissions(session: Session, answers: AnswerColumns) -> NDArray[np.int64]:
+    """(rows of HITs,): how many submissions of each gave a usable judgement on a candidate."""
+    usable = answers.usable & (answers.role == ROLES.index(PairRole.CANDIDATE))
+    submissions, hits = answers.assignment[usable], answers.hit[usable]
+    is_first = np.ones(len(submissions), np.bool_)
+    is_first[1:] = submissions[1:] != submissions[:-1]
+    newest = session.scalar(select(func.max(Hit.id))) or 0
+    return np.bincount(hits[is_first], minlength=newest + 1)
 
 
 def _second_opinions(session: Session, environment: Environment) -> set[PairRecord]:
@@ -249,7 +246,7 @@ def _overlap_hits(session: Session, environment: Environment) -> set[int]:
         select(HitItem.hit_id)
         .join(Hit, Hit.id == HitItem.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment, HitItem.role == PairRole.OVERLAP)
+        .where(Batch.environment == environment, text("hit_item.role = 'overlap'"))  # as its index has it
         .distinct()
     )
     return set(session.scalars(query))

@@ -30,6 +30,17 @@ def number_columns(session: Session, statement: str, n: int) -> NDArray[np.int64
     return np.concatenate(parts, axis=1)
 
 
+def plain_rows(session: Session, statement: str) -> list[tuple[Any, ...]]:
+    """The rows of a query without parameters as the driver gives them; bytes come unencoded from PostgreSQL."""
+    connection = session.connection()
+    if connection.dialect.name == "postgresql":
+        driver: Any = connection.connection.dbapi_connection
+        with driver.cursor(binary=True) as binary:
+            return list(binary.execute(statement).fetchall())
+    cursor: Any = connection.execute(text(statement)).cursor
+    return list(cursor.fetchall())
+
+
 def _packed(driver: Any, statement: str, n: int) -> NDArray[np.int64]:
     """As one value that the server packs, big-endian: libpq hands out rows one by one, by COPY as by SELECT."""
     given = ", ".join(f"c{place}" for place in range(n))

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 from sqlalchemy.orm import Session
 
+from mitl.db.store import answer_sheets
 from mitl.db.store import answers as answer_store
 from mitl.db.store import comparisons as comparison_store
+from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import judgements as judgement_store
 from mitl.db.store import parses as parse_store
 from mitl.db.store import preferences as preference_store
+from mitl.db.store.answer_columns import NO_LABEL, OUTCOMES, AnswerColumns, answer_columns
 from mitl.db.store.answers import AssignmentRow
-from mitl.db.store.judgements import Again, StoredJudgement
 from mitl.judgements.goldcheck import BAD_RECORD, check_assignment, decide
 from mitl.judgements.usability import is_usable
-from mitl.records import Decision, Environment, Finding, HitState, Judgement, Label, Pair
+from mitl.records import Decision, Environment, Finding, HitState, Judgement, Label, Outcome, Pair
 from mitl.records.gold_rule import GoldRule
-from mitl.stages.harvesting.golds import GoldState, gold_state
+from mitl.stages.harvesting.gold_answers import gold_answers
+from mitl.stages.harvesting.golds import GoldState
+from mitl.stages.harvesting.repeats import Again, asked_before
 from mitl.stages.preferring.judging import judge_comparisons
 
 SAME_WORKER = "same_worker"
@@ -37,39 +42,39 @@ def judge(session: Session, environment: Environment, rule: GoldRule) -> GoldSta
     Safe to repeat: the outcome depends on the stored answers and people's decisions alone. A submission that was
     stored and not parsed yet is left for whoever parses it.
     """
-    golds = judgement_store.gold_judgements(session, environment)
+    answers = answer_columns(session, environment)
     submissions = answer_store.assignments(session, environment)
-    state = gold_state(golds, rule)
+    state = gold_answers(session, answers, rule, desk_store.worker_names(session, environment)).state
     of_rankings = comparison_store.hit_ids(session, environment)
     unread = parse_store.unparsed(session, environment)
     pages = [row for row in submissions if row.hit_id not in of_rankings]
-    decisions = _decide(session, [row for row in pages if row.id not in unread], golds, state, rule)
+    decisions = _decide(session, environment, [row for row in pages if row.id not in unread], state, rule)
     if of_rankings:
         unread = preference_store.unparsed(session, environment)
         compared = [row for row in submissions if row.hit_id in of_rankings and row.id not in unread]
         open_ = [row for row in compared if row.decision in _UNDECIDED]
         decisions |= judge_comparisons(session, open_, state.record)
-    _mark_usable(session, environment, submissions, decisions, state)
+    _mark_usable(session, answers, submissions, decisions, state)
     _close(session, environment, submissions, decisions)
+    answer_sheets.fill(session)
     return state
 
 
 def _decide(
     session: Session,
+    environment: Environment,
     submissions: Sequence[AssignmentRow],
-    golds: Sequence[StoredJudgement],
     state: GoldState,
     rule: GoldRule,
 ) -> dict[int, Decision]:
     """Write what follows from the controls; returns the decisions that changed."""
+    open_ = [row for row in submissions if row.decision in _UNDECIDED]
     on_page: dict[int, list[Judgement]] = defaultdict(list)
-    for stored in golds:
+    for stored in judgement_store.gold_judgements(session, environment, [row.id for row in open_]):
         on_page[stored.assignment_id].append(stored.record)
     changed: dict[Decision, list[int]] = defaultdict(list)
     findings = {}
-    for row in submissions:
-        if row.decision not in _UNDECIDED:
-            continue
+    for row in open_:
         check = check_assignment(on_page[row.id], rule, state.withdrawn)
         verdict = decide(check, state.record(row.worker), excluded=row.excluded)
         findings[row.id] = verdict.findings
@@ -83,25 +88,27 @@ def _decide(
 
 def _mark_usable(
     session: Session,
-    environment: Environment,
+    answers: AnswerColumns,
     submissions: Sequence[AssignmentRow],
     decisions: Mapping[int, Decision],
     state: GoldState,
 ) -> None:
     rows = {row.id: row for row in submissions}
-    repeated = _asked_before(judgement_store.judged_again(session, environment), submissions)
+    repeated = asked_before(answers, {row.id: turn for turn, row in enumerate(submissions)})
     special = {again.assignment_id for again in repeated}
     # Whether a page counts is said by its submission; its places are looked at only where some come again.
     pages: dict[bool, list[int]] = {True: [], False: []}
-    for id_, tally in judgement_store.tallies(session, environment).items():
+    for id_, answered, usable in _tallies(answers):
         counts = _may_count(_ANSWERED, rows[id_], decisions, state)
-        if id_ not in special and tally.usable != tally.answered * counts:
+        if id_ not in special and usable != answered * counts:
             pages[counts].append(id_)
     places: dict[bool, list[int]] = {True: [], False: []}
-    twice = {again.id for again in repeated}
+    twice = {(again.assignment_id, again.place) for again in repeated}
     for mark in judgement_store.marks(session, sorted(special)):
         judgement = replace(_ANSWERED, outcome=mark.outcome, label=mark.label)
-        counts = _may_count(judgement, rows[mark.assignment_id], decisions, state, mark.id in twice)
+        counts = _may_count(
+            judgement, rows[mark.assignment_id], decisions, state, (mark.assignment_id, mark.place) in twice
+        )
         if counts != mark.usable:
             places[counts].append(mark.id)
     for counts in (True, False):
@@ -140,16 +147,16 @@ def _may_count(
     return is_usable(judgement, decision, record, excluded=row.excluded, same_worker=same_worker)
 
 
-def _asked_before(rows: Sequence[Again], submissions: Sequence[AssignmentRow]) -> list[Again]:
-    """Those on a pair that the same worker judged earlier, in the order in which the work was submitted."""
-    order = {row.id: place for place, row in enumerate(submissions)}
-    seen: set[tuple[int, int]] = set()
-    repeated = []
-    for row in sorted(rows, key=lambda row: (order[row.assignment_id], row.place)):
-        if (row.worker_id, row.pair_id) in seen:
-            repeated.append(row)
-        seen.add((row.worker_id, row.pair_id))
-    return repeated
+def _tallies(answers: AnswerColumns) -> Iterator[tuple[int, int, int]]:
+    """Each submission with an answer, how many of them were given, and how many are usable now."""
+    if not len(answers):
+        return iter(())
+    ids, begins = np.unique(answers.assignment, return_index=True)
+    answered = (answers.label != NO_LABEL) & (answers.outcome == OUTCOMES.index(Outcome.ANSWERED))
+    counts = (
+        np.add.reduceat(flags.astype(np.int64), begins).tolist() for flags in (answered, answers.usable)
+    )
+    return zip(ids.tolist(), *counts, strict=True)
 
 
 def _close(

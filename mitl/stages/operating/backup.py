@@ -67,7 +67,7 @@ def _write(settings: Settings, only: Line | None, folder: Path, progress: Progre
     databases: dict[Line, DumpedDatabase] = {}
     with ExitStack() as stack:
         places = existing(settings, only)
-        views = [(place, stack.enter_context(opened(place))) for place in places]
+        views = [(place, stack.enter_context(opened(place, read_only=True))) for place in places]
         moments = [(place, stack.enter_context(one_moment(engine))) for place, engine in views]
         made_at = clock()
         for place, connection in moments:

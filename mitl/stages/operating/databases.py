@@ -11,10 +11,11 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from mitl.db import migrate
-from mitl.db.engine import make_engine, parse_url
+from mitl.db.engine import open_engine, parse_url
 from mitl.db.explain import cannot_use
 from mitl.db.migrate import Line
-from mitl.db.session import describe
+from mitl.db.session import describe, open_database
+from mitl.db.store import answer_sheets
 from mitl.errors import StoreError
 from mitl.settings import Settings
 
@@ -64,15 +65,25 @@ def existing(settings: Settings, only: Line | None = None) -> list[Place]:
 
 
 @contextmanager
-def opened(place: Place) -> Iterator[Engine]:
-    """An engine on the database, for the block; StoreError in one line for what its driver says."""
-    engine = make_engine(place.url)
-    try:
-        yield engine
-    except DBAPIError as error:
-        raise StoreError(cannot_use(error, engine.url)) from error
-    finally:
-        engine.dispose()
+def opened(place: Place, *, read_only: bool = False) -> Iterator[Engine]:
+    """An engine on the database, for the block; StoreError in one line for what its driver says.
+
+    Args:
+        read_only: nothing will be written, and this user need not be able to.
+    """
+    with open_engine(place.url, read_only=read_only) as engine:
+        try:
+            yield engine
+        except DBAPIError as error:
+            raise StoreError(cannot_use(error, engine.url)) from error
+
+
+def write_sheets(place: Place) -> None:
+    """After an upgrade or a restore, which leave it to a later command: what the pipeline's answers say, at hand."""
+    if place.line == "pipeline":
+        with open_database(place.url) as session:
+            answer_sheets.fill(session)
+            session.commit()
 
 
 @contextmanager

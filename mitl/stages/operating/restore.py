@@ -17,7 +17,7 @@ from mitl.errors import StoreError
 from mitl.progress import Progress, no_progress
 from mitl.records import StageResult, Table
 from mitl.settings import Settings
-from mitl.stages.operating.databases import Place, opened, places
+from mitl.stages.operating.databases import Place, opened, places, write_sheets
 
 
 def restore(
@@ -51,6 +51,8 @@ def restore(
             )
             part = dump.manifest.databases[place.line]
             rows.append((place.name, place.line, part.revision, migrate.head(place.line), count))
+    for place in wanted:
+        write_sheets(place)
     columns = ("database", "line", "dump's revision", "revision now", "rows")
     kept = tuple(f"as it was before: {copy}" for copy in copies)
     return StageResult(

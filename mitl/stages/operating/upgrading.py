@@ -5,7 +5,7 @@ from __future__ import annotations
 from mitl.db import migrate
 from mitl.records import StageResult, Table
 from mitl.settings import Settings
-from mitl.stages.operating.databases import existing, opened
+from mitl.stages.operating.databases import existing, opened, write_sheets
 
 
 def upgrade(settings: Settings) -> StageResult:
@@ -20,6 +20,8 @@ def upgrade(settings: Settings) -> StageResult:
             done = migrate.upgrade(place.line, engine)
             if done.before != done.after:
                 moved.append((place, done))
+    for place, _ in moved:
+        write_sheets(place)
     lines = [f"{place.name}: {done.before or 'empty'} → {done.after}" for place, done in moved]
     copies = [str(done.copy) for _, done in moved if done.copy is not None]
     lines += [f"as it was before: {copy}" for copy in copies]
@@ -34,7 +36,7 @@ def current(settings: Settings) -> StageResult:
     """The revision of each database that exists."""
     rows = []
     for place in existing(settings):
-        with opened(place) as engine:
+        with opened(place, read_only=True) as engine:
             found = migrate.current(engine) or "empty"
         rows.append((place.name, place.line, found, migrate.head(place.line)))
     behind = any(found != newest for _, _, found, newest in rows)

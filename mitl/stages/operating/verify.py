@@ -36,7 +36,7 @@ def verify(settings: Settings) -> Verdict:
     """
     found = {}
     for place in existing(settings):
-        with opened(place) as engine:
+        with opened(place, read_only=True) as engine:
             migrate.require_current(place.line, engine, place.name)
             with one_moment(engine) as connection:
                 found[place.name] = _faults(place.line, connection)

@@ -12,6 +12,7 @@ from pathlib import Path
 from mitl.analysis.answer_tables import answer_counts, rationale_counts
 from mitl.analysis.report.inputs import ReportInput
 from mitl.analysis.report.render import render_report
+from mitl.db.engine import can_write
 from mitl.db.session import open_database, reading
 from mitl.db.store import columns, releases
 from mitl.db.store import hits as hit_store
@@ -112,7 +113,8 @@ def _write(file: Path, content: bytes) -> bool:
 
 def collect(settings: Settings, environment: Environment | None = None) -> Known:
     """Read the database once."""
-    with open_database(settings.db_url) as session:
+    # It writes no more than the pseudonyms' secret, and that once.
+    with open_database(settings.db_url, read_only=not can_write(settings.db_url)) as session:
         chosen = choose_environment(session, environment)
         with reading(session):
             found = snapshot(session, settings, chosen)

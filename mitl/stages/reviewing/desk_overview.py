@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 from sqlalchemy.orm import Session
 
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import journal, open_work
+from mitl.db.store.answer_columns import AnswerColumns, answer_columns
 from mitl.db.store.desk import Arrivals
 from mitl.hits.pricing import format_dollars
 from mitl.judgements.conduct import gold_interval
@@ -19,6 +21,7 @@ from mitl.records import Decision, Environment, PairRole
 from mitl.stages.reviewing.habits import Habits
 
 HOUR = dt.timedelta(hours=1)
+_US = dt.timedelta(microseconds=1)
 HOURS = 24
 """Shown one by one."""
 
@@ -77,8 +80,8 @@ def overview(session: Session, environment: Environment, now: dt.datetime, known
     arrived = desk_store.arrivals(session, environment)
     work = open_work.open_work(session, environment)
     counts = answer_store.decision_counts(session, environment)
-    hours = _begins(now)
-    recent = desk_store.answers_since(session, environment, min(hours[0], now - HOUR))
+    answers = answer_columns(session, environment)
+    by_hour, last_hour = _recent(session, environment, answers, now)
     return Overview(
         golds=_rates(known.controls),
         withdrawn=len(known.golds.withdrawn),
@@ -86,15 +89,15 @@ def overview(session: Session, environment: Environment, now: dt.datetime, known
         oldest=arrived.oldest_queued,
         submissions=arrived.submissions,
         answers=known.answers,
-        last_hour=sum(answers for at, answers in recent.items() if now - HOUR < at <= now),
+        last_hour=last_hour,
         latest=arrived.latest,
-        hours=_hours(recent, hours),
+        hours=by_hour,
         workers=len(people),
         excluded=sum(one.excluded for one in people),
         decisions={decision: counts[decision] for decision in Decision if counts.get(decision)},
         hits_out=work.hits,
         to_come=work.assignments,
-        again=len(open_work.barren_hits(session, environment)),
+        again=len(open_work.barren_hits(session, environment, answers)),
         money=_money(session, environment, arrived, held_cents=work.held_cents),
     )
 
@@ -113,19 +116,19 @@ def _rates(controls: Mapping[PairRole, GoldRecord]) -> tuple[Rate, ...]:
     return tuple(found)
 
 
-def _begins(now: dt.datetime) -> list[dt.datetime]:
-    """When each of the last hours began, oldest first."""
-    running = now.replace(minute=0, second=0, microsecond=0)
-    return [running - HOUR * back for back in reversed(range(HOURS))]
-
-
-def _hours(recent: Mapping[dt.datetime, int], begins: Sequence[dt.datetime]) -> tuple[Hour, ...]:
-    counts = dict.fromkeys(begins, 0)
-    for at, answers in recent.items():
-        hour = at.replace(minute=0, second=0, microsecond=0)
-        if hour in counts:
-            counts[hour] += answers
-    return tuple(Hour(hour, count) for hour, count in counts.items())
+def _recent(
+    session: Session, environment: Environment, every: AnswerColumns, now: dt.datetime
+) -> tuple[tuple[Hour, ...], int]:
+    """The last hours with their answers, oldest first, and how many came within the hour before now."""
+    begins = now.replace(minute=0, second=0, microsecond=0) - (HOURS - 1) * HOUR
+    rows, at = desk_store.submitted_since(session, environment, begins)
+    answers = np.searchsorted(every.assignment, rows, "right") - np.searchsorted(every.assignment, rows)
+    until = (now - begins) // _US
+    in_time = at <= until
+    counts = np.bincount(at[in_time] // (HOUR // _US), answers[in_time], HOURS).astype(int).tolist()
+    within = in_time & (at > until - HOUR // _US)
+    hours = tuple(Hour(begins + place * HOUR, count) for place, count in enumerate(counts))
+    return hours, int(answers[within].sum())
 
 
 def _money(session: Session, environment: Environment, arrived: Arrivals, *, held_cents: int) -> str:

@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 from mitl.db.session import open_database, reading
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
-from mitl.db.store import judgements as judgement_store
 from mitl.db.store.answer_columns import answer_columns
 from mitl.db.store.answers import AssignmentRow
 from mitl.progress import Progress, no_progress
@@ -19,7 +18,7 @@ from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
 from mitl.stages.harvesting.deadlines import approves_itself_at, reversible_until, utc
 from mitl.stages.harvesting.gold_answers import gold_answers
-from mitl.stages.harvesting.golds import GoldState, gold_state
+from mitl.stages.harvesting.golds import GoldState
 from mitl.stages.harvesting.judging import judge
 from mitl.stages.paying.paying import CarriedOut, has_open_calls
 from mitl.stages.reviewing.decisions import (
@@ -44,12 +43,7 @@ def queue(settings: Settings, environment: Environment | None = None) -> StageRe
         chosen = choose_environment(session, environment)
         waiting = answer_store.assignments(session, chosen, (Decision.QUEUED,))
         findings = answer_store.findings_of(session, [row.id for row in waiting])
-        state = gold_answers(
-            session,
-            answer_columns(session, chosen),
-            settings.gold_rule,
-            desk_store.worker_names(session, chosen),
-        ).state
+        state = _golds(session, settings, chosen)
     rows = []
     for row in waiting:
         why = ", ".join(sorted({finding.code for finding in findings.get(row.id, ())}))
@@ -71,6 +65,11 @@ def queue(settings: Settings, environment: Environment | None = None) -> StageRe
     )
 
 
+def _golds(session: Session, settings: Settings, environment: Environment) -> GoldState:
+    answers, names = answer_columns(session, environment), desk_store.worker_names(session, environment)
+    return gold_answers(session, answers, settings.gold_rule, names).state
+
+
 def settle(
     settings: Settings, environment: Environment | None = None, *, progress: Progress = no_progress
 ) -> StageResult:
@@ -82,7 +81,7 @@ def settle(
     with open_database(settings.db_url, read_only=True) as session:
         chosen = choose_environment(session, environment)
         waiting = answer_store.assignments(session, chosen, (Decision.QUEUED,))
-        state = gold_state(judgement_store.gold_judgements(session, chosen), settings.gold_rule)
+        state = _golds(session, settings, chosen)
     rulings = [Ruling(row.id, _cautious(row, state), "gold record") for row in waiting]
     return rule(settings, rulings, chosen, progress=progress)
 

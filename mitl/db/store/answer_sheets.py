@@ -1,0 +1,114 @@
+"""The answers of a submission in one value: a copy of rows of `judgement` that is read many times as fast.
+
+The database itself drops a sheet when a judgement of its submission or an item of its page changes, by triggers
+(revision p0006), whoever changes it; `judge` writes what is missing at the end of its transaction. So a sheet says
+what the rows say; where there is none, the rows are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from mitl.db.models import AnswerSheet, Assignment
+from mitl.db.store.bulk import add_tuples, chunks
+from mitl.db.store.packed_rows import number_columns, plain_rows
+from mitl.records import Label, Outcome, PairRole
+
+Ints = NDArray[np.int64]
+
+LABELS, OUTCOMES, ROLES = tuple(Label), tuple(Outcome), tuple(PairRole)
+"""What the codes stand for. Sheets hold them: a revision that moves one has to empty the table."""
+NO_LABEL = -1
+OUTCOME, LABEL, ROLE, PLACE, ACTIVE_MS = 1 << 1, 1 << 4, 1 << 8, 1 << 12, 1 << 28
+"""Where each begins in the word of an answer, whose lowest bit says whether it is usable; the label is one more than
+its code."""
+
+_STORED = np.dtype("<i8")
+_NUMBERS = 2
+"""On a sheet, of each answer by place: the pair's row and the word."""
+_SHEETS = "SELECT assignment_id, content FROM answer_sheet ORDER BY assignment_id"
+_FEW = 5_000
+"""Submissions whose rows are found one by one rather than by a look at all rows."""
+
+
+def read(session: Session, submissions: Ints) -> tuple[Ints, Ints, Ints]:
+    """Submission, pair's row and word of every answer of these submissions, by submission and place; each (answers,).
+
+    Args:
+        submissions: rows, ascending.
+    """
+    found = plain_rows(session, _SHEETS)
+    ids = np.fromiter((id_ for id_, _ in found), np.int64, len(found))
+    lengths = np.fromiter((len(content) for _, content in found), np.int64, len(found))
+    numbers = np.frombuffer(b"".join(content for _, content in found), _STORED).reshape(-1, _NUMBERS)
+    of = np.repeat(ids, lengths // (_NUMBERS * _STORED.itemsize))
+    asked = np.isin(ids, submissions)
+    if not asked.all():
+        wanted = np.repeat(asked, lengths // (_NUMBERS * _STORED.itemsize))
+        of, numbers = of[wanted], numbers[wanted]
+    pair, word = numbers[:, 0].astype(np.int64), numbers[:, 1].astype(np.int64)
+    missing = np.setdiff1d(submissions, ids, assume_unique=True)
+    if not len(missing):
+        return of, pair, word
+    rows = np.concatenate([np.stack([of, pair, word]), *_unwritten(session, missing)], axis=1)
+    rows = rows[:, np.argsort(rows[0], kind="stable")]
+    return rows[0], rows[1], rows[2]
+
+
+def fill(session: Session) -> None:
+    """Write the sheets that are missing."""
+    query = (
+        select(Assignment.id)
+        .outerjoin(AnswerSheet, AnswerSheet.assignment_id == Assignment.id)
+        .where(AnswerSheet.assignment_id.is_(None))
+        .order_by(Assignment.id)
+    )
+    for chunk in chunks(list(session.scalars(query))):
+        ids = np.array(chunk, np.int64)
+        rows = _rows(session, chunk)
+        ends = np.searchsorted(rows[0], ids, "right").tolist()
+        begins = np.searchsorted(rows[0], ids).tolist()
+        content = rows[1:].T.astype(_STORED)
+        add_tuples(
+            session,
+            AnswerSheet,
+            ("assignment_id", "content"),
+            ((id_, content[a:b].tobytes()) for id_, a, b in zip(chunk, begins, ends, strict=True)),
+        )
+
+
+def _unwritten(session: Session, missing: Ints) -> Iterator[Ints]:
+    if len(missing) <= _FEW:
+        yield from (_rows(session, chunk) for chunk in chunks(missing.tolist()))
+        return
+    every = _rows(session)
+    yield every[:, np.isin(every[0], missing)]
+
+
+def _rows(session: Session, submissions: Sequence[int] | None = None) -> Ints:
+    """(3, answers): submission, pair's row and word from the rows themselves, by submission and place."""
+    where = "" if submissions is None else f" WHERE j.assignment_id IN ({', '.join(map(str, submissions))})"
+    rows = number_columns(session, _ROWS + where, 3)
+    return rows[:, np.lexsort((rows[2] % ACTIVE_MS // PLACE, rows[0]))]
+
+
+def _code(column: str, values: Sequence[StrEnum], otherwise: int) -> str:
+    """The place of a stored value in its enum, told by the database."""
+    cases = " ".join(f"WHEN '{value}' THEN {place}" for place, value in enumerate(values))
+    return f"CASE {column} {cases} ELSE {otherwise} END"
+
+
+_ROWS = f"""
+    SELECT j.assignment_id, j.pair_id,
+        coalesce(j.active_ms, 0) * CAST({ACTIVE_MS} AS BIGINT) + j.place * {PLACE}
+        + {_code("i.role", ROLES, ROLES.index(PairRole.CANDIDATE))} * {ROLE}
+        + ({_code("j.label", LABELS, NO_LABEL)} + 1) * {LABEL}
+        + {_code("j.outcome", OUTCOMES, 0)} * {OUTCOME} + CASE WHEN j.usable THEN 1 ELSE 0 END
+    FROM judgement j JOIN assignment a ON a.id = j.assignment_id
+        LEFT JOIN hit_item i ON i.hit_id = a.hit_id AND i.place = j.place"""

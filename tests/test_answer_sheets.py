@@ -1,0 +1,154 @@
+"""The copies of judgements that fast reads use say what the rows say, on both engines, whoever changes the rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sqlalchemy import text
+from world_kit import SANDBOX
+
+from mitl.db.session import open_database
+from mitl.db.store import answer_sheets
+from mitl.db.store import judgements as judgement_store
+from mitl.db.store.answer_columns import LABELS, OUTCOMES, ROLES, AnswerColumns, answer_columns
+from mitl.settings import Settings, load
+from mitl.stages.harvesting.judging import judge
+from mitl.stages.operating.backup import backup
+from mitl.stages.operating.restore import restore
+
+pytest_plugins = ("desk_fixtures",)
+
+
+@pytest.fixture
+def project(reviewed: Settings, engine_url: str, tmp_path: Path) -> Settings:
+    """A project with a review queue, on either engine."""
+    backup(reviewed, tmp_path / "dump", only="pipeline")
+    found = load(tmp_path / "p", db=engine_url, environ={})
+    restore(found, tmp_path / "dump", only="pipeline")
+    return found
+
+
+def sheets(settings: Settings) -> set[int]:
+    """The submissions whose answers are at hand in one value."""
+    with open_database(settings.db_url, read_only=True) as session:
+        return set(session.scalars(text("SELECT assignment_id FROM answer_sheet")))
+
+
+def columns(settings: Settings) -> AnswerColumns:
+    """What is read."""
+    with open_database(settings.db_url, read_only=True) as session:
+        return answer_columns(session, SANDBOX)
+
+
+def write(settings: Settings, *statements: str) -> None:
+    """As a person at a prompt would."""
+    with open_database(settings.db_url) as session:
+        for statement in "; ".join(statements).split("; "):
+            session.execute(text(statement))
+        session.commit()
+
+
+def says_what_the_rows_say(settings: Settings) -> bool:
+    """Every column against the records that joins of the rows give."""
+    found = columns(settings)
+    with open_database(settings.db_url, read_only=True) as session:
+        stored = judgement_store.judgements(session, SANDBOX)
+        pairs = session.execute(text("SELECT pair_id FROM judgement ORDER BY assignment_id, place")).all()
+    records = [row.record for row in stored]
+    assert found.assignment.tolist() == [row.assignment_id for row in stored]
+    assert found.hit.tolist() == [row.hit_id for row in stored]
+    assert found.worker.tolist() == [row.worker_id for row in stored]
+    assert found.pair.tolist() == [pair for (pair,) in pairs]
+    assert [ROLES[code] for code in found.role] == [one.role for one in records]
+    assert [OUTCOMES[code] for code in found.outcome] == [one.outcome for one in records]
+    assert [None if code < 0 else LABELS[code] for code in found.label] == [one.label for one in records]
+    assert found.active_ms.tolist() == [one.active_ms or 0 for one in records]
+    assert found.usable.tolist() == [one.usable for one in records]
+    return len(records) > 50
+
+
+def test_a_harvest_leaves_every_answer_at_hand(reviewed):
+    """Whatever a run wrote is in one value for each submission when it ends."""
+    assert sheets(reviewed) == set(columns(reviewed).assignment.tolist())
+    assert says_what_the_rows_say(reviewed)
+
+
+def test_a_restore_leaves_every_answer_at_hand(project):
+    """A dump holds no copies; they are written anew."""
+    assert sheets(project) == set(columns(project).assignment.tolist())
+    assert says_what_the_rows_say(project)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE judgement SET usable = NOT usable WHERE assignment_id = {one}",
+        "UPDATE judgement SET label = 'weak_no', active_ms = NULL WHERE assignment_id = {one} AND label = 'yes'",
+        "UPDATE hit_item SET role = 'repeat' WHERE place = 3 AND hit_id = "
+        "(SELECT hit_id FROM assignment WHERE id = {one})",
+        "UPDATE judgement SET place = 99 WHERE assignment_id = {one} AND place = 20; "
+        "UPDATE judgement SET place = 20, assignment_id = {other} WHERE assignment_id = {one} AND place = 99",
+        "DELETE FROM rationale; DELETE FROM judgement WHERE assignment_id = {one}",
+    ],
+)
+def test_a_change_of_rows_is_seen_at_once(project, statement):
+    """Also one that no command of mitl makes; the copy is written again by whoever judges next."""
+    one, other = sorted(sheets(project))[:2]
+    if "{other}" in statement:  # a place of its own
+        write(
+            project,
+            f"DELETE FROM rationale; DELETE FROM judgement WHERE assignment_id = {other} AND place = 20",
+        )
+    write(project, statement.format(one=one, other=other))
+
+    assert one not in sheets(project)
+    assert says_what_the_rows_say(project)
+
+    with open_database(project.db_url) as session:
+        judge(session, SANDBOX, project.gold_rule)
+        session.commit()
+    assert one in sheets(project)
+    assert says_what_the_rows_say(project)
+
+
+@pytest.mark.parametrize("few", [0, 5_000])
+def test_answers_without_a_copy_are_read_from_their_rows(project, few, monkeypatch):
+    """Of some submissions or of all, whether they are looked for one by one or all together."""
+    monkeypatch.setattr(answer_sheets, "_FEW", few)
+    before = columns(project)
+    for which in ("assignment_id % 2 = 0", "1 = 1"):
+        write(project, f"DELETE FROM answer_sheet WHERE {which}")
+        after = columns(project)
+        for name in AnswerColumns.__slots__:
+            assert np.array_equal(getattr(before, name), getattr(after, name)), name
+
+
+def test_what_the_codes_on_sheets_mean_never_changes():
+    """They lie in people's databases: who moves one has to empty the table in a revision."""
+    assert [str(label) for label in LABELS] == ["yes", "weak_yes", "weak_no", "no"]
+    assert [str(outcome) for outcome in OUTCOMES] == ["answered", "skipped", "image_failed"]
+    assert [str(role) for role in ROLES] == [
+        "candidate",
+        "gold_positive",
+        "gold_negative",
+        "repeat",
+        "overlap",
+    ]
+
+
+def test_a_submission_that_goes_takes_its_copy_along(project):
+    """Nothing keeps people from deleting what they may delete."""
+    one = min(sheets(project))
+    write(
+        project,
+        "DELETE FROM rationale",
+        f"DELETE FROM judgement WHERE assignment_id = {one}",
+        f"DELETE FROM finding WHERE assignment_id = {one}",
+        f"DELETE FROM ledger WHERE assignment_id = {one}",
+        f"INSERT INTO answer_sheet (assignment_id, content) VALUES ({one}, '')",
+        f"DELETE FROM assignment WHERE id = {one}",
+    )
+    assert one not in sheets(project)
+    assert says_what_the_rows_say(project)
