@@ -1,5 +1,25 @@
-"""``python -m mitl``."""
+"""``python -m mitl``, which the installed ``mitl`` calls too: Ctrl-C shows no traceback, however early it comes."""
 
-from mitl.cli import main
+import sys
 
-main()
+
+def main() -> None:
+    """Run the command line and exit with its status."""
+    try:
+        # Only here, so that Ctrl-C during an import is caught; held while the command line is loaded, because `run`
+        # is the first that can tell of it, also to --json.
+        from mitl.interrupts import interrupts_held, interrupts_kill
+
+        with interrupts_held() as let_through:
+            from mitl.cli import main as run_commands
+
+            try:
+                run_commands(ready=let_through)
+            finally:
+                interrupts_kill()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

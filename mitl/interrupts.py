@@ -35,3 +35,12 @@ def interrupts_held() -> Iterator[Callable[[], None]]:
         yield let_through
     finally:
         let_through()
+
+
+def interrupts_kill() -> None:
+    """From here on Ctrl-C ends the process at once and without a word, unless it is ignored.
+
+    For the end of a program, when Python unloads itself and a KeyboardInterrupt would only be printed.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)

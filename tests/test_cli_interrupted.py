@@ -188,3 +188,61 @@ def test_a_reader_that_goes_away_is_no_traceback(folder):
     assert process.stderr.read() == ""
     process.stderr.close()
     assert process.returncode in (0, 1)
+
+
+PRESSED = """
+import os, runpy, signal, sys
+
+class Pressing:
+    def find_spec(self, name, path=None, target=None):
+        if name == MODULE:
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+MODULE, *words = sys.argv[1:]
+sys.meta_path.insert(0, Pressing())
+sys.argv = ["mitl", *words]
+runpy.run_module("mitl", run_name="__main__")
+"""
+"""``mitl`` in a process that is sent SIGINT when it first asks for a module."""
+
+
+def pressed(module: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command that is interrupted at this import."""
+    called = [sys.executable, "-c", PRESSED, module, *words]
+    return subprocess.run(called, capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize(
+    "module", ["click", "mitl.cli.app", "mitl.settings", "mitl.cli.status", "sqlalchemy"]
+)
+def test_a_signal_while_the_program_is_loaded_is_no_traceback(module):
+    """From its first import to those of the stage, and with --json there is an object."""
+    done = pressed(module, "status", "--json")
+
+    assert (done.returncode, done.stderr) == (130, INTERRUPTED_LINE)
+    assert json.loads(done.stdout) == {
+        "command": "status",
+        "status": "error",
+        "counts": {},
+        "paths": {},
+        "warnings": [],
+        "error": app.INTERRUPTED,
+    }
+
+
+def test_a_signal_before_anything_of_ours_is_loaded_ends_without_a_word():
+    """There is nothing yet that could tell of it."""
+    done = pressed("mitl.interrupts", "status", "--json")
+
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def test_a_signal_that_is_ignored_stays_ignored():
+    """As a shell asks it of what runs in the background."""
+    script = f"import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n{PRESSED}"
+    called = [sys.executable, "-c", script, "mitl.cli.app", "--version"]
+
+    done = subprocess.run(called, capture_output=True, text=True, check=False, timeout=60)
+
+    assert (done.returncode, done.stderr) == (0, "")

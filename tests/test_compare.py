@@ -7,7 +7,7 @@ import importlib.util
 import json
 
 import pytest
-from cli_kit import mitl, ok
+from cli_kit import fails, mitl, ok
 from hypothesis import given
 from hypothesis import strategies as st
 from test_release_writing import records, world
@@ -222,3 +222,25 @@ def test_cxcs_ratings_give_the_official_cxc_positives(shared_data):
 
     assert rated.pairs(I2T) == official.pairs(I2T) == official.pairs(T2I) and len(rated.pairs(I2T)) == 35_585
     assert ("325211", "462530") in rated.pairs(I2T) and "462530" not in eccv.by_query[I2T]["325211"]
+
+
+def test_a_file_of_differences_is_not_replaced_without_a_word(tmp_path):
+    """The same pairs are written again without harm; another content stays until --replace is given."""
+    one = write_jsons(tmp_path / "one", {"1": [11, 12]}, {"11": [1], "12": [1]})
+    two = write_jsons(tmp_path / "two", {"1": [11, 13]}, {"11": [1], "13": [1]})
+    out = tmp_path / "differences.csv"
+    ok("compare", one, two, "--differences", out)
+    written = out.read_bytes()
+    ok("compare", one, two, "--differences", out)
+    out.write_bytes(written + b"a note\n")
+
+    message = fails(2, "compare", one, two, "--differences", out)
+
+    assert message == (
+        f"{str(out)!r} is there already and holds something else; nothing was overwritten; give --replace to put the "
+        "new one in its place, or choose another file"
+    )
+    assert out.read_bytes() == written + b"a note\n"
+    ok("compare", one, two, "--differences", out, "--replace")
+    assert out.read_bytes() == written
+    assert "add --differences FILE" in fails(2, "compare", one, two, "--replace")

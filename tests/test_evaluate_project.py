@@ -133,6 +133,18 @@ def test_rankings_have_what_rankings_can_have(here):
     assert "CxC's tasks t2t and i2i are left out" in outcome.err
 
 
+def test_one_direction_has_no_tasks_within_a_side_and_says_so(here):
+    """CxC's t2t and i2i are neither of the two; what is left out is told."""
+    outcome = ok(
+        "evaluate", "--annotator", "near", *EVERYTHING, "--direction", "i2t", "--no-intervals", "--json"
+    )
+
+    assert set(outcome.json["counts"]["scores"]["cxc"]["near"]) == {"i2t"}
+    assert [line for line in outcome.json["warnings"] if "t2t" in line] == [
+        "CxC's tasks t2t and i2i have no direction i2t, so they are left out; without --direction they are scored"
+    ]
+
+
 def test_a_second_run_has_nothing_to_do(here):
     """Nothing is written again, neither scores nor files; the tables are shown all the same."""
     words = (

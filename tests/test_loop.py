@@ -519,5 +519,7 @@ def test_scores_of_other_sets_are_kept(asked):
 
     kept = json.loads((asked.runs / "evaluation" / "scores.json").read_text())
     assert set(kept) == {"original", "release"}
+    assert {one.get("environment") for one in kept["release"].values()} == {"sandbox"}
+    assert {one.get("environment") for one in kept["original"].values()} == {None}
     with pytest.raises(UsageError, match="COCO's"):
         evaluate(asked, official=("eccv",))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import subprocess
 import sys
@@ -43,6 +44,7 @@ def installed(wheel, tmp_path_factory) -> dict[str, str]:
     folder = tmp_path_factory.mktemp("installed")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
+    compileall.compile_dir(folder, quiet=1)  # as pip does where it installs
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("MITL_", "AWS_"))}
     return {**kept, "PYTHONPATH": os.pathsep.join([str(folder), sysconfig.get_path("purelib")])}
 
@@ -79,7 +81,7 @@ def test_the_wheel_names_its_command_and_its_licence(wheel):
         text = archive.read(entries).decode()
         licences = [name for name in archive.namelist() if name.endswith("licenses/LICENSE")]
 
-    assert "mitl = mitl.cli:main" in text
+    assert "mitl = mitl.__main__:main" in text
     assert len(licences) == 1
 
 

@@ -354,6 +354,12 @@ def test_scores_without_answers_say_what_to_do(settings):
     assert score_votes(settings, SANDBOX).next == "mitl prefer publish --sandbox"
     run_study(settings)
     assert score_votes(settings, SANDBOX).next == "mitl harvest"
+    assert score_votes(settings, SANDBOX, direction=Direction.T2I).next == "mitl harvest"
+    other = score_votes(settings, SANDBOX, direction=Direction.I2T)
+    assert other.lines == (
+        "nothing to score: no preference study was posted in the direction i2t on sandbox",
+    )
+    assert other.next == "mitl prefer publish --sandbox --direction i2t"
     simulate(settings, SANDBOX)
     harvest(settings, SANDBOX)
     in_database(

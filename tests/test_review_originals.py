@@ -6,7 +6,7 @@ import csv
 import importlib.util
 
 import pytest
-from cli_kit import mitl, ok
+from cli_kit import fails, mitl, ok
 from PIL import Image, ImageDraw, ImageFilter
 
 from mitl.datasets.cxc import read_sits
@@ -106,9 +106,15 @@ def test_a_persons_verdicts_make_the_exclusion_lists(project, tmp_path):
         (ExclusionKind.CAPTION, None, "12"),
         (ExclusionKind.PAIR, "2", "22"),
     ]
+    again = ok("review", "originals", "export", "--out", "lists.csv", "--json").json
+    assert again["status"] == "nothing_to_do"
 
     ok("review", "originals", "keep", "12", "22")
     assert entries(project) == set()
+    assert "give --replace" in fails(2, "review", "originals", "export", "--out", "lists.csv")
+    assert read_exclusions(tmp_path / "lists.csv") == exported
+    ok("review", "originals", "export", "--out", "lists.csv", "--replace")
+    assert list(read_exclusions(tmp_path / "lists.csv")) == []
 
 
 def test_lists_that_came_with_the_data_set_stay(project, tmp_path):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import click
 
@@ -51,6 +52,13 @@ class LazyGroup(click.Group):
         command: click.Command = module.command
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; Abort for Ctrl-C, also while a command is imported."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise click.Abort() from None  # as within a command, see `common`
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list from the table above, importing nothing."""
         with formatter.section("Commands"):
@@ -67,8 +75,12 @@ def group() -> None:
     """
 
 
-def main(args: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 done, 1 a clear error, 2 wrong usage, 130 interrupted."""
+def main(args: Sequence[str] | None = None, *, ready: Callable[[], None] | None = None) -> None:
+    """Run the command line and exit: 0 done, 1 a clear error, 2 wrong usage, 130 interrupted.
+
+    Args:
+        ready: called once an interruption can be told in one line.
+    """
     from mitl.cli.app import run
 
-    sys.exit(run(group, args))
+    sys.exit(run(group, args, ready=ready))

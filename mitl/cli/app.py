@@ -187,8 +187,14 @@ def environment_options(function: F) -> F:
     return cast(F, wrapper)
 
 
-def run(group: click.Group, args: Sequence[str] | None = None) -> int:
-    """Run a group and return the exit status; what a user can mend becomes one line."""
+def run(
+    group: click.Group, args: Sequence[str] | None = None, *, ready: Callable[[], None] | None = None
+) -> int:
+    """Run a group and return the exit status; what a user can mend becomes one line.
+
+    Args:
+        ready: called first; a KeyboardInterrupt that it raises is told as one of the command's own.
+    """
     words = list(sys.argv[1:] if args is None else args)
 
     def fail(message: str, status: int) -> int:
@@ -196,6 +202,8 @@ def run(group: click.Group, args: Sequence[str] | None = None) -> int:
         return _fail(_command_name(group, words), message, status, wants_json="--json" in words)
 
     try:
+        if ready is not None:
+            ready()
         result = group.main(args=words, prog_name="mitl", standalone_mode=False)
         return result if isinstance(result, int) else 0
     except click.exceptions.NoArgsIsHelpError as error:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from mitl.cli.app import App, common
+from mitl.errors import UsageError
 
 
 @click.command("compare")
@@ -17,8 +18,9 @@ from mitl.cli.app import App, common
     metavar="FILE",
     help="Write the pairs on which the first set and the last differ, with what speaks for them, as CSV.",
 )
+@click.option("--replace", is_flag=True, help="--differences: write over a file that holds something else.")
 @common
-def command(app: App, sets: tuple[str, ...], differences: Path | None) -> None:
+def command(app: App, sets: tuple[str, ...], differences: Path | None, replace: bool) -> None:
     """Hold sets of positives against a verified one: counts, overlap, precision and recall.
 
     A set is official-original, official-cxc or official-eccv (of the package eccv_caption), the folder of a
@@ -28,4 +30,6 @@ def command(app: App, sets: tuple[str, ...], differences: Path | None) -> None:
     """
     from mitl.stages.releasing.compare import compare
 
-    app.finish(compare(sets, differences=differences))
+    if replace and differences is None:
+        raise UsageError("--replace is about the file of --differences; add --differences FILE")
+    app.finish(compare(sets, differences=differences, replace=replace))

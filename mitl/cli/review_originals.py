@@ -47,12 +47,13 @@ _verdict(OriginalVerdict.MEANINGLESS, "The captions describe nothing: every pair
 
 @command.command("export")
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="CSV file.")
+@click.option("--replace", is_flag=True, help="Write over a file that holds something else.")
 @common
-def export(app: App, out: Path) -> None:
+def export(app: App, out: Path, replace: bool) -> None:
     """Write all exclusion lists of the project as one CSV, for `mitl init --exclude`."""
     from mitl.stages.releasing.originals import export as stage
 
-    app.finish(stage(app.settings, out))
+    app.finish(stage(app.settings, out, replace=replace))
 
 
 @click.command("duplicates")

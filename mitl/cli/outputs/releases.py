@@ -73,6 +73,7 @@ COUNTS: dict[str, dict[str, str]] = {
         "scores": "set of positives → model → direction → metric → value, shares from 0 to 1",
         "intervals": "the same with [low, high], the ends of the 95 % interval; empty with `--no-intervals`",
         "queries": "set → direction → queries that count",
+        "environments": "set that comes of a release → the environment whose answers it holds",
         "rsum": "set → model → value, low and high of R@1 + R@5 + R@10 of both directions, from 0 to 6",
         "correlations": "with `--cxc`: model → sts, sis, sits → mean, std, low, high of Spearman's correlation",
         "paired": "with `--against`: a list of positives, model, against, direction, metric, difference, low, high, "

@@ -93,7 +93,13 @@ def evaluate_models(settings: Settings, request: Request, progress: Progress = n
     changed = _write(request, [*found, *agreement], sums, tests)
     if gathered.project is not None:
         changed.append(
-            keep_scores(settings.runs, nested(found), nested_intervals(found), of_all=gathered.of_all)
+            keep_scores(
+                settings.runs,
+                nested(found),
+                nested_intervals(found),
+                of_all=gathered.of_all,
+                environments=gathered.environments,
+            )
         )
     return _result(request, gathered, found, agreement, sums, tests, changed)
 
@@ -101,7 +107,13 @@ def evaluate_models(settings: Settings, request: Request, progress: Progress = n
 def _within_sides(gathered: Gathered, request: Request, progress: Progress) -> list[Scored]:
     """CxC's tasks within one side, of the models that have such similarities."""
     known, image_of = gathered.crisscrossed, gathered.image_of
-    if known is None or image_of is None or len(request.directions) < len(Direction):
+    if known is None or image_of is None:
+        return []
+    if len(request.directions) < len(Direction):
+        gathered.warnings.append(
+            f"CxC's tasks t2t and i2i have no direction {request.directions[0]}, so they are left out; without "
+            "--direction they are scored"
+        )
         return []
     found = []
     for model in gathered.models:
@@ -166,6 +178,9 @@ def _result(
             "scores": nested(found),
             "intervals": nested_intervals(found),
             "queries": _queries(found),
+            "environments": {
+                name: one for name, one in gathered.environments.items() if name in _queries(found)
+            },
             "rsum": {
                 positives: {
                     one.model: {"value": one.value, "low": one.low, "high": one.high}

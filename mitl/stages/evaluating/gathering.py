@@ -27,17 +27,19 @@ from mitl.stages.evaluating.sets import (
     FOLDS,
     ByQuery,
     PositiveSet,
+    environment_of,
     located,
     official_by_query,
     official_names,
     release_by_query,
 )
 from mitl.stages.evaluating.tasks.crisscrossed import Crisscrossed, across_task, read_crisscrossed, split_of
-from mitl.stages.evaluating.tasks.graded import cxc_grades, release_grades
+from mitl.stages.evaluating.tasks.graded import GRADED_RELEASE, cxc_grades, release_grades
 from mitl.stages.evaluating.tasks.plausible import plausible_task
 from mitl.stages.evaluating.tasks.task import FoldsTask, PositivesTask, Task
 
 PROJECT_ORIGINALS = "original"
+RELEASE = "release"
 
 
 @dataclass(slots=True, eq=False)
@@ -55,6 +57,8 @@ class Gathered:
     crisscrossed: Crisscrossed | None = None
     image_of: Ids | None = None
     """(C,) the image of each caption, where a task needs it."""
+    environments: dict[str, str] = field(default_factory=dict)
+    """Of the sets that come of a release: the environment whose answers it holds."""
     warnings: list[str] = field(default_factory=list)
 
 
@@ -90,6 +94,9 @@ def gather(settings: Settings, request: Request, progress: Progress) -> Gathered
     found = Gathered(sides, project)
     _add_sets(found, official, release, request.wanted)
     _add_other_tasks(found, against, request.wanted)
+    environment = None if against.release is None else environment_of(against.release)
+    if environment is not None:
+        found.environments = dict.fromkeys((RELEASE, GRADED_RELEASE), environment)
     _warn_of_others(found, raw)
     found.models = [model.fitted(sides, request.directions) for model in raw]
     if project is not None:
@@ -116,7 +123,7 @@ def _add_sets(found: Gathered, official: Sequence[str], release: ByQuery | None,
         originals = located(PROJECT_ORIGINALS, found.project.originals(), found.sides)
         found.tasks.append(_task(originals, wanted))
     if release is not None:
-        found.tasks.append(_task(located("release", release, found.sides), wanted))
+        found.tasks.append(_task(located(RELEASE, release, found.sides), wanted))
     for name in official:
         if name == FOLDS:
             _add_folds(found, wanted)

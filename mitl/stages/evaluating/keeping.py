@@ -13,16 +13,26 @@ SCORES_FILE = "evaluation/scores.json"
 Scores = Mapping[str, Mapping[str, Mapping[str, Mapping[str, Any]]]]
 
 
-def keep_scores(runs: Path, scores: Scores, intervals: Scores, *, of_all: bool) -> bool:
+def keep_scores(
+    runs: Path,
+    scores: Scores,
+    intervals: Scores,
+    *,
+    of_all: bool,
+    environments: Mapping[str, str] | None = None,
+) -> bool:
     """Keep the scores of these sets beside those of others; returns whether anything changed.
 
-    The file holds positives → model → direction → metric → the value, or its ``value``, ``low`` and ``high``.
+    The file holds positives → model → direction → metric → the value, or its ``value``, ``low`` and ``high``. Beside
+    the directions of a model stands ``environment``, where the positives come of a release that names its own.
 
     Args:
         scores: positives → model → direction → metric → value.
         intervals: the same with [low, high].
         of_all: whether all of the project's annotators were scored; where not, what is kept of the others stays.
+        environments: positives → the environment whose answers they hold, ``sandbox`` or ``live``.
     """
+    known = environments or {}
     path = runs / SCORES_FILE
     before = path.read_text(encoding="utf-8") if path.exists() else "{}"
     kept: dict[str, dict[str, Any]] = json.loads(before)
@@ -32,6 +42,7 @@ def keep_scores(runs: Path, scores: Scores, intervals: Scores, *, of_all: bool) 
                 direction: _with_ends(values, intervals.get(positives, {}).get(model, {}).get(direction, {}))
                 for direction, values in by_direction.items()
             }
+            | ({"environment": known[positives]} if positives in known else {})
             for model, by_direction in by_model.items()
         }
         kept[positives] = new if of_all else {**kept.get(positives, {}), **new}

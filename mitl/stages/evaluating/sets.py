@@ -10,7 +10,7 @@ from typing import cast
 from mitl.datasets.official import OfficialSet
 from mitl.errors import MetricError, UsageError
 from mitl.metrics.positives import Positives, locate
-from mitl.positives.folders import MANIFEST
+from mitl.positives.folders import MANIFEST, read_manifest
 from mitl.positives.loading import official_positives, read_positives_json, read_release
 from mitl.records import Direction
 from mitl.stages.evaluating.models.sides import Side, Sides, strange_ids_hint
@@ -62,6 +62,14 @@ def release_by_query(folder: Path) -> ByQuery:
     if jsons.is_file() and not (folder / MANIFEST).is_file():
         return read_positives_json(folder).by_query
     return read_release(folder).by_query
+
+
+def environment_of(folder: Path) -> str | None:
+    """The environment whose answers a release holds; None where it does not say."""
+    if not (folder / MANIFEST).is_file():
+        return None
+    named = read_manifest(folder).get("environment")
+    return named if isinstance(named, str) else None
 
 
 def official_by_query(name: str) -> ByQuery:

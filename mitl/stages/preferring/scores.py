@@ -57,14 +57,8 @@ def score_votes(
         ]
         queued = _queued(session, chosen)
         _require_one_origin(session, chosen, names, votes)
-    if not votes:
-        why = "no preference study was posted" if not names else "no preference counts yet"
-        return StageResult(
-            status="nothing_to_do",
-            counts={"environment": chosen.value, "votes": 0, "queued": queued},
-            lines=(f"nothing to score: {why} on {chosen}",),
-            next="mitl harvest" if names else f"mitl prefer publish --{environment or Environment.SANDBOX}",
-        )
+        if not votes:
+            return _nothing(session, environment, chosen, direction, queued)
     ballots = count_votes(votes, by_worker=method.by_worker)
     share = left_share(votes)
     about: dict[str, object] = {
@@ -87,6 +81,35 @@ def score_votes(
     if queued:
         lines.append(f"{queued:,} submissions wait for a person and do not count yet")
     return _result(settings, score(ballots, method, seed=settings.seed), method, about, lines, to)
+
+
+def _nothing(
+    session: Session,
+    wanted: Environment | None,
+    chosen: Environment,
+    direction: Direction | None,
+    queued: int,
+) -> StageResult:
+    """Why there is nothing to score, and the step that would change it."""
+    asked = {one.direction for one in comparison_store.asked(session, chosen)}
+    way = "" if direction is None else f" --direction {direction}"
+    is_asked = bool(asked) if direction is None else direction in asked
+    if is_asked:
+        why, after = "no preference counts yet", "mitl harvest"
+        if _queued(session, chosen, (Decision.QUEUED,)):
+            after = "mitl review"
+    else:
+        of = "" if direction is None else f" in the direction {direction}"
+        why = f"no preference study was posted{of}"
+        after = (
+            f"mitl prefer publish --{(wanted or chosen) if asked else (wanted or Environment.SANDBOX)}{way}"
+        )
+    return StageResult(
+        status="nothing_to_do",
+        counts={"environment": chosen.value, "votes": 0, "queued": queued},
+        lines=(f"nothing to score: {why} on {chosen}",),
+        next=after,
+    )
 
 
 def score_counts(
@@ -117,9 +140,13 @@ def _batches(session: Session, environment: Environment, batch: str | None) -> l
     return known if batch is None else [batch]
 
 
-def _queued(session: Session, environment: Environment) -> int:
+def _queued(
+    session: Session,
+    environment: Environment,
+    decisions: tuple[Decision, ...] = (Decision.NONE, Decision.QUEUED),
+) -> int:
     of_rankings = comparison_store.hit_ids(session, environment)
-    waiting = answer_store.assignments(session, environment, (Decision.NONE, Decision.QUEUED))
+    waiting = answer_store.assignments(session, environment, decisions)
     return sum(row.hit_id in of_rankings for row in waiting)
 
 

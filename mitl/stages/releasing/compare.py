@@ -12,12 +12,12 @@ from mitl.errors import ReleaseError, UsageError
 from mitl.positives.comparing import Quality, Verified, count, overlap, quality
 from mitl.positives.sources import PositiveSet, read_set, read_table
 from mitl.records import Direction, StageResult, Table
-from mitl.retrieval.whole_files import whole_file
+from mitl.stages.releasing.kept_files import write_kept
 
 _COLUMNS = ("direction", "image_id", "caption_id", "in", "label", "sources", "answers", "annotators")
 
 
-def compare(names: Sequence[str], *, differences: Path | None = None) -> StageResult:
+def compare(names: Sequence[str], *, differences: Path | None = None, replace: bool = False) -> StageResult:
     """Count the positives of several sets on the queries of the last, and hold the others against it.
 
     Precision and recall are taken against the pairs that people judged in the last set; where it holds no
@@ -26,9 +26,10 @@ def compare(names: Sequence[str], *, differences: Path | None = None) -> StageRe
     Args:
         names: sets by name, see :func:`mitl.positives.sources.read_set`; at least two, the verified one last.
         differences: a CSV of the pairs on which the first set and the last differ, with what speaks for them.
+        replace: write over a file of differences that holds something else.
 
     Raises:
-        UsageError: fewer than two sets, or one named twice.
+        UsageError: fewer than two sets, or one named twice; or the file holds something else, or cannot be written.
         ReleaseError: a set cannot be read, or shares no query with the last.
     """
     sets = _read_sets(names)
@@ -47,8 +48,7 @@ def compare(names: Sequence[str], *, differences: Path | None = None) -> StageRe
     overlaps = {one.name: _overlaps(one, last, queries) for one in sets[:-1]}
     paths = {}
     if differences is not None:
-        with whole_file(differences) as sink:
-            sink.write(_differences(sets[0], last, queries).encode())
+        write_kept(differences, _differences(sets[0], last, queries).encode(), replace=replace)
         paths["differences"] = str(differences)
     return StageResult(
         counts={

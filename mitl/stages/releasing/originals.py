@@ -15,15 +15,15 @@ from mitl.db.session import open_database
 from mitl.db.store import items as item_store
 from mitl.db.store import judgements as judgement_store
 from mitl.db.store import originals as original_store
-from mitl.errors import StoreError, UsageError
+from mitl.errors import StoreError
 from mitl.judgements.aggregation import answers_by_pair
 from mitl.positives.markdown import several
 from mitl.positives.merging import CXC_POSITIVE
 from mitl.positives.originals import RefusedOriginal, refused_originals
 from mitl.records import CaptionItem, Environment, ImageItem, OriginalVerdict, Pair, StageResult, Table
-from mitl.retrieval.whole_files import whole_file
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
+from mitl.stages.releasing.kept_files import write_kept
 
 COLUMNS = ("kind", "image_id", "caption_id", "reason", "source")
 
@@ -107,11 +107,11 @@ def decide(
     )
 
 
-def export(settings: Settings, out: Path) -> StageResult:
+def export(settings: Settings, out: Path, *, replace: bool = False) -> StageResult:
     """Write all exclusion lists of the project as one CSV that ``mitl init --exclude`` reads.
 
     Raises:
-        UsageError: the place cannot be written.
+        UsageError: the file holds something else and ``replace`` is false, or the place cannot be written.
     """
     with open_database(settings.db_url, read_only=True) as session:
         dataset = item_store.dataset(session)
@@ -125,15 +125,16 @@ def export(settings: Settings, out: Path) -> StageResult:
         image = "" if row.image_id is None else images[row.image_id]
         caption = "" if row.caption_id is None else captions[row.caption_id]
         writer.writerow((row.kind.value, image, caption, row.reason, row.source))
-    try:
-        with whole_file(out) as sink:
-            sink.write(text.getvalue().encode())
-    except OSError as error:
-        raise UsageError(f"cannot write {str(out)!r}: {error.strerror}; choose another place") from error
+    changed = write_kept(out, text.getvalue().encode(), replace=replace)
     return StageResult(
+        status="done" if changed else "nothing_to_do",
         counts={"exclusions": len(rows)},
         paths={"exclusions": str(out)},
-        lines=(f"{several(len(rows), 'entry', 'entries')} of exclusion lists: {out}",),
+        lines=(
+            f"{several(len(rows), 'entry', 'entries')} of exclusion lists: {out}"
+            if changed
+            else f"nothing to do: {out} holds exactly these exclusion lists already",
+        ),
     )
 
 

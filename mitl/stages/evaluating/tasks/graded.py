@@ -26,6 +26,8 @@ from mitl.stages.evaluating.tasks.task import Running, Values
 
 K = 10
 _TABLES = ("positives.parquet", "negatives.parquet")
+GRADED_RELEASE = "graded-release"
+"""The set of a release's answers as grades."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,7 +103,7 @@ def release_grades(folder: Path, sides: Sides) -> GradedTask:
             f"nobody judged a pair in {str(folder)!r}, so it holds no grades; leave --graded out"
         )
     images, captions = (np.array([pairs[place][side] for place in kept], np.int64) for side in (0, 1))
-    return _task("graded-release", images, captions, grades_of([str(rows[place]["label"]) for place in kept]))
+    return _task(GRADED_RELEASE, images, captions, grades_of([str(rows[place]["label"]) for place in kept]))
 
 
 def cxc_grades(sits: RatedPairs) -> GradedTask:
