@@ -4,6 +4,19 @@
 #
 # Without a network: put wheels of mitl and of all it needs into wheels/ first (see docs/containers.md); where that
 # folder holds any, nothing is fetched from an index.
+#
+# The proxy stands first: builders without BuildKit make every stage above the target.
+
+FROM caddy:2.10.2-alpine AS proxy
+# The binary's file capability would stop it under no-new-privileges; the compose file opens 80 and 443 to everybody.
+# The base has a folder of root's in /data, and Caddy keeps its certificates there.
+RUN cp /usr/bin/caddy /usr/bin/caddy-plain && mv /usr/bin/caddy-plain /usr/bin/caddy \
+ && mkdir -p /data && chown -R 10001:10001 /data
+COPY deploy/Caddyfile /etc/caddy/Caddyfile
+# It writes a copy of its configuration, which nobody needs.
+ENV XDG_CONFIG_HOME=/tmp
+USER 10001:10001
+CMD ["caddy", "run", "--config", "/etc/caddy/Caddyfile", "--adapter", "caddyfile"]
 
 FROM python:3.11.14-slim-bookworm AS build
 WORKDIR /src
@@ -27,11 +40,3 @@ RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin mitl \
 USER 10001:10001
 WORKDIR /project
 CMD ["mitl", "--help"]
-
-FROM caddy:2.10.2-alpine AS proxy
-# The binary's file capability would stop it under no-new-privileges; the compose file opens 80 and 443 to everybody.
-RUN cp /usr/bin/caddy /usr/bin/caddy-plain && mv /usr/bin/caddy-plain /usr/bin/caddy \
- && mkdir -p /data /config && chown 10001:10001 /data /config
-COPY deploy/Caddyfile /etc/caddy/Caddyfile
-USER 10001:10001
-CMD ["caddy", "run", "--config", "/etc/caddy/Caddyfile", "--adapter", "caddyfile"]

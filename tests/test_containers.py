@@ -1,4 +1,4 @@
-"""What can be held of the containers without running them: compose file, Dockerfile, proxy, commands."""
+"""The containers: compose file, Dockerfile, proxy, commands, and the images where an engine and their bases are."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import sys
 import time
 import tomllib
 import urllib.request
+import uuid
 from collections.abc import Iterator
 from ipaddress import ip_address, ip_network
 from pathlib import Path
@@ -122,6 +123,7 @@ def test_the_public_name_leads_to_a_port_of_the_proxy_inside_too(services):
 
     assert proxy["networks"]["edge"]["aliases"] == [DOMAIN]
     assert services["harvest"]["environment"]["MITL_ENDPOINT_URL"] == f"https://{DOMAIN}"
+    assert services["harvest"]["environment"]["MITL_IMAGE_BASE_URL"] == f"https://{DOMAIN}"
     assert proxy["ports"] == ["80:80", "443:443"]
     assert "https_port {$MITL_HTTPS_PORT:443}" in caddyfile and "http_port {$MITL_HTTP_PORT:80}" in caddyfile
     assert proxy["sysctls"] == {"net.ipv4.ip_unprivileged_port_start": "0"}
@@ -196,7 +198,7 @@ def test_a_wheel_can_be_built_from_what_the_docker_build_sees(tmp_path):
     assert not taken("tests/conftest.py") and not taken("mitl/__pycache__/x.pyc")
 
 
-def test_the_dockerfile_copies_what_is_there_and_names_extras_that_exist():
+def test_the_dockerfile_copies_what_is_there_and_names_extras_that_exist(services):
     """A renamed file or extra would break the build on somebody else's machine."""
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"][
@@ -205,6 +207,7 @@ def test_the_dockerfile_copies_what_is_there_and_names_extras_that_exist():
     (named,) = re.findall(r"^ARG EXTRAS=(.*)$", text, re.MULTILINE)
 
     assert set(named.split(",")) <= set(extras)
+    assert services["crowd"]["build"]["args"] == {"EXTRAS": named}
     for source in re.findall(r"^COPY (\S+) \S+$", text, re.MULTILINE):
         assert source == "." or (ROOT / source).exists()
     assert all(
@@ -312,3 +315,110 @@ def _open(url: str, context: ssl.SSLContext) -> Any:
         except OSError:
             time.sleep(0.1)
     raise AssertionError(f"{url} did not answer")
+
+
+class Engine:
+    """Docker or Podman, by the commands that both have."""
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+        self._name = f"mitl-test-{uuid.uuid4().hex[:12]}"
+
+    def call(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """One command of the engine, to its end."""
+        return subprocess.run([self._command, *words], capture_output=True, text=True, cwd=ROOT)
+
+    def build(self, target: str) -> str:
+        """The image of this target, built without a network; its name. Skips where a base is missing."""
+        for base in re.findall(
+            r"^FROM (\S+)", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE
+        ):
+            if self.call("image", "inspect", base).returncode:
+                pytest.skip(f"image {base} is missing")
+        image = f"{self._name}-{target}"
+        done = self.call("build", "--network=none", f"--target={target}", f"--tag={image}", ".")
+        assert done.returncode == 0, done.stdout + done.stderr
+        return image
+
+    def start(
+        self, image: str, service: dict[str, Any], *options: str, command: tuple[str, ...] = ()
+    ) -> None:
+        """Start a container under the service's restrictions and without a network."""
+        assert service["read_only"] is True
+        words = ["run", "--detach", f"--name={self._name}", "--network=none", "--read-only"]
+        words += [f"--user={service['user']}", f"--volume={self._name}:/data", *options]
+        words += [f"--tmpfs={mount}" for mount in service["tmpfs"]]
+        words += [f"--cap-drop={name}" for name in service["cap_drop"]]
+        words += [f"--security-opt={option}" for option in service["security_opt"]]
+        words += [f"--sysctl={name}={value}" for name, value in service.get("sysctls", {}).items()]
+        done = self.call(*words, image, *command)
+        assert done.returncode == 0, done.stderr
+
+    def inside(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """A command in the container."""
+        return self.call("exec", self._name, *words)
+
+    def remove_all(self) -> None:
+        """Remove whatever a test made: container, volume, images."""
+        self.call("rm", "--force", self._name)
+        self.call("volume", "rm", "--force", self._name)
+        for target in ("mitl", "proxy"):
+            self.call("rmi", "--force", f"{self._name}-{target}")
+
+
+@pytest.fixture
+def engine() -> Iterator[Engine]:
+    """A container engine that answers."""
+    installed = [command for name in ("docker", "podman") if (command := shutil.which(name))]
+    answer = [c for c in installed if subprocess.run([c, "info"], capture_output=True).returncode == 0]
+    if not answer:
+        pytest.skip("no container engine answers")
+    found = Engine(answer[0])
+    try:
+        yield found
+    finally:
+        found.remove_all()
+
+
+@pytest.mark.slow
+def test_the_proxys_image_keeps_certificates_without_root(engine, services):
+    """On a new volume, as its own user and without capabilities, Caddy is well and has stored a certificate."""
+    engine.start(engine.build("proxy"), services["proxy"], "--env=MITL_DOMAIN=localhost")
+    _, *health = services["proxy"]["healthcheck"]["test"]
+    certificate = "/data/caddy/certificates/local/localhost/localhost.crt"
+
+    for _ in range(150):
+        states = [engine.inside(*words).returncode for words in (health, ["test", "-s", certificate])]
+        if states == [0, 0]:
+            break
+        time.sleep(0.2)
+
+    assert states == [0, 0]
+
+
+@pytest.mark.slow
+def test_mitls_image_runs_commands_and_may_do_nothing_else(engine, services):
+    """It answers as its user, without capabilities, over files that it cannot change; its health check works."""
+    if not list((ROOT / "wheels").glob("*.whl")):
+        pytest.skip("wheels/ holds no wheels to build it from")
+    command = ("mitl", "serve", "--quiet", "--project=/tmp")
+    engine.start(engine.build("mitl"), services["crowd"], command=command)
+    _, *health = services["crowd"]["healthcheck"]["test"]
+    for _ in range(150):
+        well = engine.inside(*health)
+        if well.returncode == 0:
+            break
+        time.sleep(0.2)
+
+    status = engine.inside("cat", "/proc/1/status").stdout
+
+    assert well.returncode == 0, well.stderr
+    assert re.findall(r"^(?:Uid|CapEff|CapBnd|NoNewPrivs):\s+(\w+)", status, re.MULTILINE) == [
+        "10001",
+        "0" * 16,
+        "0" * 16,
+        "1",
+    ]
+    assert engine.inside("mitl", "--version").stdout.startswith("mitl, version ")
+    assert engine.inside("python", "-c", "import psycopg").returncode == 0
+    assert engine.inside("sh", "-c", "touch /project/x || touch /opt/mitl/x || touch /x").returncode != 0
