@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
+import ssl
 import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from hypothesis import settings
 from sqlalchemy import create_engine, text
@@ -16,6 +19,23 @@ from sqlalchemy import create_engine, text
 # A busy machine is no failure: no test judges by the clock.
 settings.register_profile("mitl", deadline=None)
 settings.load_profile("mitl")
+
+_transport = httpx.HTTPTransport.__init__.__globals__
+_make_context = _transport["create_ssl_context"]
+
+
+@functools.cache
+def _context(*given: object) -> ssl.SSLContext:
+    *arguments, _ = given
+    return _make_context(*arguments)
+
+
+def _context_now(verify: object = True, cert: object = None, trust_env: bool = True) -> ssl.SSLContext:
+    """Each httpx client reads the machine's certificates anew, which takes longer than most requests here."""
+    return _context(verify, cert, trust_env, os.environ.get("SSL_CERT_FILE"))
+
+
+_transport["create_ssl_context"] = _context_now
 
 SHARED = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
 

@@ -16,7 +16,8 @@ N_IMAGES = 12
 
 def init(settings: Settings, n_images: int = N_IMAGES) -> StageResult | None:
     """Make the project: world, settings file, databases."""
-    make_world(settings.project, n_images=n_images, db_url=settings.db_url, crowd_url=settings.crowd_db_url)
+    folder, databases = settings.project, {"db_url": settings.db_url, "crowd_url": settings.crowd_db_url}
+    make_world(folder, n_images=n_images, draw=True, **databases)
     return None
 
 

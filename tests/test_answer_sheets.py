@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
-from sqlalchemy import text
+from sqlalchemy import create_engine, text
 from world_kit import SANDBOX
 
+from mitl.db.engine import parse_url
 from mitl.db.session import open_database
 from mitl.db.store import answer_sheets
 from mitl.db.store import judgements as judgement_store
@@ -28,6 +32,42 @@ def project(reviewed: Settings, engine_url: str, tmp_path: Path) -> Settings:
     found = load(tmp_path / "p", db=engine_url, environ={})
     restore(found, tmp_path / "dump", only="pipeline")
     return found
+
+
+@pytest.fixture
+def stored_on_postgres(reviewed: Settings, postgres_url: str, tmp_path: Path) -> Settings:
+    """The same on PostgreSQL."""
+    backup(reviewed, tmp_path / "dump", only="pipeline")
+    found = load(tmp_path / "p", db=postgres_url, environ={})
+    restore(found, tmp_path / "dump", only="pipeline")
+    return found
+
+
+CHANGE = "UPDATE judgement SET active_ms = 123456 WHERE assignment_id = {one} AND place = {place}"
+
+
+def filled(settings: Settings) -> None:
+    """As at the end of a harvest."""
+    with open_database(settings.db_url) as session:
+        answer_sheets.fill(session)
+        session.commit()
+
+
+def wait_for_a_waiting_one(url: str) -> None:
+    """Until somebody waits for the turn to write."""
+    engine = create_engine(parse_url(url), isolation_level="AUTOCOMMIT")
+    waiting = (
+        "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = "
+        "(SELECT oid FROM pg_database WHERE datname = current_database())"
+    )
+    with engine.connect() as connection:
+        for _ in range(1200):
+            if connection.scalar(text(waiting)):
+                break
+            time.sleep(0.05)
+        else:
+            pytest.fail("nobody waits")
+    engine.dispose()
 
 
 def sheets(settings: Settings) -> set[int]:
@@ -91,6 +131,7 @@ def test_a_restore_leaves_every_answer_at_hand(project):
         "UPDATE judgement SET place = 99 WHERE assignment_id = {one} AND place = 20; "
         "UPDATE judgement SET place = 20, assignment_id = {other} WHERE assignment_id = {one} AND place = 99",
         "DELETE FROM rationale; DELETE FROM judgement WHERE assignment_id = {one}",
+        "UPDATE assignment SET hit_id = (SELECT hit_id FROM assignment WHERE id = {other}) WHERE id = {one}",
     ],
 )
 def test_a_change_of_rows_is_seen_at_once(project, statement):
@@ -111,6 +152,85 @@ def test_a_change_of_rows_is_seen_at_once(project, statement):
         session.commit()
     assert one in sheets(project)
     assert says_what_the_rows_say(project)
+
+
+def test_an_item_that_comes_late_is_seen(project):
+    """Its judgement was a candidate's until then."""
+    one = min(sheets(project))
+    place = f"hit_id = (SELECT hit_id FROM assignment WHERE id = {one}) AND role LIKE 'gold%'"
+    write(
+        project,
+        f"CREATE TABLE kept AS SELECT * FROM hit_item WHERE {place}",
+        f"DELETE FROM hit_item WHERE {place}",
+    )
+    filled(project)
+    assert one in sheets(project)
+    write(project, "INSERT INTO hit_item SELECT * FROM kept", "DROP TABLE kept")
+
+    assert one not in sheets(project)
+    assert says_what_the_rows_say(project)
+
+
+@pytest.mark.postgres
+def test_emptied_tables_leave_no_copy(stored_on_postgres):
+    """PostgreSQL has a statement for that which is no DELETE."""
+    write(stored_on_postgres, "TRUNCATE judgement CASCADE")
+
+    assert sheets(stored_on_postgres) == set()
+    assert len(columns(stored_on_postgres)) == 0
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("is_written", [False, True])
+def test_a_person_at_a_prompt_and_a_harvest_take_turns(stored_on_postgres, is_written):
+    """A copy that one transaction makes of rows that another one is changing would stay, and be wrong."""
+    project = stored_on_postgres
+    one = min(sheets(project))
+    if not is_written:
+        write(project, f"DELETE FROM answer_sheet WHERE assignment_id = {one}")
+    prompt = create_engine(parse_url(project.db_url))
+
+    def by_hand() -> None:
+        with prompt.begin() as connection:
+            connection.execute(text(CHANGE.format(one=one, place=3)))
+            changed.set()
+            if not is_written:
+                wait_for_a_waiting_one(project.db_url)
+
+    changed = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        if is_written:
+            with open_database(project.db_url) as session:
+                session.execute(text(CHANGE.format(one=one, place=4)))
+                answer_sheets.fill(session)
+                done = pool.submit(by_hand)
+                wait_for_a_waiting_one(project.db_url)
+                session.commit()
+        else:
+            done = pool.submit(by_hand)
+            assert changed.wait(60)
+            filled(project)
+        done.result(60)
+    prompt.dispose()
+
+    assert says_what_the_rows_say(project)
+
+
+@pytest.mark.postgres
+def test_the_copies_of_another_schema_are_left_alone(stored_on_postgres, reviewed, tmp_path):
+    """Two projects in one database; the search path of who changes rows names the other one."""
+    first = stored_on_postgres
+    write(first, "CREATE SCHEMA second")
+    path = parse_url(first.db_url).update_query_dict({"options": "-csearch_path=second"})
+    second = load(tmp_path / "q", db=path.render_as_string(hide_password=False), environ={})
+    backup(reviewed, tmp_path / "again", only="pipeline")
+    restore(second, tmp_path / "again", only="pipeline")
+    one = min(sheets(second))
+    write(first, CHANGE.replace("judgement", "second.judgement").format(one=one, place=3))
+
+    assert one in sheets(first)
+    assert one not in sheets(second)
+    assert says_what_the_rows_say(second)
 
 
 @pytest.mark.parametrize("few", [0, 5_000])

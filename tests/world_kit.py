@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
+import shutil
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,9 +31,20 @@ SANDBOX = Environment.SANDBOX
 
 
 def make_world(
-    folder: Path, *, n_images: int = 40, db_url: str | None = None, crowd_url: str | None = None
+    folder: Path,
+    *,
+    n_images: int = 40,
+    db_url: str | None = None,
+    crowd_url: str | None = None,
+    draw: bool = False,
 ) -> Settings:
-    """A project on ``scenes`` whose two annotators are noisy views of the truth, written as embedding files."""
+    """A project on ``scenes`` whose two annotators are noisy views of the truth, written as embedding files.
+
+    Args:
+        draw: draw the world's pictures in place, as ``mitl init`` does, and do not copy them; safe to run again.
+    """
+    if not draw:
+        shutil.copytree(_drawn(n_images), folder / WORLD_FOLDER)
     loaded = load(Sources("scenes", n_images=n_images), folder)
     tables = {
         "dataset": {"kind": "scenes"},
@@ -44,6 +59,15 @@ def make_world(
     settings = replace(load_settings(folder, db=db_url, crowd_db=crowd_url, environ={}), endpoint=None)
     init(settings, loaded.data)
     return settings
+
+
+@functools.cache
+def _drawn(n_images: int) -> Path:
+    """A world's files, drawn once by this process and copied for each project: drawing takes most of its making."""
+    folder = Path(tempfile.mkdtemp(prefix="mitl-world-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    load(Sources("scenes", n_images=n_images), folder)
+    return folder / WORLD_FOLDER
 
 
 def write_embeddings(folder: Path) -> None:

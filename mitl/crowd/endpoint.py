@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import os
+import ssl
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping
@@ -28,6 +29,7 @@ from urllib.parse import urlsplit
 import httpx
 from sqlalchemy import Engine
 
+from mitl.crowd import certificates
 from mitl.crowd.client import Keys, MTurkClient, is_amazon
 from mitl.errors import EndpointError, SettingsError, UsageError
 from mitl.records import Environment
@@ -84,7 +86,9 @@ def open_endpoint(
         port: where a running ``mitl serve`` is looked for.
 
     Raises:
-        EndpointError: nothing answers at an explicit endpoint, or another server than the expected one.
+        EndpointError: nothing answers at an explicit endpoint, its certificate cannot be verified, or another server
+            than the expected one answers.
+        SettingsError: a file of certificates that the environment names cannot be read.
         UsageError: an explicit endpoint was declared to be of the other environment.
         StoreError: ``crowd.db`` is of another version.
     """
@@ -111,6 +115,9 @@ def _explicit(
         try:
             health = _health(url)
         except httpx.HTTPError as error:
+            refused = certificates.refusal(error) if isinstance(error, httpx.ConnectError) else None
+            if refused is not None:
+                raise certificates.endpoint_error(url, refused) from error
             raise EndpointError(
                 f"nothing answers at {url} ({type(error).__name__}); start the server there with `mitl serve`, "
                 "or check --endpoint-url, AWS_ENDPOINT_URL_MTURK and [crowd] endpoint in mitl.toml"
@@ -177,7 +184,12 @@ def _running_id(url: str) -> str | None:
 
 def _health(url: str) -> Mapping[str, Any]:
     """What ``/healthz`` says; nothing where something else than a crowd server answers."""
-    reply = httpx.get(f"{url}/healthz", timeout=PROBE_TIMEOUT_S, trust_env=not _is_loopback(url))
+    near = _is_loopback(url)
+    # No proxy leads to this machine, but an authority of one's own may have signed for it.
+    # Reading the machine's certificates takes longer than asking, and plain HTTP needs none.
+    plain = near and urlsplit(url).scheme == "http"
+    verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else certificates.httpx_context()
+    reply = httpx.get(f"{url}/healthz", timeout=PROBE_TIMEOUT_S, trust_env=not near, verify=verify)
     try:
         found = reply.json() if reply.status_code == 200 else {}
     except ValueError:

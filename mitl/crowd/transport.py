@@ -9,6 +9,7 @@ failed call is repeated only where that cannot cost twice, and a dead host is re
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -33,8 +34,10 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 from botocore.exceptions import ConnectionError as BotoConnectionError
+from botocore.exceptions import SSLError as BotoSSLError
 from botocore.utils import parse_timestamp
 
+from mitl.crowd import certificates
 from mitl.crowd.limiter import AdaptiveLimiter
 from mitl.errors import CrowdError, EndpointError, FundsError, SettingsError
 
@@ -71,8 +74,9 @@ class Keys:
 class Transport:
     """Makes calls of one service at one address; safe to share between threads.
 
-    Raises EndpointError where nothing answers, FundsError where money is lacking, SettingsError where there are
-    no credentials, and CrowdError, with the API's ``code``, for any other refusal.
+    Raises EndpointError where nothing answers or the server's certificate cannot be verified, FundsError where money
+    is lacking, SettingsError where there are no credentials, and CrowdError, with the API's ``code``, for any other
+    refusal.
     """
 
     def __init__(
@@ -157,6 +161,9 @@ class Transport:
                 f"cannot reach {self.url}: {CLOSED}; post to mitl's own crowd server instead "
                 "(leave out --endpoint-url), and run `mitl serve` when people work"
             )
+        refused = _refused_certificate(error)
+        if refused is not None:
+            return certificates.endpoint_error(self.url, refused)
         return EndpointError(
             f"nothing answers at {self.url} ({type(error).__name__}); start the server there with `mitl serve`, "
             "or check --endpoint-url"
@@ -208,6 +215,10 @@ def _boto_client(url: str, keys: Keys | None, max_connections: int) -> Any:
         options["proxies"] = {}
     try:
         session = botocore.session.Session(session_vars=session_vars)
+        bundle = session.get_config_variable("ca_bundle")
+        if bundle and urlsplit(url).scheme == "https":
+            certificates.check_bundle(bundle)
+        session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
         parsers = session.get_component("response_parser_factory")
         parsers.set_parser_defaults(timestamp_parser=_timestamp)
         return session.create_client("mturk", endpoint_url=url, config=Config(**options), **credentials)
@@ -221,6 +232,12 @@ def _boto_client(url: str, keys: Keys | None, max_connections: int) -> Any:
         ) from error
 
 
+@functools.cache
+def _loader(data_path: str | None) -> Any:
+    """Reads the API's description and Amazon's list of endpoints, a seventh of a second's work, once a process."""
+    return botocore.session.create_loader(data_path)
+
+
 def _marked(error: CrowdError, unclear: bool) -> CrowdError:
     error.unclear = unclear
     return error
@@ -228,7 +245,14 @@ def _marked(error: CrowdError, unclear: bool) -> CrowdError:
 
 def _was_sent(error: Exception) -> bool:
     """Whether a request may have reached the server although its reply did not come."""
-    return not isinstance(error, EndpointConnectionError | ConnectTimeoutError | ProxyConnectionError)
+    if isinstance(error, EndpointConnectionError | ConnectTimeoutError | ProxyConnectionError):
+        return False
+    return _refused_certificate(error) is None
+
+
+def _refused_certificate(error: Exception) -> ValueError | None:
+    # Other errors of TLS may come after the request, in the middle of a reply.
+    return certificates.refusal(error) if isinstance(error, BotoSSLError) else None
 
 
 def _timestamp(value: Any) -> dt.datetime:

@@ -6,6 +6,7 @@ was. An SQLite file is copied before, within that same transaction, so that the 
 
 from __future__ import annotations
 
+import functools
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -51,8 +52,9 @@ def config(line: Line, engine: Engine | None = None) -> Config:
     return cfg
 
 
+@functools.cache
 def head(line: Line) -> str:
-    """The newest revision that this version of mitl knows."""
+    """The newest revision that this version of mitl knows; the migrations are read once a process."""
     revision = ScriptDirectory.from_config(config(line)).get_current_head()
     assert revision is not None, f"no migrations in line {line}"
     return revision

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -10,6 +11,8 @@ from sqlalchemy import Connection, insert, text
 from sqlalchemy.orm import DeclarativeBase, Session
 
 CHUNK = 10_000
+
+_CACHE_KIB = 262_144
 
 IN_LIST = 1000
 """Values in one ``IN (…)``; both engines take so many."""
@@ -48,10 +51,22 @@ def add_tuples(
     if connection.dialect.name == "postgresql":
         return _copy(connection, target, rows)
     statement, count, given = f"INSERT INTO {target} VALUES ({', '.join('?' * len(names))})", 0, iter(rows)
-    while chunk := list(islice(given, CHUNK)):
-        connection.exec_driver_sql(statement, chunk)
-        count += len(chunk)
+    with roomy(connection):
+        while chunk := list(islice(given, CHUNK)):
+            connection.exec_driver_sql(statement, chunk)
+            count += len(chunk)
     return count
+
+
+@contextmanager
+def roomy(connection: Connection) -> Iterator[None]:
+    """Let SQLite keep up to 256 MiB of pages: with its usual 2 it writes the indexes of millions again and again."""
+    usual = connection.exec_driver_sql("PRAGMA cache_size").scalar_one()
+    connection.exec_driver_sql(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    try:
+        yield
+    finally:
+        connection.exec_driver_sql(f"PRAGMA cache_size = {usual}")
 
 
 def next_id(session: Session, model: type[DeclarativeBase]) -> int:
