@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import NullPool, create_engine, text
 from world_kit import SANDBOX
 
 from mitl.db.engine import parse_url
@@ -55,7 +55,7 @@ def filled(settings: Settings) -> None:
 
 def wait_for_a_waiting_one(url: str) -> None:
     """Until somebody waits for the turn to write."""
-    engine = create_engine(parse_url(url), isolation_level="AUTOCOMMIT")
+    engine = create_engine(parse_url(url), isolation_level="AUTOCOMMIT", poolclass=NullPool)
     waiting = (
         "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database = "
         "(SELECT oid FROM pg_database WHERE datname = current_database())"
@@ -67,7 +67,6 @@ def wait_for_a_waiting_one(url: str) -> None:
             time.sleep(0.05)
         else:
             pytest.fail("nobody waits")
-    engine.dispose()
 
 
 def sheets(settings: Settings) -> set[int]:
@@ -188,7 +187,7 @@ def test_a_person_at_a_prompt_and_a_harvest_take_turns(stored_on_postgres, is_wr
     one = min(sheets(project))
     if not is_written:
         write(project, f"DELETE FROM answer_sheet WHERE assignment_id = {one}")
-    prompt = create_engine(parse_url(project.db_url))
+    prompt = create_engine(parse_url(project.db_url), poolclass=NullPool)
 
     def by_hand() -> None:
         with prompt.begin() as connection:
@@ -211,7 +210,6 @@ def test_a_person_at_a_prompt_and_a_harvest_take_turns(stored_on_postgres, is_wr
             assert changed.wait(60)
             filled(project)
         done.result(60)
-    prompt.dispose()
 
     assert says_what_the_rows_say(project)
 

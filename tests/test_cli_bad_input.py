@@ -6,6 +6,8 @@ import json
 import shutil
 import socket
 import sqlite3
+import subprocess
+import sys
 from contextlib import chdir
 from pathlib import Path
 
@@ -333,3 +335,19 @@ def test_real_money_is_owed_only_for_the_exact_total(project, monkeypatch):
     assert f"but the bill is ${total}" in mitl("publish", "--live", "--yes-total", "0.05").err
     assert ok("status", "--live", "--json").json["counts"]["hits"]["posted"] == 0
     assert ok("publish", "--live", "--yes-total", total, "--json").json["counts"]["total_cents"] == dry
+
+
+@pytest.mark.parametrize("words", [("annotators",), ("annotators", "--json")], ids=" ".join)
+def test_output_that_finds_no_room_is_one_line(words):
+    """As in `mitl status --json > FILE` on a full disk."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "mitl", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+
+    assert done.stderr == "error: the disk is full; make room and run the command again\n"
+    assert done.returncode == 1

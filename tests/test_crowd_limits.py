@@ -267,6 +267,19 @@ def test_plain_connections_past_the_proxy_are_turned_away(crowd_engine):
     with RunningServer(Stranger(app)) as outside, RunningServer(app) as inside:
         assert get(outside.url + "/healthz").status_code == 403
         assert get(inside.url + "/healthz").status_code == 200
+        assert get(inside.url + "/healthz", **{"X-Forwarded-For": "127.0.0.1"}).status_code == 403
+
+
+@pytest.mark.parametrize("name", ["X-Forwarded-For", "Forwarded", "X-Real-IP", "Via"])
+def test_who_comes_through_a_proxy_that_nobody_named_is_counted(crowd_engine, name):
+    """To the server all of them are one caller of this machine; programs of its own stay free."""
+    rates = Rates(pages=ONE_A_MINUTE)
+    with guarded_crowd(crowd_engine, exempt_loopback=True, rates=rates) as crowd:
+        own = [get(crowd.url + "/w").status_code for _ in range(6)]
+        passed_on = [get(crowd.url + "/w", **{name: "203.0.113.1"}).status_code for _ in range(6)]
+
+    assert 429 not in own
+    assert passed_on[-1] == 429
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "localhost, evil.example"])

@@ -19,6 +19,7 @@ from mitl.crowd_server.metrics.meter import BUCKETS_S, OTHER, Meter
 
 pytest_plugins = ("crowd_fixtures",)
 
+FORWARDING = ("X-Forwarded-For", "X-Forwarded-Host", "Forwarded", "X-Real-IP", "Via")
 SAMPLE = re.compile(r'([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\.)*",?)*)\})? (\S+)')
 LABEL = re.compile(r'([a-z_]+)="((?:[^"\\\n]|\\.)*)"')
 
@@ -149,6 +150,25 @@ def test_from_elsewhere_metrics_need_the_operators_token(crowd_engine):
         "token": 200,
     }
     assert "mitl_" not in answers["there"].text
+
+
+@pytest.mark.parametrize("name", FORWARDING)
+@pytest.mark.parametrize("known", [False, True], ids=["a proxy nobody named", "a trusted proxy"])
+def test_what_a_proxy_passes_on_is_not_of_this_machine(crowd_engine, name, known):
+    """A proxy on this machine has its address, and whoever it speaks for may claim any."""
+    proxies = parse_networks(("127.0.0.0/8",)) if known else ()
+    with guarded_crowd(crowd_engine, proxies=proxies, public_scheme="http") as crowd:
+        get = crowd.browser().get
+        address = crowd.url + "/metrics"
+        bearer = {"Authorization": f"Bearer {admin.operator_token(crowd_engine)}"}
+        here = get(address)
+        passed_on = [get(address, headers={name: text}) for text in ("127.0.0.1", "1.1 proxy", "")]
+        with_token = get(address, headers={name: "127.0.0.1"} | bearer)
+
+    assert here.status_code == 200
+    assert [reply.status_code for reply in passed_on] == [403, 403, 403]
+    assert not any("mitl_" in reply.text for reply in passed_on)
+    assert with_token.status_code == 200
 
 
 def test_healthz_says_when_the_database_is_gone(crowd):

@@ -16,6 +16,7 @@ import pytest
 from cli_kit import clear_environment, fails, ok
 from db_kit import content, kept, old_database, sqlite_url
 from sqlalchemy import event, text
+from sqlalchemy.engine import make_url
 
 from mitl.db import migrate
 from mitl.db.engine import make_engine
@@ -86,6 +87,12 @@ COMMANDS = (("status",), ("db", "current"), ("db", "upgrade"), ("db", "verify"),
             "check the host and the port in the URL, and that the server runs",
         ),
         ("postgresql://me:hunter2@127.0.0.1:none/mitl", "is no database URL"),
+        (
+            "postgresql://me:hunter2@127.0.0.1:1/mitl?pasword=hunter2",
+            'invalid connection option "pasword"; check what stands after the ? in the URL',
+        ),
+        ("postgresql://me@127.0.0.1:1/mitl?connect_timeout=long", "check what stands after the ? in the URL"),
+        ("postgresql://me@127.0.0.1:1/mitl?sslmode=maybe", "check what stands after the ? in the URL"),
     ],
 )
 def test_a_wrong_url_is_one_line_without_its_password(words, url, line, tmp_path):
@@ -112,6 +119,39 @@ def test_a_database_that_the_server_lacks_is_one_line(postgres_url, tmp_path):
     assert "check the name in the URL, or create the database" in fails(
         1, "status", "--db", url, "--project", tmp_path
     )
+
+
+@pytest.mark.postgres
+def test_a_schema_that_the_database_lacks_is_one_line(postgres_url, tmp_path):
+    """A mistyped search path."""
+    url = make_url(postgres_url).update_query_dict({"options": "-csearch_path=missing"})
+
+    assert "name an existing schema in the search_path of the URL, or create it" in fails(
+        1, "db", "upgrade", "--db", url.render_as_string(hide_password=False), "--project", tmp_path
+    )
+
+
+@pytest.mark.postgres
+def test_a_user_who_may_make_no_functions_is_told_what_is_lacking(postgres_url, tmp_path):
+    """Tables and no triggers: nothing is made."""
+    name = f"guest_{os.getpid()}"
+    admin = make_engine(postgres_url)
+    with admin.begin() as connection:
+        connection.execute(text(f"CREATE ROLE {name} LOGIN"))
+        connection.execute(text(f"GRANT CREATE ON SCHEMA public TO {name}"))
+        connection.execute(text("REVOKE USAGE ON LANGUAGE plpgsql FROM PUBLIC"))
+    guest = admin.url.set(username=name).render_as_string(hide_password=False)
+    try:
+        message = fails(1, "db", "upgrade", "--db", guest, "--project", tmp_path)
+        with admin.connect() as connection:
+            assert migrate.table_names(connection) == set()
+    finally:
+        with admin.begin() as connection:
+            connection.execute(text(f"DROP OWNED BY {name}"))
+            connection.execute(text(f"DROP ROLE {name}"))
+        admin.dispose()
+
+    assert "let its administrator GRANT USAGE ON LANGUAGE plpgsql to this user" in message
 
 
 @pytest.mark.postgres

@@ -390,6 +390,16 @@ def test_an_archive_that_was_cut_off_is_one_line(settings, tmp_path, left):
             "UPDATE hit SET mturk_hit_id = NULL WHERE id = 2",
             "posted and have no id of the server",
         ),
+        (
+            "pipeline",
+            "INSERT OR REPLACE INTO answer_sheet VALUES (1, x'00')",
+            "answer sheets say something else than the judgements",
+        ),
+        (
+            "pipeline",
+            "INSERT OR REPLACE INTO answer_sheet VALUES (1, zeroblob(32))",
+            "answer sheets say something else than the judgements",
+        ),
     ],
 )
 def test_verify_finds_what_no_constraint_holds(settings, database, statement, fault):

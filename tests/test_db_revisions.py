@@ -194,3 +194,34 @@ def test_the_other_partys_database_is_refused(line, url, tmp_path):
     with pytest.raises(StoreError, match=f"so it is a {url} database, but a {line} database is wanted"):
         migrate.upgrade(line, engine)
     engine.dispose()
+
+
+@pytest.mark.parametrize(
+    ("url", "line"),
+    [
+        ("sqlite:///{folder}/junk.db", "cannot read junk.db: file is not a database; restore a backup"),
+        (
+            "sqlite:///{folder}/folder.db",
+            "cannot read folder.db: unable to open database file; check that its folder",
+        ),
+        (
+            "postgresql://me:hunter2@127.0.0.1:1/mitl",
+            "cannot read postgresql://me:***@127.0.0.1:1/mitl: connection failed",
+        ),
+    ],
+    ids=["no database", "a folder", "no server"],
+)
+def test_what_could_not_be_read_is_not_called_empty(url, line, tmp_path):
+    """No revision was seen, so none is named; what to do is said as ever."""
+    (tmp_path / "junk.db").write_bytes(b"no database any more" * 100)
+    (tmp_path / "folder.db").mkdir()
+    engine = make_engine(url.format(folder=tmp_path))
+
+    with pytest.raises(StoreError) as caught:
+        migrate.upgrade("pipeline", engine)
+    engine.dispose()
+
+    message = str(caught.value)
+    assert message.startswith(line)
+    assert "empty" not in message and "hunter2" not in message and "\n" not in message
+    assert message.endswith(" and run the command again")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import json
 import re
+import resource
 import shlex
 import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +22,7 @@ from mitl.analysis.report.render import render_report
 from mitl.db.session import open_database
 from mitl.db.store import answers
 from mitl.db.store.ledger import SettledWork
+from mitl.errors import RetrievalError
 from mitl.judgements.aggregation import answers_by_pair
 from mitl.records import Environment, Label
 from mitl.stages.evaluating.keeping import SCORES_FILE
@@ -241,3 +244,19 @@ def test_picks_are_spread_from_first_to_last():
     """Six of twenty-one at distances of four; all where there are no more than asked for."""
     assert evenly(range(21), 6) == [0, 4, 8, 12, 16, 20]
     assert evenly([5, 4], 6) == [5, 4]
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_up_leaves_no_half_of_a_report(project, tmp_path):
+    """One line says which file and what to do; nothing hidden stays beside it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    kept = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
+    try:
+        with pytest.raises(RetrievalError, match=r"report\.html.*the disk is full.*make room"):
+            report(project_settings(project), tmp_path / "out" / "report.html")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, kept)
+
+    assert list((tmp_path / "out").iterdir()) == []

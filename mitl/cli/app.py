@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import logging
@@ -9,6 +10,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -256,6 +258,8 @@ def _usage_message(error: click.ClickException) -> str:
 def _system_message(error: OSError) -> str:
     """What the file system says: a full disk, a folder in a file's place, a missing right."""
     reason = (error.strerror or str(error)).lower()
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        reason = "the disk is full; make room and run the command again"
     return reason if error.filename is None else f"cannot use {str(error.filename)!r}: {reason}"
 
 
@@ -279,5 +283,7 @@ def _fail(command: str, message: str, status: int, *, wants_json: bool) -> int:
     line = printable(" ".join(message.split()))
     click.echo(f"error: {line}", err=True)
     if wants_json:
-        click.echo(json.dumps(as_json(command, StageResult(), line)))
+        # Where it cannot be written, as on a full disk, that may be what the line above tells.
+        with suppress(OSError):
+            click.echo(json.dumps(as_json(command, StageResult(), line)))
     return status

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, InvalidatePoolError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, InvalidatePoolError, NoSuchModuleError, ProgrammingError
 
 from mitl.db.copies import file_of
 from mitl.db.reading import View, obstacle, require_writable, view_of
@@ -121,10 +121,21 @@ def make_engine(text: str, *, durable: bool = False, view: View | None = None) -
         raise SettingsError(
             "PostgreSQL needs the driver psycopg; install it with: pip install 'mitl[postgres]'"
         ) from error
+    event.listen(engine, "handle_error", _explain_options)
     event.listen(engine, "connect", _prepare_postgres)
     event.listen(engine, "checkin", _note_use)
     event.listen(engine, "checkout", _check_use)
     return engine
+
+
+def _explain_options(context: Any) -> None:
+    """SettingsError for what the driver does not understand in a URL, where it would look like an error of ours."""
+    if context.connection is None and isinstance(context.sqlalchemy_exception, ProgrammingError):
+        url = context.engine.url.set(drivername="postgresql", query={}).render_as_string(hide_password=True)
+        raise SettingsError(
+            f"cannot use {url}: {str(context.original_exception).strip()}; check what stands after the ? in the URL "
+            "and run the command again"
+        ) from context.original_exception
 
 
 def _note_use(connection: Any, record: Any) -> None:

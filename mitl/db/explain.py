@@ -13,6 +13,7 @@ from mitl.db import engine as engines
 _BUSY = ("database is locked", "database table is locked", "lock timeout", "deadlock detected")
 
 _REMEDIES = (
+    (("for language",), "let its administrator GRANT USAGE ON LANGUAGE plpgsql to this user"),
     (
         ("readonly database", "read-only", "permission denied", "must be owner"),
         "give this user write access to it",
@@ -24,8 +25,17 @@ _REMEDIES = (
     ),
     (("malformed", "not a database"), "restore a backup with `mitl db restore`"),
     (("password authentication", "role ", "no password"), "check the user and the password in the URL"),
+    (("no schema has been",), "name an existing schema in the search_path of the URL, or create it"),
+    (("sslmode", "configuration parameter", "command-line"), "check what stands after the ? in the URL"),
     (
-        ("connection refused", "could not translate", "failed to resolve", "timeout expired", "no route"),
+        (
+            "connection refused",
+            "could not translate",
+            "failed to resolve",
+            "timeout expired",
+            "no route",
+            "is the server running",
+        ),
         "check the host and the port in the URL, and that the server runs",
     ),
     (("does not exist",), "check the name in the URL, or create the database"),

@@ -81,13 +81,16 @@ def upgrade(line: Line, engine: Engine) -> Upgrade:
     """Bring the database to the newest revision; nothing happens where it is there already.
 
     Raises:
-        StoreError: it is of a newer mitl or not ours, or the upgrade failed and the database is as it was.
+        StoreError: it cannot be read, is of a newer mitl or not ours, or the upgrade failed and the database is as
+            it was.
     """
     newest, what = head(line), name_of(engine.url)
     before: str | None = None
+    is_known = False
     try:
         with changing(engine) as connection:
             before = revision_of(connection)
+            is_known = True
             if before == newest:
                 return Upgrade(before, newest)
             require_known(line, connection, what)
@@ -101,6 +104,8 @@ def upgrade(line: Line, engine: Engine) -> Upgrade:
     except DBAPIError as error:
         if is_busy(error):
             raise StoreError(busy(what)) from error
+        if not is_known:
+            raise StoreError(f"cannot read {what}: {reason(error, engine.url)}; {remedy(error)}") from error
         raise StoreError(
             f"cannot bring {what} from {before or 'empty'} to {newest}: {reason(error, engine.url)}; it is as it was "
             f"before: {remedy(error)}"

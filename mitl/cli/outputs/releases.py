@@ -31,6 +31,7 @@ COUNTS: dict[str, dict[str, str]] = {
         "hits": "HITs by state: planned, sending, posted, closed",
         "submissions": "assignments submitted",
         "queued": "submissions that wait for a person",
+        "calls_open": "decided submissions that the server has not heard of; `mitl harvest` carries that out",
         "hits_to_ask_again": "closed HITs whose answers could not be used",
         "golds_answered": "answers on gold controls",
         "golds_passed": "those as expected",

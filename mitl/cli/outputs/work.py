@@ -96,6 +96,7 @@ COUNTS: dict[str, dict[str, str]] = {
         **_ENVIRONMENT,
         "queued": "submissions that wait for a person",
         "submissions": "their numbers",
+        "calls_open": "decided submissions that the server has not heard of; `mitl harvest` carries that out",
     },
     "review show": {
         "assignment": "number of the submission",

@@ -63,7 +63,7 @@ class Policy:
     public_scheme: str | None = None
     """How people reach the proxies, where these do not say."""
     exempt_loopback: bool = True
-    """Whether programs on this machine are free of rates; never so behind proxies."""
+    """Whether programs on this machine are free of rates; never so behind proxies, named or not."""
     rates: Rates = field(default_factory=Rates)
     bodies: BodyLimits = field(default_factory=BodyLimits)
     clock: Callable[[], float] = time.monotonic
@@ -130,7 +130,7 @@ class _Limits:
             sender = proxies.sender(peer, ",".join(headers.getlist("x-forwarded-for")), self._policy.proxies)
             scope["client"] = (str(sender), 0)
             scope["scheme"] = proxies.forwarded_scheme(headers, self._policy.public_scheme or scope["scheme"])
-        elif self._policy.only_by_proxy and not (peer is not None and peer.is_loopback):
+        elif self._policy.only_by_proxy and not proxies.is_of_this_machine(peer, headers):
             raise refusals.not_by_proxy()
         if len(headers.getlist("host")) != 1 or host_name(headers["host"]) not in self._policy.hosts:
             raise refusals.wrong_host()
@@ -140,7 +140,7 @@ class _Limits:
 
     def _count(self, scope: Scope, sender: Address | None) -> None:
         """Take one token of each bucket that this request falls into."""
-        if self._is_exempt(sender):
+        if self._is_exempt(scope, sender):
             return
         key = proxies.key_of(sender)
         path = scope["path"]
@@ -156,9 +156,11 @@ class _Limits:
         if wait:
             raise refusals.too_often(wait)
 
-    def _is_exempt(self, sender: Address | None) -> bool:
+    def _is_exempt(self, scope: Scope, sender: Address | None) -> bool:
         policy = self._policy
-        return policy.exempt_loopback and not policy.proxies and sender is not None and sender.is_loopback
+        if policy.proxies or not policy.exempt_loopback:
+            return False
+        return proxies.is_of_this_machine(sender, Headers(scope=scope))
 
 
 class _Answer:

@@ -15,6 +15,7 @@ from mitl.errors import UsageError
 Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 MAX_HOPS = 20
+_MARKS = frozenset({"forwarded", "via", "x-real-ip"})
 
 
 def parse_networks(given: Sequence[str]) -> tuple[Network, ...]:
@@ -58,6 +59,17 @@ def parse_address(text: str) -> Address | None:
 def is_trusted(address: Address | None, proxies: Sequence[Network]) -> bool:
     """Whether this is one of the operator's proxies."""
     return address is not None and any(address in network for network in proxies)
+
+
+def is_forwarded(headers: Mapping[str, str]) -> bool:
+    """Whether any header says that a proxy passed the request on, trusted or not."""
+    names = [name.lower() for name in headers]
+    return any(name in _MARKS or name.startswith("x-forwarded-") for name in names)
+
+
+def is_of_this_machine(address: Address | None, headers: Mapping[str, str]) -> bool:
+    """Whether a program of this machine asks for itself: what a proxy beside it passes on comes from there too."""
+    return address is not None and address.is_loopback and not is_forwarded(headers)
 
 
 def sender(peer: Address | None, forwarded_for: str, proxies: Sequence[Network]) -> Address | None:

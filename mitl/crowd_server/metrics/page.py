@@ -12,7 +12,7 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from mitl.crowd_server.door.proxies import parse_address
+from mitl.crowd_server.door.proxies import is_of_this_machine, parse_address
 from mitl.crowd_server.metrics.exposition import CONTENT_TYPE, Metric, Sample, exposed
 from mitl.crowd_server.metrics.meter import Meter
 from mitl.crowd_server.site import Site
@@ -35,9 +35,9 @@ def show(site: Site, request: Request) -> Response:
 
 
 def _may_read(site: Site, request: Request) -> bool:
-    """The sender as it is behind the operator's own proxies: what these carry here is not of this machine."""
+    """What a proxy passes on is not of this machine, whether or not the operator named that proxy."""
     sender = parse_address(request.client.host) if request.client else None
-    if sender is not None and sender.is_loopback:
+    if is_of_this_machine(sender, request.headers):
         return True
     scheme, _, token = request.headers.get("authorization", "").partition(" ")
     return scheme.lower() == "bearer" and hmac.compare_digest(

@@ -86,7 +86,8 @@ class Judgement(Base):
 class AnswerSheet(Base):
     """All judgements of one submission as numbers: a copy that is read fast; see `mitl.db.store.answer_sheets`.
 
-    Triggers on ``judgement`` and ``hit_item`` drop it; a revision that makes either table anew has to make them too.
+    Triggers on ``judgement``, ``hit_item`` and ``assignment`` drop it; a revision that makes one of these tables
+    anew has to make them too.
     """
 
     __tablename__ = "answer_sheet"

@@ -1,8 +1,8 @@
 """The answers of a submission in one value: a copy of rows of `judgement` that is read many times as fast.
 
-The database itself drops a sheet when a judgement of its submission or an item of its page changes, by triggers
-(revision p0006), whoever changes it; `judge` writes what is missing at the end of its transaction. So a sheet says
-what the rows say; where there is none, the rows are read.
+The database itself drops a sheet when a judgement of its submission or an item of its page changes, or the submission
+gets another page, by triggers (revision p0006), whoever changes it; `judge` writes what is missing at the end of its
+transaction. So a sheet says what the rows say; where there is none, the rows are read.
 """
 
 from __future__ import annotations
@@ -70,17 +70,34 @@ def fill(session: Session) -> None:
         .order_by(Assignment.id)
     )
     for chunk in chunks(list(session.scalars(query))):
-        ids = np.array(chunk, np.int64)
-        rows = _rows(session, chunk)
-        ends = np.searchsorted(rows[0], ids, "right").tolist()
-        begins = np.searchsorted(rows[0], ids).tolist()
-        content = rows[1:].T.astype(_STORED)
-        add_tuples(
-            session,
-            AnswerSheet,
-            ("assignment_id", "content"),
-            ((id_, content[a:b].tobytes()) for id_, a, b in zip(chunk, begins, ends, strict=True)),
+        add_tuples(session, AnswerSheet, ("assignment_id", "content"), _made(session, chunk))
+
+
+def stale(session: Session) -> int:
+    """How many sheets do not say what the rows say; it looks at every row."""
+    count = 0
+    for chunk in chunks(list(session.scalars(select(AnswerSheet.assignment_id)))):
+        right = dict(_made(session, sorted(chunk)))
+        query = select(AnswerSheet.assignment_id, AnswerSheet.content).where(
+            AnswerSheet.assignment_id.in_(chunk)
         )
+        count += sum(bytes(content) != right[id_] for id_, content in session.execute(query))
+    return count
+
+
+def _made(session: Session, submissions: Sequence[int]) -> list[tuple[int, bytes]]:
+    """The contents of their sheets, from the rows; all are read before any is written.
+
+    Args:
+        submissions: rows, ascending.
+    """
+    rows = _rows(session, submissions)
+    ends = np.searchsorted(rows[0], submissions, "right").tolist()
+    begins = np.searchsorted(rows[0], submissions).tolist()
+    content = rows[1:].T.astype(_STORED)
+    return [
+        (id_, content[begin:end].tobytes()) for id_, begin, end in zip(submissions, begins, ends, strict=True)
+    ]
 
 
 def _unwritten(session: Session, missing: Ints) -> Iterator[Ints]:

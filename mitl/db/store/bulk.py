@@ -12,7 +12,7 @@ from sqlalchemy.orm import DeclarativeBase, Session
 
 CHUNK = 10_000
 
-_CACHE_KIB = 262_144
+_CACHE_KIB = 1_048_576
 
 IN_LIST = 1000
 """Values in one ``IN (…)``; both engines take so many."""
@@ -60,7 +60,7 @@ def add_tuples(
 
 @contextmanager
 def roomy(connection: Connection) -> Iterator[None]:
-    """Let SQLite keep up to 256 MiB of pages: with its usual 2 it writes the indexes of millions again and again."""
+    """Let SQLite keep up to 1 GiB of pages, where there are as many: with 2 MiB it writes indexes again and again."""
     usual = connection.exec_driver_sql("PRAGMA cache_size").scalar_one()
     connection.exec_driver_sql(f"PRAGMA cache_size = -{_CACHE_KIB}")
     try:

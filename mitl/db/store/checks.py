@@ -30,9 +30,6 @@ RULES: dict[str, str] = {
         JOIN hit_item p ON p.hit_id = a.hit_id AND p.place = j.place WHERE p.pair_id <> j.pair_id""",
     "judgements have a label although nothing was answered, or none although it was": """
         SELECT count(*) FROM judgement WHERE (outcome = 'answered') <> (label IS NOT NULL)""",
-    "answer sheets hold another number of answers than there are judgements": """
-        SELECT count(*) FROM answer_sheet s WHERE length(s.content) <> 16 * (
-            SELECT count(*) FROM judgement j WHERE j.assignment_id = s.assignment_id)""",
     "workers of one environment have submissions in the other": """
         SELECT count(*) FROM assignment a JOIN worker w ON w.id = a.worker_id JOIN hit h ON h.id = a.hit_id
         JOIN batch b ON b.id = h.batch_id WHERE b.environment <> w.environment""",

@@ -24,6 +24,7 @@ from mitl.db.models import (
     Ledger,
     Worker,
 )
+from mitl.db.store.answers import submission_key
 from mitl.db.store.packed_rows import number_columns
 from mitl.records import (
     Decision,
@@ -119,15 +120,32 @@ def unsent(session: Session, environment: Environment) -> int:
     """Submissions about which something was decided that the server has not heard of."""
     waiting = and_(Assignment.status == "Submitted", Assignment.decision.in_(_DECIDED))
     leaving = and_(Assignment.decision == Decision.APPROVE_EXCLUDE, Worker.excluded_at.is_(None))
+    # Counted within a sum, and not looked for: so it is read from an index that spares the documents.
     found = session.scalar(
-        select(func.count())
+        select(func.count(case((or_(waiting, leaving), 1))))
         .select_from(Assignment)
         .join(Worker, Worker.id == Assignment.worker_id)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment, or_(waiting, leaving))
+        .where(Worker.environment == environment)
     )
-    return found or 0
+    return (found or 0) + _unsent_reversals(session, environment)
+
+
+def _unsent_reversals(session: Session, environment: Environment) -> int:
+    """Rejections that are to be paid after all, as the server does not know yet."""
+    planned = open_keys(session, "override")
+    if not planned:
+        return 0
+    query = (
+        select(Assignment.mturk_assignment_id, Worker.mturk_worker_id)
+        .join(Worker, Worker.id == Assignment.worker_id)
+        .where(
+            Worker.environment == environment,
+            Assignment.status == "Rejected",
+            Assignment.decision.in_(_DECIDED),
+            Assignment.decision != Decision.REJECT,
+        )
+    )
+    return sum(submission_key(name, worker) in planned for name, worker in session.execute(query))
 
 
 def worker_names(session: Session, environment: Environment) -> dict[int, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from mitl.positives.merging import Merged
 from mitl.positives.origins import ProposalRun
 from mitl.proposals.packed import unpack_pairs
 from mitl.records import Decision, Direction, Environment, StageResult
+from mitl.retrieval.whole_files import one_clear_line, whole_file
 from mitl.settings import Settings
 from mitl.stages.analysing.for_report import analysis_for_report
 from mitl.stages.environment import choose_environment
@@ -104,10 +104,8 @@ def _write(file: Path, content: bytes) -> bool:
     """Put the file in place whole; returns whether it was another one before."""
     if file.exists() and file.read_bytes() == content:
         return False
-    file.parent.mkdir(parents=True, exist_ok=True)
-    part = file.with_name(f".{file.name}.{os.getpid()}.part")
-    part.write_bytes(content)
-    part.replace(file)
+    with one_clear_line(file, "nothing else was to be done"), whole_file(file) as sink:
+        sink.write(content)
     return True
 
 

@@ -21,6 +21,7 @@ from mitl.records import Decision, Environment, HitState, StageResult, Table
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
 from mitl.stages.harvesting.gold_answers import gold_answers
+from mitl.stages.reviewing.result import in_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class _Now:
     n_again: int
     n_submissions: int
     n_queued: int
+    n_unsent: int
     golds: int
     passes: int
     n_withdrawn: int
@@ -74,6 +76,7 @@ def _look(session: Session, settings: Settings, chosen: Environment) -> _Now:
         n_again=len(open_work.barren_hits(session, chosen, answers)),
         n_submissions=sum(decisions.values()),
         n_queued=decisions.get(Decision.QUEUED, 0),
+        n_unsent=desk_store.unsent(session, chosen),
         golds=sum(record.golds for record in golds.records.values()),
         passes=sum(record.passes for record in golds.records.values()),
         n_withdrawn=len(golds.withdrawn),
@@ -92,6 +95,7 @@ def _counts(now: _Now) -> dict[str, object]:
         "hits": {state.value: now.states[state] for state in HitState},
         "submissions": now.n_submissions,
         "queued": now.n_queued,
+        "calls_open": now.n_unsent,
         "hits_to_ask_again": now.n_again,
         "golds_answered": now.golds,
         "golds_passed": now.passes,
@@ -112,11 +116,15 @@ def _rows(now: _Now) -> tuple[tuple[object, ...], ...]:
     hits = sum(now.states.values())
     paid, held = format_dollars(now.paid_cents), format_dollars(now.work.held_cents)
     data = now.dataset
+    unsent = (
+        (("calls", f"{in_words(now.n_unsent)}; `mitl harvest` carries that out"),) if now.n_unsent else ()
+    )
     return (
         ("data set", f"{data.name}: {data.n_images:,} images, {data.n_captions:,} captions"),
         ("pairs", f"{now.n_pairs:,} proposed, {now.n_judged:,} judged, {now.n_open:,} open"),
         ("HITs", f"{hits:,} in {batches}, {now.work.hits:,} out, {now.n_again:,} to ask again"),
         ("answers", f"{now.n_submissions:,} submissions, {now.n_queued:,} wait for a person"),
+        *unsent,
         ("controls", rate),
         ("money", f"{paid} paid, {held} held for work that is not decided"),
     )
@@ -125,6 +133,8 @@ def _rows(now: _Now) -> tuple[tuple[object, ...], ...]:
 def _next(now: _Now, *, publish: str) -> str:
     if not now.n_pairs:
         return "mitl propose"
+    if now.n_unsent:
+        return "mitl harvest"
     if now.n_queued:
         return "mitl review"
     if now.work.hits:

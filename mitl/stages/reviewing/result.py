@@ -28,6 +28,12 @@ def nothing_ruled(why: str) -> StageResult:
     return StageResult(status="nothing_to_do", lines=(f"nothing to do: {why}",))
 
 
+def in_words(calls_open: int) -> str:
+    """That calls about so many decided submissions, 1 or more, are still to be made."""
+    about = "1 submission" if calls_open == 1 else f"{calls_open:,} submissions"
+    return f"the server has not heard what was decided about {about}"
+
+
 def ruled(
     session: Session,
     settings: Settings,

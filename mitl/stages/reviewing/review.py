@@ -29,7 +29,7 @@ from mitl.stages.reviewing.decisions import (
     keep_one,
     tell_server,
 )
-from mitl.stages.reviewing.result import CHOICES, nothing_ruled, ruled
+from mitl.stages.reviewing.result import CHOICES, in_words, nothing_ruled, ruled
 
 __all__ = ["CHOICES", "Ruling", "queue", "rule", "settle"]
 
@@ -44,23 +44,41 @@ def queue(settings: Settings, environment: Environment | None = None) -> StageRe
         waiting = answer_store.assignments(session, chosen, (Decision.QUEUED,))
         findings = answer_store.findings_of(session, [row.id for row in waiting])
         state = _golds(session, settings, chosen)
+        unsent = desk_store.unsent(session, chosen)
+    told = (
+        (f"{in_words(unsent)}; `mitl harvest`, or `mitl review settle` again, carries that out",)
+        if unsent
+        else ()
+    )
     rows = []
     for row in waiting:
         why = ", ".join(sorted({finding.code for finding in findings.get(row.id, ())}))
         record, itself = state.record(row.worker), approves_itself_at(row)
         golds = f"{record.passes} of {record.golds}"
         rows.append((row.id, row.worker, why, golds, _minutes(row), None if itself is None else utc(itself)))
+    if not rows and unsent:
+        return StageResult(
+            counts={"environment": chosen.value, "queued": 0, "submissions": [], "calls_open": unsent},
+            lines=("no submission waits for a person", *told),
+            next="mitl harvest",
+        )
     if not rows:
         return StageResult(
             status="nothing_to_do",
-            counts={"queued": 0},
+            counts={"environment": chosen.value, "queued": 0, "submissions": [], "calls_open": 0},
             lines=("nothing to do: no submission waits for a person",),
             next="mitl publish, or mitl build-dataset --out DIR",
         )
     columns = ("number", "worker", "why it waits", "golds passed", "minutes", "pays itself at")
     return StageResult(
-        counts={"environment": chosen.value, "queued": len(rows), "submissions": [row.id for row in waiting]},
+        counts={
+            "environment": chosen.value,
+            "queued": len(rows),
+            "submissions": [row.id for row in waiting],
+            "calls_open": unsent,
+        },
         tables=(Table(f"{len(rows)} submissions wait for a person", columns, tuple(rows)),),
+        lines=told,
         next="mitl review show NUMBER; then mitl review approve|drop|exclude|reject NUMBER, or mitl review settle",
     )
 
