@@ -204,14 +204,12 @@ def test_a_histogram_holds_every_value_once(values: list[int], tail: int) -> Non
 
 def test_the_funnel_skips_steps_that_are_not_reached() -> None:
     """Shares are of the last known step and of the first; nothing follows a step of zero as a share."""
-    steps = funnel_steps(
-        FunnelCounts(possible=1000, proposed=100, distinct=50, positive=0, beyond_originals=0)
-    )
+    steps = funnel_steps(FunnelCounts(possible=1000, distinct=100, asked=50, positive=0, beyond_originals=0))
 
     assert [(step.key, step.count) for step in steps] == [
         ("possible", 1000),
-        ("proposed", 100),
-        ("distinct", 50),
+        ("distinct", 100),
+        ("asked", 50),
         ("positive", 0),
         ("beyond_originals", 0),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from axe_kit import violations
 from test_report_sample import HOSTILE, sample_input
 
+from mitl.analysis.known_truth import DirectionScores, Score
 from mitl.analysis.report import gallery
 from mitl.analysis.report.render import render_report
 from mitl.analysis.report.sections import SECTIONS
@@ -185,6 +187,34 @@ def test_without_scripts_it_is_whole(new_page: NewPage, no_network: Any, address
     assert page.locator("#funnel svg").is_visible()
     page.locator("#funnel summary").click()
     assert page.locator("#funnel table").is_visible()
+
+
+def test_no_label_of_a_chart_is_cut(new_page: NewPage, tmp_path: Path) -> None:
+    """With long and short names, shares of 100 % and 0 %, and one query: every text lies inside its drawing."""
+    names = ("a-machine-annotator-with-a-very-long-name", "x")
+    data = sample_input(tmp_path, names=names, examples=0)
+    assert data.truth is not None
+    extreme = replace(data.truth, original=full(7), release=full(0), by_annotator=(("x", full(7)),))
+    pages = {"usual": data, "extreme": replace(data, truth=extreme, multiplicity=data.multiplicity[:1])}
+    page = new_page()
+    for name, shown in pages.items():
+        file = tmp_path / f"{name}.html"
+        file.write_text(render_report(shown), encoding="utf-8")
+        page.goto(file.as_uri())
+        page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
+
+        cut = page.evaluate("""() => [...document.querySelectorAll('svg[role=img] text')].filter(text => {
+          const box = text.getBoundingClientRect(), edge = text.ownerSVGElement.getBoundingClientRect();
+          return box.left < edge.left - 1 || box.right > edge.right + 1
+              || box.top < edge.top - 1 || box.bottom > edge.bottom + 1;
+        }).map(text => text.textContent)""")
+        assert cut == []
+
+
+def full(found: int) -> DirectionScores:
+    """Everything called positive is, and everything that is was called so; or nothing was right."""
+    score = Score(found, 7, 7)
+    return DirectionScores(score, score, score)
 
 
 def test_the_dark_page_draws_light_ink(new_page: NewPage, address: str) -> None:

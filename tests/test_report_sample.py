@@ -34,6 +34,7 @@ from mitl.analysis.report.inputs import (
     GoldStats,
     MoneyStats,
     Multiplicity,
+    ProposalPlaces,
     Provenance,
     RationaleCount,
     RebuildStep,
@@ -81,7 +82,8 @@ def sample_input(
             )
             for i, name in enumerate(names)
         ),
-        funnel=FunnelCounts(216_000, 30_000, 6000, 1842, 1842, 1836, 1790, 873, 641),
+        funnel=FunnelCounts(216_000, 1842, 1842, 1836, 1790, 873, 641),
+        places=ProposalPlaces(30_000, 6000),
         answers=_answers(names),
         rationale=_rationale(names),
         crowd=_crowd(),
@@ -288,8 +290,8 @@ def _multiplicity() -> tuple[Multiplicity, ...]:
     captions = tuple(int(5 + extra) for extra in rng.negative_binomial(2, 0.15, 120))
     images = tuple(int(1 + extra) for extra in rng.negative_binomial(2, 0.2, 120))
     return (
-        Multiplicity(Direction.I2T, (5,) * 120, captions),
-        Multiplicity(Direction.T2I, (1,) * 120, images),
+        Multiplicity(Direction.I2T, (5,) * 120, captions, 120, 2400, 2400),
+        Multiplicity(Direction.T2I, (1,) * 120, images, 130, 2600, 2210),
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from mitl.cli.app import App, common, environment_options
+from mitl.errors import UsageError
 from mitl.records import Environment
 
 
@@ -15,10 +16,9 @@ from mitl.records import Environment
 @click.option("--name", help="Name of the release [default: the folder's].")
 @click.option(
     "--recipe",
-    type=click.Choice(["paper"]),
-    default="paper",
-    show_default=True,
-    help="paper: verified positives and CxC's.",
+    type=click.Choice(["repair", "paper"]),
+    help="repair: original pairs stay unless people or CxC refused them, verified positives and CxC's are added; "
+    "paper: verified positives and CxC's alone, as in ECCV Caption [default: repair; paper with --official-filters].",
 )
 @click.option(
     "--cxc-threshold", type=click.FloatRange(0, 5), default=3.0, show_default=True, help="SITS from here."
@@ -31,7 +31,7 @@ from mitl.records import Environment
     show_default=True,
     help="How several answers on a pair become one; the models learn how each worker errs.",
 )
-@click.option("--with-originals", is_flag=True, help="Add originals that nothing contradicts.")
+@click.option("--with-originals", is_flag=True, help="The same as --recipe repair.")
 @click.option("--strict", is_flag=True, help="Only 100% YES makes a positive.")
 @click.option("--official-filters", is_flag=True, help="Treat pairs as the released ECCV Caption JSONs do.")
 @click.option(
@@ -65,7 +65,7 @@ def command(
     app: App,
     out: Path,
     name: str | None,
-    recipe: str,
+    recipe: str | None,
     cxc_threshold: float,
     aggregator: str,
     with_originals: bool,
@@ -88,9 +88,13 @@ def command(
     from mitl.stages.proposing.query_lists import QueryLists
     from mitl.stages.releasing.build_dataset import build_dataset
 
+    if with_originals and recipe == "paper":
+        raise UsageError(
+            "--recipe paper leaves originals out and --with-originals keeps them; give one of the two"
+        )
     rules = MergeRules(
         cxc_threshold=cxc_threshold,
-        with_originals=with_originals,
+        with_originals=True if with_originals else None if recipe is None else recipe == "repair",
         strict=strict,
         official=official_filters,
         aggregator=Aggregator(aggregator),
@@ -102,7 +106,6 @@ def command(
             environment,
             rules=rules,
             name=name,
-            recipe=recipe,
             queries=QueryLists(image_query_ids, caption_query_ids),
             check_privacy=check_privacy,
             replace_earlier=replace,

@@ -111,7 +111,8 @@ def _common_options() -> str:
             "## Common options\n\nOf every command:\n",
             _table(("option", "means"), rows),
             f"Of the commands that speak of one environment. {needed} need one of them; the others take the only "
-            "one that the project has batches in, else live:\n",
+            "one that the project has batches in, live if it has batches in both, and the sandbox before anything is "
+            "posted; releases without batches and files of past work are live:\n",
             _table(("option", "means"), environments),
         ]
     )

@@ -8,12 +8,12 @@ Source: MLCommons, Croissant RAI specification 1.0.
 from __future__ import annotations
 
 from mitl.positives.datasheet import together
-from mitl.positives.markdown import listed, percent, several
+from mitl.positives.markdown import listed, percent
 from mitl.positives.release_input import ReleaseInput
 from mitl.positives.sheet_machines import KINDS
 from mitl.positives.sheet_people import agreement
 from mitl.positives.summary import Summary
-from mitl.records import Environment, PositiveSource
+from mitl.records import Environment, PositiveSource, several
 
 SPECIFICATION = "http://mlcommons.org/croissant/RAI/1.0"
 

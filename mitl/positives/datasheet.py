@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from mitl.judgements.aggregators import Aggregator
-from mitl.positives.markdown import plain, several, table
+from mitl.positives.markdown import plain, table
 from mitl.positives.release_input import ReleaseInput
 from mitl.positives.rules import MergeRules
 from mitl.positives.sheet_machines import proposals
 from mitl.positives.sheet_people import NOT_STATED, judging
 from mitl.positives.summary import Summary
-from mitl.records import Direction, Environment, ExclusionKind, PositiveSource
+from mitl.records import Direction, Environment, ExclusionKind, PositiveSource, several
 
 
 def datasheet(data: ReleaseInput, summary: Summary) -> str:
@@ -145,7 +145,7 @@ def _merging(data: ReleaseInput, summary: Summary) -> str:
         f"{rules.cxc_threshold:g} or more."
     )
     if rules.with_originals:
-        lines.append("An original pair that nobody judged and CxC did not rate was added.")
+        lines.append("An original pair that nobody judged and CxC did not rate was kept.")
     return " ".join(lines)
 
 
@@ -177,6 +177,11 @@ def _cautions(data: ReleaseInput, summary: Summary) -> str:
     busy = share is not None and share > 0.2
     said = [
         (True, _incomplete(summary)),
+        (
+            summary.unanswered > 0,
+            f"{several(summary.unanswered, 'pair')} of the {summary.proposed:,} that machine annotators proposed "
+            f"{'has' if summary.unanswered == 1 else 'have'} no usable answer; matches among them are missing here.",
+        ),
         (summary.judgements > 0, _PROBABILITY[data.rules.aggregator]),
         (
             summary.judgements > 0,

@@ -23,11 +23,6 @@ def percent(part: float, whole: float = 1.0) -> str:
     return f"{100 * part / whole:.1f} %" if whole else "–"
 
 
-def several(count: int, noun: str, nouns: str = "") -> str:
-    """``1 page``, ``2,000 pages``."""
-    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
-
-
 def listed(words: Sequence[str]) -> str:
     """``a, b and c``."""
     return " and ".join(part for part in (", ".join(words[:-1]), words[-1] if words else "") if part)

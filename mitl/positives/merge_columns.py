@@ -119,7 +119,7 @@ def merge_columns(known: Evidence, rules: MergeRules, exclusions: Exclusions) ->
     if rules.official:
         positive = verified | rated
     else:
-        unjudged = np.where(known.scored, rated, known.original & rules.with_originals)
+        unjudged = np.where(known.scored, rated, known.original & bool(rules.with_originals))
         positive = np.where(known.answered, verified, unjudged)
     out = _listed(known.pairs, exclusions.without_pairs() if rules.official else exclusions)
     kept = positive & ~out

@@ -78,8 +78,9 @@ class MergeInput:
 def merge(data: MergeInput, rules: MergeRules | None = None) -> Merged:
     """The positives, the conflicts and what exclusion lists took out.
 
-    The recipe of the paper: what people verified, plus what CxC rates at the threshold or above and nobody
-    judged. A pair that people judged negative stays out whatever CxC or the original annotation say.
+    Positive is what people verified, what CxC rates at the threshold or above and nobody judged, and, unless the
+    rules leave them out as the paper does, the original pairs that nobody judged or rated. A pair that people
+    judged negative stays out whatever CxC or the original annotation say.
 
     ``official`` reproduces the released JSONs of ECCV Caption instead: one positive answer among several
     makes a positive; a CxC positive stays though people refused it; the list of single wrong pairs is not

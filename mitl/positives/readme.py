@@ -6,10 +6,10 @@ import json
 from collections.abc import Iterable
 
 from mitl.positives.croissant import FILE_NOTES
-from mitl.positives.markdown import plain, several, table
+from mitl.positives.markdown import plain, table
 from mitl.positives.release_input import ReleaseInput
 from mitl.positives.summary import Summary
-from mitl.records import Direction, IdKind
+from mitl.records import Direction, IdKind, several
 
 _TABLES = ("positives", "negatives", "judgements", "posteriors", "ids")
 _REST = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mitl.positives.markdown import listed, plain, several, table
+from mitl.positives.markdown import listed, plain, table
 from mitl.positives.origins import Origins, ProposalRun, QueryDraw
 from mitl.positives.summary import Summary
-from mitl.records import AnnotatorKind, Direction
+from mitl.records import AnnotatorKind, Direction, several
 
 KINDS: Mapping[AnnotatorKind, str] = {
     AnnotatorKind.INNER_PRODUCT: "one vector an item, compared by inner product",

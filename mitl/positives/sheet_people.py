@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from mitl.hits.pricing import format_dollars
 from mitl.positives.concord import Concord
-from mitl.positives.markdown import listed, percent, plain, several, table
+from mitl.positives.markdown import listed, percent, plain, table
 from mitl.positives.origins import BatchPay, ControlKind, Controls, Crowd, PastWork, Pay
 from mitl.positives.release_input import ReleaseInput
 from mitl.positives.scrubbing import MARK
 from mitl.positives.shown_texts import TextScan
 from mitl.positives.summary import Summary
-from mitl.records import Environment
+from mitl.records import Environment, several
 
 NOT_STATED = "not stated"
 _UNDERSTATED = (

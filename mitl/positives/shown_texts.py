@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from mitl.positives.judgement_columns import UNWRITTEN, JudgementColumns
-from mitl.positives.markdown import listed, several
+from mitl.positives.markdown import listed
 from mitl.positives.scrubbing import Removed, scrub_all
+from mitl.records import several
 
 _WORDS: Mapping[Removed, tuple[str, str]] = {
     Removed.ID: ("id of a worker, an assignment or a HIT", "ids of workers, assignments and HITs"),

@@ -11,7 +11,7 @@ from mitl.positives.concord import Concord, concord
 from mitl.positives.judgement_columns import UNMEASURED
 from mitl.positives.release_input import ReleaseInput
 from mitl.positives.shown_texts import TextScan
-from mitl.proposals.packed import distinct
+from mitl.proposals.packed import contains, distinct
 from mitl.records import Direction, Label, PositiveSource
 
 
@@ -37,6 +37,10 @@ class Summary:
     median_active_s: float | None
     proposed_by: Mapping[str, int]
     """Distinct pairs that each annotator proposed."""
+    proposed: int
+    """Distinct pairs that any of them proposed."""
+    unanswered: int
+    """Those without a usable judgement: whether they match is not known."""
     conflicts: int
     excluded: int
     negatives: int
@@ -59,6 +63,8 @@ class Summary:
             "labels": {label.value: count for label, count in self.labels.items()},
             "workers": self.workers,
             "pairs_proposed_by": dict(self.proposed_by),
+            "pairs_proposed": self.proposed,
+            "pairs_unanswered": self.unanswered,
             "conflicts": self.conflicts,
             "excluded_positives": self.excluded,
             "negatives": self.negatives,
@@ -74,6 +80,7 @@ def summarise(data: ReleaseInput, listed: Mapping[Direction, Mapping[int, tuple[
     speaks = (merged.verified, merged.rated, merged.evidence.original)
     work = np.bincount(shown.worker, minlength=1)
     times = shown.active_ms[shown.active_ms != UNMEASURED]
+    proposed, answered = distinct(data.proposals.pairs), distinct(shown.pairs[counting])
     return Summary(
         positives=int(merged.kept.sum()),
         by_source={
@@ -85,12 +92,14 @@ def summarise(data: ReleaseInput, listed: Mapping[Direction, Mapping[int, tuple[
         query_positives={d: sum(map(len, listed[d].values())) for d in Direction},
         judgements=len(shown),
         usable=int(counting.sum()),
-        pairs_judged=len(distinct(shown.pairs[counting])),
+        pairs_judged=len(answered),
         labels={label: int((shown.label[counting] == place).sum()) for place, label in enumerate(Label)},
         workers=int((work > 0).sum()),
         largest_share=float(work.max() / len(shown)) if len(shown) else None,
         median_active_s=float(np.median(times)) / 1000 if len(times) else None,
         proposed_by=data.proposals.distinct_pairs(),
+        proposed=len(proposed),
+        unanswered=len(proposed) - int(contains(answered, proposed).sum()),
         conflicts=int(merged.conflict.sum()),
         excluded=int(merged.excluded.sum()),
         negatives=int(merged.negative.sum()),

@@ -63,6 +63,7 @@ from mitl.records.results import (
     StageResult,
     Table,
     Verdict,
+    several,
 )
 
 __all__ = [
@@ -113,4 +114,5 @@ __all__ = [
     "Table",
     "Verdict",
     "Vote",
+    "several",
 ]

@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 
+def several(count: int, noun: str, nouns: str = "") -> str:
+    """``1 page``, ``2,000 pages``; ``nouns`` is the plural that is not made by an s."""
+    return f"{count:,} {noun if count == 1 else nouns or noun + 's'}"
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """Rows for people to read; numbers stay numbers until they are printed."""

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 
 from mitl.crowd.populations import parse_population
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table
+from mitl.retrieval.whole_files import whole_file
 from mitl.settings import Settings
 from mitl.settings import load as load_settings
 from mitl.stages.evaluating.evaluate import evaluate
@@ -29,6 +33,8 @@ N_IMAGES = 300
 CAPTIONS_PER_IMAGE = 5
 IMAGE_QUERIES, CAPTION_QUERIES = 40, 120
 POPULATION = "careful:0.8,random:0.2"
+MARK = "runs/demo.json"
+"""File of a complete demo: what was asked for, what it came to, and the hashes of what it left."""
 MAX_ROUNDS = 8
 """Asking again ends long before; the bound keeps a population of nothing but random workers finite."""
 
@@ -49,6 +55,11 @@ def demo(
     parse_population(population)  # a wrong word is better named before the first step than after half of them
     started = time.monotonic()
     steps = _Steps(say or (lambda line: None))
+    release, page = folder / "release", folder / "report.html"
+    asked = {"version": version("mitl"), "n_images": n_images, "population": population, "seed": seed}
+    counts = _complete(folder, asked)
+    if counts is not None:
+        return _result(StageResult("nothing_to_do", counts), release, page, 0.0)
     settings = _init(folder, n_images, seed, steps, progress)
     steps.run(
         "propose",
@@ -64,11 +75,37 @@ def demo(
         ),
     )
     _work(settings, population, steps, progress)
-    release, page = folder / "release", folder / "report.html"
     steps.run("build-dataset", partial(build_dataset, settings, release, SANDBOX, replace_earlier=True))
     steps.run("evaluate", partial(evaluate, settings, release=release, progress=progress))
     written = steps.run("report", partial(report, settings, page, SANDBOX))
+    with whole_file(folder / MARK) as sink:
+        mark = {"asked": asked, "files": _files(folder), "counts": written.counts}
+        sink.write(json.dumps(mark, indent=1).encode())
     return _result(written, release, page, time.monotonic() - started)
+
+
+def _complete(folder: Path, asked: Mapping[str, object]) -> dict[str, object] | None:
+    """What a complete demo came to, where nothing has changed since; None where the steps must look for themselves.
+
+    Each of them would find that nothing is to do, but only after loading five networks and drawing the report.
+    """
+    try:
+        mark = json.loads((folder / MARK).read_bytes())
+        counts: dict[str, object] = mark["counts"]
+        unchanged = mark["asked"] == asked and mark["files"] == _files(folder)
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return counts if unchanged else None
+
+
+def _files(folder: Path) -> dict[str, str | None]:
+    """Hashes of all that a walk would write; both databases with what is not yet folded into them."""
+    databases = [f"{name}.db{end}" for name in ("mitl", "crowd") for end in ("", "-wal")]
+    names = ["mitl.toml", *databases, "release/manifest.json", "report.html"]
+    return {
+        name: hashlib.sha256((folder / name).read_bytes()).hexdigest() if (folder / name).is_file() else None
+        for name in names
+    }
 
 
 def _init(folder: Path, n_images: int, seed: int, steps: _Steps, progress: Progress) -> Settings:
@@ -143,7 +180,15 @@ def _result(written: StageResult, release: Path, page: Path, seconds: float) -> 
         ("judgements", "", counts["judgements"]),
         ("positives found", "", counts["positives"]),
         ("recall of the true positives", share("recall_before"), share("recall_after")),
+        ("recall among the pairs asked", "", share("recall_of_asked")),
         ("precision", share("precision_before"), share("precision_after")),
+    )
+    before, after, asked = (counts.get(f"recall_{key}") for key in ("before", "after", "of_asked"))
+    gain = (
+        f"the release holds ×{after / before:.1f} the true matches of the original annotation; workers found "
+        f"{asked:.0%} of those that they were asked about"
+        if isinstance(before, float) and isinstance(after, float) and isinstance(asked, float) and before
+        else "no matches were found beyond the original annotation"
     )
     # The report holds what every step came to: where it is the same, no step did anything.
     return StageResult(
@@ -152,6 +197,7 @@ def _result(written: StageResult, release: Path, page: Path, seconds: float) -> 
         paths={"release": str(release), "report": str(page)},
         tables=(Table("against the known truth of every pair", ("", "before", "after"), rows),),
         lines=(
+            gain,
             f"precision by each page's own controls alone, without the workers' records: "
             f"{share('precision_hit_rule_alone')}",
             f"done in {seconds:.0f} s; the report is {page}"

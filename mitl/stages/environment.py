@@ -10,11 +10,20 @@ from mitl.errors import EndpointError
 from mitl.records import Environment
 
 
-def choose_environment(session: Session, wanted: Environment | None) -> Environment:
-    """The one asked for; else the only one that holds batches; else live."""
+def choose_environment(
+    session: Session, wanted: Environment | None, *, unposted: Environment = Environment.SANDBOX
+) -> Environment:
+    """The one asked for; else the only one that holds batches; live if both do.
+
+    Args:
+        unposted: where nothing is posted yet. A new project practises first; past work and releases of others' ratings
+            were never practice.
+    """
     if wanted is not None:
         return wanted
     present = hit_store.environments(session)
+    if not present:
+        return unposted
     return present[0] if len(present) == 1 else Environment.LIVE
 
 

@@ -116,9 +116,7 @@ class _OpenHits:
 
 def _open_hits(settings: Settings, environment: Environment | None) -> _OpenHits:
     with open_database(settings.db_url, read_only=True) as session:
-        # They are at home in the sandbox only, so that is where they look while nothing is posted anywhere.
-        present = hit_store.environments(session)
-        chosen = choose_environment(session, environment) if present else Environment.SANDBOX
+        chosen = choose_environment(session, environment)
         if chosen is Environment.LIVE:
             raise UsageError(_NOT_FOR_MONEY)
         posted = hit_store.hits(session, chosen, (HitState.POSTED,))

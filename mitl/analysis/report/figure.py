@@ -144,9 +144,15 @@ def to_svg(figure: Figure, name: str, title: str) -> str:
     Args:
         title: the text alternative.
     """
+    from matplotlib.transforms import Bbox
+
     buffer = io.StringIO()
     figure.savefig(
-        buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None}
+        buffer,
+        format="svg",
+        # A label that reaches over the edge widens the drawing; it is never cut.
+        bbox_inches=Bbox.union([figure.bbox_inches, figure.get_tightbbox()]),
+        metadata={"Date": None, "Creator": None, "Format": None, "Type": None},
     )
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :].strip()

@@ -10,6 +10,7 @@ from mitl.analysis.report.inputs import DisputeKind, EvaluationScore, ReportInpu
 from mitl.analysis.report.views import multiplicity_rows
 from mitl.records import Direction
 
+_QUERIES = {Direction.I2T: "image queries", Direction.T2I: "caption queries"}
 _MATCHES = {Direction.I2T: ("An image query", "captions"), Direction.T2I: ("A caption query", "images")}
 
 
@@ -35,10 +36,16 @@ def _positives(data: ReportInput) -> Iterator[Finding]:
         for row in rows
     ]
     if parts:
-        first, *others = parts
-        yield Finding(
-            ", ".join([first, *(part[0].lower() + part[1:] for part in others)]) + ".", "multiplicity"
-        )
+        text = ", ".join([parts[0], *(part[0].lower() + part[1:] for part in parts[1:])]) + "."
+        coverage = [
+            f"{count(entry.answered)} of {count(entry.candidates)} candidate pairs of "
+            f"{count(len(entry.after))} of {count(entry.queries)} {_QUERIES[entry.direction]}"
+            for entry in data.multiplicity
+            if data.funnel.usable and not entry.complete
+        ]
+        if coverage:
+            text += f" So far: answered are {' and '.join(coverage)}; queries that nobody was asked about do not count."
+        yield Finding(text, "multiplicity")
 
 
 def _originals(data: ReportInput) -> Iterator[Finding]:

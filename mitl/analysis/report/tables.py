@@ -9,10 +9,8 @@ from mitl.analysis.report.inputs import FunnelCounts
 
 FUNNEL_LABELS = {
     "possible": "query × gallery pairs",
-    "ranked": "ranked (kept depth)",
-    "proposed": "proposed (top k)",
-    "distinct": "distinct candidate pairs",
-    "asked": "asked on a HIT",
+    "distinct": "candidate pairs",
+    "asked": "asked",
     "judged": "judged",
     "usable": "judged, usable",
     "positive": "judged positive",

@@ -34,6 +34,10 @@ class MultiplicityRow:
 
     direction: Direction
     queries: int
+    """Those that people were asked about."""
+    of_queries: int
+    answered_share: float | None
+    """Of their candidates, those with a usable answer; None where nothing was proposed."""
     before: int
     after: int
     mean_before: float
@@ -77,6 +81,8 @@ def multiplicity_rows(sets: Sequence[Multiplicity]) -> tuple[MultiplicityRow, ..
         MultiplicityRow(
             direction=entry.direction,
             queries=len(entry.after),
+            of_queries=entry.queries,
+            answered_share=entry.answered / entry.candidates if entry.candidates else None,
             before=sum(entry.before),
             after=sum(entry.after),
             mean_before=fmean(entry.before),

@@ -16,6 +16,7 @@ _HEADLINE = {
     "precision_before": "the same",
     "recall_after": "release against the known truth",
     "precision_after": "the same",
+    "recall_of_asked": "of the true matches among the pairs that people were asked about, those that they found",
     "recall_hit_rule_alone": "recall by each page's own controls, without the workers' gold records",
     "precision_hit_rule_alone": "precision by that rule",
 }
@@ -43,7 +44,8 @@ COUNTS: dict[str, dict[str, str]] = {
     "build-dataset": {
         **_ENVIRONMENT,
         "manifest_sha256": "hash of the release's manifest.json",
-        "with_originals": "whether originals were added",
+        "recipe": "repair: original pairs stay unless refused; paper: verified and CxC's alone",
+        "with_originals": "whether originals that nothing contradicts were kept",
         "aggregator": "how several answers became one",
         "positives": "positive pairs",
         "positives_by_source": "by source; a pair may have several",
@@ -56,6 +58,8 @@ COUNTS: dict[str, dict[str, str]] = {
         "labels": "pairs by aggregated answer",
         "workers": "workers in the release",
         "pairs_proposed_by": "pairs by annotator",
+        "pairs_proposed": "distinct pairs that they proposed",
+        "pairs_unanswered": "those without a usable judgement",
         "conflicts": "pairs on which sources disagree",
         "excluded_positives": "positives that an exclusion list took out",
         "negatives": "pairs that people called no match",

@@ -20,14 +20,24 @@ def multiplicity(material: Material) -> Findings:
     """Positives of each query in the original annotation and in what a release would hold."""
     if not material.known.judgements and not material.known.ratings:
         raise MetricError(NO_JUDGEMENTS)
-    found = multiplicities(material.known, material.merged)
+    found = multiplicities(material.known, material.merged, material.answers)
     if not found:
-        raise MetricError("no query was proposed for; run `mitl propose`")
+        raise MetricError(
+            "no query with an answered candidate; run `mitl propose`, then `mitl publish --sandbox`"
+        )
     spreads = {one.direction: {"original": spread(one.before), "release": spread(one.after)} for one in found}
     return Findings(
         counts={d.value: {name: asdict(one) for name, one in sets.items()} for d, sets in spreads.items()},
         tables=(_spread_table(spreads),),
-        lines=("release: what `mitl build-dataset` would write by the rules of the latest release",),
+        lines=(
+            "release: what `mitl build-dataset` would write by the rules of the latest release",
+            *(
+                f"{one.direction}: over the {len(one.after):,} of {one.queries:,} queries that people looked at; "
+                f"{one.answered:,} of {one.candidates:,} candidate pairs are answered so far"
+                for one in found
+                if material.answers and not one.complete
+            ),
+        ),
         rows={"multiplicity": _histogram_rows(spreads)},
         drawings={"multiplicity": partial(multiplicity_svg, found)},
     )

@@ -65,7 +65,7 @@ def import_results(
     file = read_result_file(path)
     mapping = None if columns is None else read_column_map(columns)
     with open_database(settings.db_url) as session:
-        chosen = choose_environment(session, environment)
+        chosen = choose_environment(session, environment, unposted=Environment.LIVE)
         before = import_store.imports(session).get(file.sha256)
         if before is not None and not _means_else(before, mapping):
             session.rollback()

@@ -9,18 +9,14 @@ from pathlib import Path
 
 from mitl.db.session import open_database, reading
 from mitl.db.store import releases
-from mitl.positives.markdown import several
 from mitl.positives.privacy import MIN_ID, short_ids
 from mitl.positives.release import WrittenRelease, write_release
 from mitl.positives.rules import MergeRules
-from mitl.records import Direction, Environment, StageResult, Table
+from mitl.records import Direction, Environment, StageResult, Table, several
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
 from mitl.stages.proposing.query_lists import QueryLists, query_ids
 from mitl.stages.releasing.facts import ReleaseFacts, release_facts, release_input
-
-RECIPE = "paper"
-"""Verified positives and CxC's; the rules of merging vary it."""
 
 
 def build_dataset(
@@ -30,7 +26,6 @@ def build_dataset(
     *,
     rules: MergeRules | None = None,
     name: str | None = None,
-    recipe: str = RECIPE,
     queries: QueryLists | None = None,
     check_privacy: bool = False,
     replace_earlier: bool = False,
@@ -39,7 +34,6 @@ def build_dataset(
     """Write a release of one environment's judgements merged with the other sources.
 
     Args:
-        recipe: named in the manifest; how the sources are merged is in ``rules``.
         queries: whose positives are listed by query; the queries that were proposed for where it says nothing.
         check_privacy: prove before writing that no file holds the raw id of a worker, an assignment or a HIT, or a
             plain hash of one.
@@ -53,10 +47,10 @@ def build_dataset(
     rules = rules or MergeRules()
     release_name = name or out.absolute().name
     with open_database(settings.db_url) as session:
-        chosen = choose_environment(session, environment)
+        chosen = choose_environment(session, environment, unposted=Environment.LIVE)
         with reading(session):
             known = _with_queries(release_facts(session, settings, chosen), queries or QueryLists())
-            data = release_input(session, settings, known, rules, release_name, recipe, with_texts=with_texts)
+            data = release_input(session, settings, known, rules, release_name, with_texts=with_texts)
         stated = {"query_lists": _names(queries)} if queries and queries.given else {}
         data = replace(
             data,
@@ -104,6 +98,11 @@ def _result(
         warnings.append(
             f"{undecided} submissions still wait for a person; their answers are not in this release"
         )
+    if summary.unanswered:
+        warnings.append(
+            f"{summary.unanswered:,} of {several(summary.proposed, 'candidate pair')} have no usable answer yet; "
+            "matches among them are missing in this release (`mitl status` says where they are)"
+        )
     if not any(known.queries.values()):
         warnings.append(
             "which images and captions searched is not known here, so the two JSONs list nothing; name them with "
@@ -123,6 +122,7 @@ def _result(
         counts={
             "environment": known.environment.value,
             "manifest_sha256": written.manifest_sha256,
+            "recipe": rules.recipe.value,
             "with_originals": rules.with_originals,
             "aggregator": rules.aggregator.value,
             **summary.as_json(),

@@ -17,9 +17,8 @@ from mitl.db.session import open_database
 from mitl.db.store import items as item_store
 from mitl.db.store import originals as original_store
 from mitl.errors import DatasetError, StoreError
-from mitl.positives.markdown import several
 from mitl.progress import Progress, no_progress
-from mitl.records import ImageItem, StageResult, Table
+from mitl.records import ImageItem, StageResult, Table, several
 from mitl.settings import Settings
 
 SOURCE = "duplicates by perceptual hash"

@@ -107,7 +107,6 @@ def release_input(
     known: ReleaseFacts,
     rules: MergeRules,
     name: str,
-    recipe: str,
     *,
     with_texts: bool = False,
 ) -> ReleaseInput:
@@ -143,7 +142,7 @@ def release_input(
         proposals=columns.proposal_columns(session),
         salt=b"",
         seeds={"project": settings.seed},
-        configuration=_configuration(settings, known, recipe),
+        configuration=_configuration(settings, known, rules),
         origins=_origins(session, settings, known, judgements, withdrawn),
         texts=scan,
         fit=answers.fit,
@@ -193,9 +192,9 @@ def _card(settings: Settings) -> ReleaseCard:
     return card
 
 
-def _configuration(settings: Settings, known: ReleaseFacts, recipe: str) -> dict[str, object]:
+def _configuration(settings: Settings, known: ReleaseFacts, rules: MergeRules) -> dict[str, object]:
     return {
-        "recipe": recipe,
+        "recipe": rules.recipe.value,
         "runs": [json.loads(run.config) for run in known.runs],
         "batches": [_batch(settings, batch) for batch in known.batches],
         "exclusions": known.n_exclusions,

@@ -17,10 +17,18 @@ from mitl.db.store import judgements as judgement_store
 from mitl.db.store import originals as original_store
 from mitl.errors import StoreError
 from mitl.judgements.aggregation import answers_by_pair
-from mitl.positives.markdown import several
 from mitl.positives.merging import CXC_POSITIVE
 from mitl.positives.originals import RefusedOriginal, refused_originals
-from mitl.records import CaptionItem, Environment, ImageItem, OriginalVerdict, Pair, StageResult, Table
+from mitl.records import (
+    CaptionItem,
+    Environment,
+    ImageItem,
+    OriginalVerdict,
+    Pair,
+    StageResult,
+    Table,
+    several,
+)
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
 from mitl.stages.releasing.kept_files import write_kept

@@ -10,6 +10,7 @@ from mitl.analysis.report.inputs import (
     AnnotatorProposals,
     FunnelCounts,
     Multiplicity,
+    ProposalPlaces,
 )
 from mitl.judgements.aggregation import PairAnswer
 from mitl.positives.merging import Merged, MergeInput, MergeRules, merge, positives_by_query
@@ -57,23 +58,20 @@ def annotator_proposals(
 
 def funnel_counts(known: Snapshot, answers: Mapping[Pair, PairAnswer]) -> FunnelCounts:
     """From all possible pairs down to the positives beyond the originals."""
-    n_images, n_captions = len(known.images), len(known.captions)
-    image_queries, caption_queries = (len(known.queries[direction]) for direction in Direction)
-    candidates = {proposal.pair for proposal in known.proposals}
-    out = {hit.id for hit in known.hits if hit.state in (HitState.POSTED, HitState.CLOSED)}
-    asked = {
-        item.pair for hit_id in out for item in known.hit_items[hit_id] if item.role is PairRole.CANDIDATE
-    }
+    images, captions = (frozenset(known.queries[direction]) for direction in Direction)
+    asked = asked_pairs(known)
+    candidates = {proposal.pair for proposal in known.proposals} | asked
+    # A pair of an image query and a caption query belongs to both directions, and counts once.
+    possible = (
+        len(images) * len(known.captions) + len(captions) * len(known.images) - len(images) * len(captions)
+    )
+    beyond = sum(pair.image_id not in images and pair.caption_id not in captions for pair in candidates)
     records = [row.record for row in known.judgements if not row.record.role.is_gold]
     positive = {pair for pair, answer in answers.items() if answer.label.is_positive}
-    ranked = _ranked_places(known)
     return FunnelCounts(
-        # A pair of an image query and a caption query belongs to both directions, and counts once.
-        possible=image_queries * n_captions + caption_queries * n_images - image_queries * caption_queries,
-        ranked=ranked if known.runs else None,
-        proposed=len(known.proposals) if known.runs else None,
+        possible=possible + beyond if known.runs else None,
         distinct=len(candidates) if known.runs else None,
-        asked=len(asked & candidates) if out else None,
+        asked=len(asked) if asked else None,
         judged=len({record.pair for record in records if record.label is not None}) if records else None,
         usable=len(answers) if records else None,
         positive=len(positive) if records else None,
@@ -81,8 +79,22 @@ def funnel_counts(known: Snapshot, answers: Mapping[Pair, PairAnswer]) -> Funnel
     )
 
 
-def _ranked_places(known: Snapshot) -> int:
-    """Places in the kept rankings: per annotator and direction those of the run that ranked most."""
+def asked_pairs(known: Snapshot) -> set[Pair]:
+    """The pairs that people were asked about: candidates of posted HITs, and what past work judged."""
+    out = {hit.id for hit in known.hits if hit.state in (HitState.POSTED, HitState.CLOSED)}
+    asked = {
+        item.pair for hit_id in out for item in known.hit_items[hit_id] if item.role is PairRole.CANDIDATE
+    }
+    return asked | {row.record.pair for row in known.judgements if not row.record.role.is_gold}
+
+
+def proposal_places(known: Snapshot) -> ProposalPlaces | None:
+    """Places in rankings and proposals; None where nothing was proposed.
+
+    Per annotator and direction the rankings of the run that ranked most count.
+    """
+    if not known.runs:
+        return None
     galleries = {Direction.I2T: len(known.captions), Direction.T2I: len(known.images)}
     places: dict[tuple[str, Direction], int] = defaultdict(int)
     for run in known.runs:
@@ -92,12 +104,33 @@ def _ranked_places(known: Snapshot) -> int:
                 count = config["queries"][direction.value]["count"] * min(config["depth"], gallery)
                 key = (entry["name"], direction)
                 places[key] = max(places[key], count)
-    return sum(places.values())
+    return ProposalPlaces(ranked=sum(places.values()), proposed=len(known.proposals))
 
 
-def multiplicities(known: Snapshot, merged: Merged) -> tuple[Multiplicity, ...]:
-    """Positives of each query before and after, by direction."""
+def multiplicities(
+    known: Snapshot, merged: Merged, answers: Mapping[Pair, PairAnswer]
+) -> tuple[Multiplicity, ...]:
+    """Positives of each query before and after, by direction.
+
+    Where people answered anything, of the queries with an answered candidate; else, as for CxC's ratings alone, of all.
+    """
     after = positives_by_query(merged, known.queries)
+    candidates: Mapping[Direction, set[Pair]] = {direction: set() for direction in Direction}
+    for proposal in known.proposals:
+        candidates[proposal.direction].add(proposal.pair)
+    answered = {
+        direction: {pair for pair in candidates[direction] if pair in answers} for direction in Direction
+    }
+    looked_at = {
+        Direction.I2T: {pair.image_id for pair in answered[Direction.I2T]},
+        Direction.T2I: {pair.caption_id for pair in answered[Direction.T2I]},
+    }
+    queries = {
+        direction: [
+            query for query in known.queries[direction] if not answers or query in looked_at[direction]
+        ]
+        for direction in Direction
+    }
     before: Mapping[Direction, dict[int, int]] = {direction: defaultdict(int) for direction in Direction}
     for pair in known.originals:
         before[Direction.I2T][pair.image_id] += 1
@@ -105,11 +138,14 @@ def multiplicities(known: Snapshot, merged: Merged) -> tuple[Multiplicity, ...]:
     return tuple(
         Multiplicity(
             direction=direction,
-            before=tuple(before[direction][query] for query in known.queries[direction]),
-            after=tuple(len(after[direction].get(query, ())) for query in known.queries[direction]),
+            before=tuple(before[direction][query] for query in queries[direction]),
+            after=tuple(len(after[direction].get(query, ())) for query in queries[direction]),
+            queries=len(known.queries[direction]),
+            candidates=len(candidates[direction]),
+            answered=len(answered[direction]),
         )
         for direction in Direction
-        if known.queries[direction]
+        if queries[direction]
     )
 
 

@@ -22,6 +22,8 @@ def headline(data: ReportInput) -> dict[str, object]:
         if data.truth.release is not None:
             numbers["recall_after"] = data.truth.release.together.recall
             numbers["precision_after"] = data.truth.release.together.precision
+        if data.truth.asked is not None:
+            numbers["recall_of_asked"] = data.truth.asked.recall
         if data.truth.hit_rule is not None:
             numbers["precision_hit_rule_alone"] = data.truth.hit_rule.together.precision
             numbers["recall_hit_rule_alone"] = data.truth.hit_rule.together.recall

@@ -16,7 +16,7 @@ from mitl.hits.pricing import format_dollars
 from mitl.hits.templates import load_template
 from mitl.judgements.aggregators import Aggregator
 from mitl.positives.origins import ProposalRun, QueryDraw
-from mitl.positives.rules import CXC_POSITIVE, MergeRules
+from mitl.positives.rules import CXC_POSITIVE, MergeRules, Recipe
 from mitl.records import BatchKind, Direction, JudgementSource, PairRole
 from mitl.settings import Settings
 from mitl.stages.reporting.snapshot import Snapshot
@@ -159,12 +159,12 @@ def _flags(rules: MergeRules) -> Iterator[str]:
     if rules.cxc_threshold != CXC_POSITIVE:
         yield from ("--cxc-threshold", f"{rules.cxc_threshold:g}")
     for given, flag in (
-        (rules.with_originals, "--with-originals"),
+        (rules.recipe is Recipe.PAPER and not rules.official, "--recipe paper"),
         (rules.strict, "--strict"),
         (rules.official, "--official-filters"),
     ):
         if given:
-            yield flag
+            yield from flag.split()
 
 
 def _report(known: Snapshot) -> RebuildStep:

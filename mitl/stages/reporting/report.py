@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mitl.analysis.answer_tables import answer_counts, rationale_counts
-from mitl.analysis.report.inputs import ReportInput
+from mitl.analysis.report.inputs import FunnelCounts, ReportInput
 from mitl.analysis.report.render import render_report
 from mitl.db.engine import can_write
 from mitl.db.session import open_database, reading
@@ -19,7 +19,7 @@ from mitl.positives.judgement_columns import JudgementColumns
 from mitl.positives.merging import Merged
 from mitl.positives.origins import ProposalRun
 from mitl.proposals.packed import unpack_pairs
-from mitl.records import Decision, Direction, Environment, StageResult
+from mitl.records import Decision, Direction, Environment, StageResult, several
 from mitl.retrieval.whole_files import one_clear_line, whole_file
 from mitl.settings import Settings
 from mitl.stages.analysing.for_report import analysis_for_report
@@ -29,7 +29,13 @@ from mitl.stages.reporting.crowd import batch_rows, crowd_stats, money_stats
 from mitl.stages.reporting.disputes import disputes
 from mitl.stages.reporting.examples import examples
 from mitl.stages.reporting.files import report_file
-from mitl.stages.reporting.funnel import annotator_proposals, funnel_counts, merged_records, multiplicities
+from mitl.stages.reporting.funnel import (
+    annotator_proposals,
+    funnel_counts,
+    merged_records,
+    multiplicities,
+    proposal_places,
+)
 from mitl.stages.reporting.headline import headline
 from mitl.stages.reporting.pair_facts import PairFacts, majority_answers
 from mitl.stages.reporting.preference import preference
@@ -142,6 +148,7 @@ def report_input(settings: Settings, source: Known) -> ReportInput:
     )
     records = [row.record for row in known.judgements]
     scores = evaluation(settings, [row.name for row in known.annotators])
+    funnel = funnel_counts(known, facts.answers)
     return ReportInput(
         project=settings.project.name,
         dataset=known.dataset.name,
@@ -153,7 +160,8 @@ def report_input(settings: Settings, source: Known) -> ReportInput:
         release=known.releases[-1].name if known.releases else None,
         judgements=len(records) or None,
         annotators=annotator_proposals(known, facts.answers),
-        funnel=funnel_counts(known, facts.answers),
+        funnel=funnel,
+        places=proposal_places(known),
         answers=answer_counts(records, known.proposals),
         rationale=rationale_counts(records, known.proposals),
         crowd=crowd_stats(known, source.judgements, settings.gold_rule, people, salt)
@@ -163,7 +171,7 @@ def report_input(settings: Settings, source: Known) -> ReportInput:
         batches=batch_rows(known),
         truth=None if true is None else truth_stats(settings, known, merged, state, true, facts.answers),
         evaluation=scores,
-        multiplicity=() if merged is None else multiplicities(known, merged),
+        multiplicity=() if merged is None else multiplicities(known, merged, facts.answers),
         reliability=reliability(known, source.judgements, rules, state.withdrawn, true),
         examples=() if merged is None else examples(known, merged, facts),
         disputes=disputes(
@@ -175,15 +183,24 @@ def report_input(settings: Settings, source: Known) -> ReportInput:
         machines=analysis_for_report(settings, known),
         preference=preference(settings, known),
         provenance=provenance(settings, known, source.runs, evaluated=bool(scores)),
-        notes=_notes(known, has_other_work=source.has_other_work),
+        notes=_notes(known, funnel, has_other_work=source.has_other_work),
     )
 
 
-def _notes(known: Snapshot, *, has_other_work: bool) -> tuple[str, ...]:
+def _notes(known: Snapshot, funnel: FunnelCounts, *, has_other_work: bool) -> tuple[str, ...]:
     notes = []
     undecided = sum(row.decision in (Decision.NONE, Decision.QUEUED) for row in known.submissions)
     if undecided:
-        notes.append(f"{undecided:,} submissions wait for a person; their answers count nowhere yet.")
+        waits = "waits" if undecided == 1 else "wait"
+        notes.append(
+            f"{several(undecided, 'submission')} {waits} for a person; their answers count nowhere yet."
+        )
+    open_pairs = (funnel.distinct or 0) - (funnel.usable or 0)
+    if known.submissions and open_pairs:
+        notes.append(
+            f"{several(open_pairs, 'candidate pair')} of {funnel.distinct:,} "
+            f"{'has' if open_pairs == 1 else 'have'} no usable answer yet: positives among them are counted nowhere."
+        )
     if known.environment is Environment.SANDBOX and known.submissions:
         notes.append("These answers were given in the sandbox, with practice money.")
     if has_other_work and known.releases:

@@ -68,7 +68,7 @@ class Snapshot:
 
     @property
     def merge_rules(self) -> MergeRules:
-        """How the latest release was merged; the paper's recipe where there is none."""
+        """How the latest release was merged; the default recipe if there is none."""
         return MergeRules(**json.loads(self.releases[-1].rules)) if self.releases else MergeRules()
 
     @property

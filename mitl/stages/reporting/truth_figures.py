@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from mitl.analysis.known_truth import DirectionScores, score_directions
+from mitl.analysis.known_truth import DirectionScores, Score, recall_precision, score_directions
 from mitl.analysis.report.inputs import TruthStats
 from mitl.db.store.judgements import StoredJudgement
 from mitl.judgements.aggregation import PairAnswer, answers_by_pair
@@ -18,6 +18,7 @@ from mitl.records import Direction, Judgement, Pair
 from mitl.records.gold_rule import GoldRule
 from mitl.settings import Settings
 from mitl.stages.harvesting.golds import GoldState
+from mitl.stages.reporting.funnel import asked_pairs
 from mitl.stages.reporting.snapshot import Snapshot
 from mitl.stages.reporting.truth import true_pairs
 
@@ -61,8 +62,15 @@ def truth_stats(
         else (),
         hit_rule=score(_positive(by_hit_rule(known, settings.gold_rule, state))) if judged else None,
         hit_rule_and_record=score(positive) if judged else None,
+        asked=_recall_of_asked(known, positive, truth) if judged else None,
         precision_target=PRECISION_TARGET,
     )
+
+
+def _recall_of_asked(known: Snapshot, positive: set[Pair], truth: Ints) -> Score:
+    """What people found among the pairs that they were asked about: their share, not the machines', of the recall."""
+    asked = pack_pairs(asked_pairs(known))
+    return recall_precision(pack_pairs(positive), truth, universe=asked)
 
 
 def by_hit_rule(known: Snapshot, rule: GoldRule, state: GoldState) -> list[Judgement]:

@@ -15,7 +15,7 @@ from mitl.analysis.report.inputs.gallery import (
     Frame,
 )
 from mitl.analysis.report.inputs.origins import Provenance, RebuildStep
-from mitl.analysis.report.inputs.pairs import AnnotatorProposals, FunnelCounts, Multiplicity
+from mitl.analysis.report.inputs.pairs import AnnotatorProposals, FunnelCounts, Multiplicity, ProposalPlaces
 from mitl.analysis.report.inputs.people import (
     AgreementStats,
     BatchRow,
@@ -52,6 +52,7 @@ __all__ = [
     "MoneyStats",
     "Multiplicity",
     "PreferenceTable",
+    "ProposalPlaces",
     "Provenance",
     "RationaleCount",
     "RebuildStep",
@@ -80,6 +81,7 @@ class ReportInput:
     """Answers that workers gave, those on controls and repeats included."""
     annotators: tuple[AnnotatorProposals, ...] = ()
     funnel: FunnelCounts = field(default_factory=FunnelCounts)
+    places: ProposalPlaces | None = None
     answers: tuple[AnswerCount, ...] = ()
     rationale: tuple[RationaleCount, ...] = ()
     crowd: CrowdStats | None = None

@@ -29,32 +29,53 @@ class AnnotatorProposals:
 
 @dataclass(frozen=True, slots=True)
 class FunnelCounts:
-    """How many pairs are left after each step; None for a step not reached."""
+    """How many pairs are left after each step, each a part of the one before; None for a step not reached."""
 
     possible: int | None = None
-    """Query x gallery pairs, both directions."""
-    ranked: int | None = None
-    """Places in the kept rankings (top 25), all annotators and directions."""
-    proposed: int | None = None
-    """Places in the top k (top 5)."""
+    """Query x gallery pairs, both directions, and the candidates beyond them that past work brought."""
     distinct: int | None = None
-    """Different candidate pairs among these."""
+    """Candidate pairs: proposed by a machine annotator, or asked in past work."""
     asked: int | None = None
-    """Candidate pairs on a posted HIT."""
+    """Candidate pairs on a posted HIT or in past work."""
     judged: int | None = None
-    """Candidate pairs with at least one judgement."""
+    """Those with at least one judgement."""
     usable: int | None = None
-    """Candidate pairs with at least one usable judgement."""
+    """Those with at least one usable judgement."""
     positive: int | None = None
-    """Candidate pairs judged yes or weak_yes."""
+    """Those judged yes or weak_yes."""
     beyond_originals: int | None = None
     """Those that the original annotation does not hold."""
 
 
 @dataclass(frozen=True, slots=True)
+class ProposalPlaces:
+    """Places in lists, before a pair that stands in several of them counts once."""
+
+    ranked: int
+    """In the kept rankings (top 25), all annotators and directions."""
+    proposed: int
+    """In the top k (top 5)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Multiplicity:
-    """Positives per query of one direction, one number a query, before and after."""
+    """Positives per query of one direction, one number a query, before and after.
+
+    Where people were asked about some queries' candidates only, the other queries are left out: nobody looked for
+    their positives.
+    """
 
     direction: Direction
     before: tuple[int, ...]
     after: tuple[int, ...]
+    queries: int
+    """All queries of the direction."""
+    candidates: int
+    """Candidate pairs that were proposed for them."""
+    answered: int
+    """Those with a usable answer."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every candidate of every query is answered."""
+        return self.answered == self.candidates and len(self.after) == self.queries

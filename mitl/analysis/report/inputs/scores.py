@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mitl.analysis.known_truth import DirectionScores
+from mitl.analysis.known_truth import DirectionScores, Score
 from mitl.records import Direction
 
 
@@ -22,6 +22,8 @@ class TruthStats:
     """Judged positive, HITs accepted by their own two golds alone."""
     hit_rule_and_record: DirectionScores | None = None
     """The same with the worker's gold record as well."""
+    asked: Score | None = None
+    """Of the candidate pairs that people were asked about, those that they found; None where nobody was asked."""
     precision_target: float | None = None
     """Share from 0 to 1 that precision is to reach, drawn as a line."""
 

@@ -45,7 +45,7 @@ def _panel(
     ends: tuple[float, float],
 ) -> None:
     low, high = ends
-    axes.set_xlim(low, high + 0.16 * (high - low))
+    axes.set_xlim(low, high + 0.25 * (high - low))
     axes.hlines(range(len(rows)), low, high, color=fig.LINE, linewidth=0.8, zorder=1)
     for place, (value, row) in enumerate(zip(values, rows, strict=True)):
         if value is None:
