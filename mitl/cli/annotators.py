@@ -16,8 +16,11 @@ def command(app: App) -> None:
     """List the machine annotators: what each is, what it needs, what to download. Subcommands look closer."""
     from annotators.descriptions import describe
 
-    known = describe()
-    rows = tuple((line.name, "yes" if line.ready else "no", line.what, line.needs) for line in known)
+    known = describe(app.settings.annotator_config, app.settings.project)
+    rows = tuple(
+        (line.name, "yes" if line.ready else f"lacks {', '.join(line.missing)}", line.what, line.needs)
+        for line in known
+    )
     lines = ["to download (settings go to mitl.toml; docs/annotators.md says more):"]
     for line in known:
         for place, text in enumerate(line.download):
@@ -33,6 +36,7 @@ def command(app: App) -> None:
                         "ready": line.ready,
                         "what": line.what,
                         "needs": line.needs,
+                        "missing": list(line.missing),
                         "download": list(line.download),
                     }
                     for line in known

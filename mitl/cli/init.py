@@ -76,7 +76,8 @@ def command(
     """Make a project in FOLDER (default: the current one) and load its images and captions.
 
     scenes needs no files: a generated world whose truth is known. The files of the others stay where they
-    are; the database remembers their places.
+    are; the database remembers their places. A table is CSV or Parquet with image_id and caption (or text), and
+    caption_id, file, url if there are any; a Parquet row may list an image's captions and hold its picture.
     """
     from mitl.stages.setup.init import ensure_config, init, loaded_content
     from mitl.stages.setup.loading import Sources, load
@@ -107,7 +108,13 @@ def command(
     url = _url_to_keep(app.settings.db_url)
     if url is not None:
         tables["database"] = {"url": url}
-    result = init(app.settings, loaded.data, ratings=loaded.ratings, exclusions=loaded.exclusions)
+    result = init(
+        app.settings,
+        loaded.data,
+        ratings=loaded.ratings,
+        exclusions=loaded.exclusions,
+        annotators=app.settings.annotators or (MINIS if kind == "scenes" else ()),
+    )
     # Last, so that a failure leaves no settings of a project that does not exist.
     ensure_config(target, loaded.data.name, app.settings.seed, tables)
     app.finish(result)

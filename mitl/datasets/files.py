@@ -7,9 +7,12 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mitl.errors import DatasetError
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import ParquetFile
 
 Row = Mapping[str, Any]
 
@@ -37,14 +40,25 @@ def read_json(path: Path, what: str) -> Any:
         raise DatasetError(f"{str(path)!r} is not valid JSON ({error}); it should hold {what}") from error
 
 
-def read_rows(path: Path, what: str, required: Sequence[str], optional: Sequence[str] = ()) -> list[Row]:
+def is_parquet(path: Path) -> bool:
+    """Whether a table's name says that it is a Parquet file; CSV otherwise."""
+    return path.suffix.lower() in (".parquet", ".pq")
+
+
+def read_rows(
+    path: Path, what: str, required: Sequence[str], optional: Sequence[str] = (), *, lists: Sequence[str] = ()
+) -> list[Row]:
     """Rows of a CSV (UTF-8, with a header) or Parquet file, by column; only the columns asked for are read.
 
+    Args:
+        lists: columns whose cells may hold lists in a Parquet file.
+
     Raises:
-        DatasetError: the file is missing or malformed, or a required column is missing.
+        DatasetError: the file is missing or malformed, a required column is missing, or a column holds lists,
+            structures or bytes where one value is wanted.
     """
-    if path.suffix.lower() in (".parquet", ".pq"):
-        return _read_parquet(path, what, required, optional)
+    if is_parquet(path):
+        return _read_parquet(path, what, required, optional, lists)
     return _read_csv(path, what, required, optional)
 
 
@@ -67,19 +81,40 @@ def _read_csv(path: Path, what: str, required: Sequence[str], optional: Sequence
     return rows
 
 
-def _read_parquet(path: Path, what: str, required: Sequence[str], optional: Sequence[str]) -> list[Row]:
+def _read_parquet(
+    path: Path, what: str, required: Sequence[str], optional: Sequence[str], lists: Sequence[str]
+) -> list[Row]:
+    import pyarrow as pa
+
+    with open_parquet(path, what) as file:
+        schema = file.schema_arrow
+        wanted = _wanted(path, what, schema.names, required, optional)
+        for column in wanted:
+            kind = schema.field(column).type
+            is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+            if column in lists and is_list and not pa.types.is_nested(kind.value_type):
+                continue
+            if pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+                raise DatasetError(
+                    f"column {column!r} of {str(path)!r} holds {kind}, but {what} needs one value a cell there; "
+                    "give it a row for each value, or leave the column out"
+                )
+        rows: list[Row] = file.read(columns=wanted).to_pylist()
+    return rows
+
+
+@contextmanager
+def open_parquet(path: Path, what: str) -> Iterator[ParquetFile]:
+    """A Parquet file to read from; DatasetError where it is none, also for what is found out while reading."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with readable(path, what), path.open("rb") as stream:
-            file = pq.ParquetFile(stream)
-            wanted = _wanted(path, what, file.schema_arrow.names, required, optional)
-            rows: list[Row] = file.read(columns=wanted).to_pylist()
+            yield pq.ParquetFile(stream)
     except pa.ArrowException as error:
         first = str(error).splitlines()[0]
         raise DatasetError(f"{str(path)!r} is not a Parquet file ({first}); it should hold {what}") from error
-    return rows
 
 
 def _wanted(

@@ -1,12 +1,18 @@
-"""A plain table of pairs: one row for each caption with the image it describes."""
+"""A plain table of pairs: captions with the image they describe, one caption a row or one image a row."""
 
 from __future__ import annotations
 
+import hashlib
+import io
+import re
 from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from mitl.datasets.assembling import assemble
-from mitl.datasets.files import Row, read_rows
+from mitl.datasets.files import Row, is_parquet, open_parquet, read_rows
 from mitl.datasets.images import ImageFolder, Picture, locate
 from mitl.errors import DatasetError
 from mitl.records import Caption, RetrievalSet
@@ -14,22 +20,39 @@ from mitl.records import Caption, RetrievalSet
 WHAT = "a table of pairs"
 TEXT_COLUMNS = ("caption", "text")
 OPTIONAL = ("caption_id", *TEXT_COLUMNS, "file", "url")
+PICTURE_COLUMNS = ("image", "picture", "img", "jpg", "png")
+"""What columns of a picture's plain bytes are called."""
+PICTURES = "pictures"
+"""Folder, within that for what a table holds itself, of the pictures that were inside it."""
+_LIST_AS_TEXT = re.compile(r"""\[\s*(['"]).*\1\s*,?\s*\]""", re.DOTALL)
+_SUFFIXES = {"JPEG": ".jpg", "PNG": ".png", "GIF": ".gif", "WEBP": ".webp", "BMP": ".bmp", "TIFF": ".tif"}
+_ROWS_AT_ONCE = 64
+"""Rows whose pictures are in memory together."""
 
 
 def read_table(
-    path: Path, *, images: Path | None = None, url_template: str | None = None, name: str = "table"
+    path: Path,
+    *,
+    images: Path | None = None,
+    url_template: str | None = None,
+    name: str = "table",
+    unpack: Path | None = None,
 ) -> RetrievalSet:
     """The pairs of a CSV or Parquet file with ``image_id`` and ``caption`` (or ``text``).
 
-    ``caption_id`` may be missing: then captions are ``<image_id>#<k>``, k from 0 in the order of an image's rows.
-    ``file`` is looked up in the folder ``images``, else beside the table; ``url`` is the image's address. Ids
-    are integers if all of them are, else strings.
+    A Parquet file may have a row an image, with its captions (and their ``caption_id``s) as lists. ``caption_id`` may
+    be missing: then captions are ``<image_id>#<k>``, k from 0 in the order of an image's rows. ``file`` is looked up
+    in the folder ``images``, else beside the table; ``url`` is the image's address. Pictures inside a Parquet file
+    (bytes, or a structure of ``bytes`` and ``path`` as the ``datasets`` library writes it) are written to
+    ``pictures`` in the folder ``unpack``, and named relative to its parent.
+
+    Ids are integers if all of them are, else strings.
 
     Raises:
-        DatasetError: the file is missing or malformed, a cell is empty, a caption id comes twice, or two rows
-            disagree about one image.
+        DatasetError: the file is missing or malformed, a cell is empty, a caption id comes twice, two rows
+            disagree about one image, a list was written as text, or a picture inside cannot be read.
     """
-    rows = read_rows(path, WHAT, ("image_id",), OPTIONAL)
+    rows = read_rows(path, WHAT, ("image_id",), OPTIONAL, lists=("caption_id", *TEXT_COLUMNS))
     text_column = next((column for column in TEXT_COLUMNS if rows and column in rows[0]), None)
     if rows and text_column is None:
         raise DatasetError(
@@ -40,10 +63,9 @@ def read_table(
     pictures: dict[str, Picture] = {}
     for number, row in enumerate(rows, start=1):
         image_id = _cell(row, "image_id", number, path)
-        made_id = f"{image_id}#{seen[image_id]}"
-        caption_id = _cell(row, "caption_id", number, path) if "caption_id" in row else made_id
-        seen[image_id] += 1
-        captions.append(Caption(caption_id, image_id, _cell(row, str(text_column), number, path)))
+        for caption_id, text in _captions(row, str(text_column), number, path):
+            captions.append(Caption(caption_id or f"{image_id}#{seen[image_id]}", image_id, text))
+            seen[image_id] += 1
         picture = Picture(image_id, file_name=_maybe(row, "file"), url=_maybe(row, "url"))
         if pictures.setdefault(image_id, picture) != picture:
             raise DatasetError(
@@ -51,7 +73,98 @@ def read_table(
             )
     listed = list(pictures.values())
     found = locate(listed, folder=images or _beside(path, listed), url_template=url_template)
-    return assemble(name, "table", found, captions, source=path)
+    data = assemble(name, "table", found, captions, source=path)
+    column = _picture_column(path)
+    if column is None or images is not None or unpack is None:
+        return data
+    # Last, so that a table that will not do leaves no pictures behind.
+    files = _unpacked(path, column, unpack)
+    unpacked = (replace(image, file=files.get(image.external_id, image.file)) for image in data.images)
+    return replace(data, images=tuple(unpacked))
+
+
+def _captions(row: Row, column: str, number: int, path: Path) -> Iterator[tuple[str | None, str]]:
+    """(id or None, text) of a row's captions."""
+    if not isinstance(row.get(column), list):
+        text = _cell(row, column, number, path)
+        if _LIST_AS_TEXT.fullmatch(text):
+            raise DatasetError(
+                f"row {number} of {str(path)!r} has a list written as text in {column!r} ({text[:40]!r}…); give each "
+                "caption a row of its own, or write a Parquet column of lists"
+            )
+        yield (_cell(row, "caption_id", number, path) if "caption_id" in row else None), text
+        return
+    texts = [_text(one) for one in row[column]]
+    ids = [_text(one) for one in row["caption_id"]] if isinstance(row.get("caption_id"), list) else None
+    if not texts or not all(texts):
+        raise DatasetError(f"row {number} of {str(path)!r} has an empty {column} among its {len(texts)}")
+    if "caption_id" in row and (ids is None or len(ids) != len(texts) or not all(ids)):
+        raise DatasetError(
+            f"row {number} of {str(path)!r} has {len(texts)} captions, but 'caption_id' does not list an id for each"
+        )
+    yield from zip(ids or [None] * len(texts), map(str, texts), strict=True)
+
+
+def _picture_column(path: Path) -> str | None:
+    """The column of a Parquet file whose cells hold pictures; DatasetError where several do."""
+    if not is_parquet(path):
+        return None
+    with open_parquet(path, WHAT) as file:
+        columns = [field.name for field in file.schema_arrow if _holds_pictures(field)]
+    if len(columns) > 1:
+        raise DatasetError(
+            f"{str(path)!r} holds pictures in several columns ({', '.join(columns)}), and one picture an image is "
+            "needed; leave the others out, or name a folder with --images"
+        )
+    return columns[0] if columns else None
+
+
+def _holds_pictures(field: Any) -> bool:
+    import pyarrow as pa
+
+    if pa.types.is_struct(field.type):
+        return bool(field.type.get_field_index("bytes") >= 0)
+    is_bytes = pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type)
+    return is_bytes and field.name in PICTURE_COLUMNS
+
+
+def _unpacked(path: Path, column: str, folder: Path) -> dict[str, str]:
+    """Image id → the picture's file, relative to the parent of ``folder``; each is named by a hash of its bytes."""
+    files: dict[str, str] = {}
+    number = 0
+    with open_parquet(path, WHAT) as file:
+        for batch in file.iter_batches(_ROWS_AT_ONCE, columns=["image_id", column]):
+            for row in batch.to_pylist():
+                number += 1
+                image_id, cell = _cell(row, "image_id", number, path), row[column]
+                content = cell.get("bytes") if isinstance(cell, dict) else cell
+                if content is None:
+                    continue  # the structure may name a file instead, which `file` or --images finds
+                name = hashlib.sha256(content).hexdigest()[:32] + _suffix(content, number, path)
+                relative = f"{folder.name}/{PICTURES}/{name}"
+                if files.setdefault(image_id, relative) != relative:
+                    raise DatasetError(
+                        f"row {number} of {str(path)!r} gives image {image_id!r} another picture than before"
+                    )
+                target = folder / PICTURES / name
+                if not target.exists():
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    part = target.with_name(f".{name}.part")
+                    part.write_bytes(content)
+                    part.replace(target)
+    return files
+
+
+def _suffix(content: bytes, number: int, path: Path) -> str:
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(content)) as picture:
+            kind = picture.format or ""
+            picture.verify()
+    except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises for what it cannot read
+        raise DatasetError(f"the picture in row {number} of {str(path)!r} cannot be read: {error}") from error
+    return _SUFFIXES.get(kind, f".{kind.lower()}")
 
 
 def _beside(path: Path, pictures: list[Picture]) -> Path | None:
@@ -67,7 +180,10 @@ def _cell(row: Row, column: str, number: int, path: Path) -> str:
     return value
 
 
-def _maybe(row: Row, column: str) -> str | None:
-    value = row.get(column)
+def _maybe(row: Mapping[str, Any], column: str) -> str | None:
+    return _text(row.get(column))
+
+
+def _text(value: object) -> str | None:
     text = "" if value is None else str(value).strip()
     return text or None

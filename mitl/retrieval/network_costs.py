@@ -1,4 +1,4 @@
-"""What the five networks cost, from their sizes: floating point operations, two to a multiply-add.
+"""What annotators cost, from their sizes: floating point operations, two to a multiply-add.
 
 Counted are convolutions, linear layers, recurrent gates and attention, more than 99 % of the work; norms, activations
 and pooling are not. The default sizes are those of the released weights.
@@ -218,6 +218,29 @@ def vilt(
         pair_bytes=12,
         vectors=False,
     )
+
+
+def pivot(text_model: str, *, tokens: int = CAPTION_TOKENS) -> Costs:
+    """A machine caption stands for each image: both sides are texts, and no picture is read.
+
+    ``minilm``: six transformer layers of width 384; ``lsa``: a projection of the words on 256 directions; ``tfidf``:
+    a product of sparse rows, at most one multiply-add a word of the query.
+    """
+    if text_model == "minilm":
+        one = transformer(tokens + 2, 384, 6, 1536)
+        return Costs(one, one, linear(385, 1), 4 * 385, 4 * 385, reads_pictures=False)
+    width, pair = (256, linear(256, 1)) if text_model == "lsa" else (1, linear(tokens, 1))
+    text = linear(tokens, width)
+    return Costs(text, text, pair, 0, 0, reads_pictures=False, fast_pass=False)
+
+
+def embeddings(width: int, k: int = 1) -> Costs:
+    """Embeddings from files, ``k`` an item: nothing is encoded, K x K inner products a pair."""
+    return Costs(0.0, 0.0, linear(width, k * k), 4 * k * width, 4 * k * width, reads_pictures=False)
+
+
+RANKINGS = Costs(0.0, 0.0, 0.0, 0, 0, reads_pictures=False)
+"""Rankings from files: nothing is left to compare."""
 
 
 NETWORKS: dict[str, Callable[..., Costs]] = {

@@ -12,8 +12,8 @@ COUNTS: dict[str, dict[str, str]] = {
     },
     "annotators": {
         "known": "names and forms of names",
-        "ready": "those whose packages are installed",
-        "annotators": "each of them: name, ready, what, needs, download",
+        "ready": "those that could propose as things are: packages, settings and files are there",
+        "annotators": "each of them: name, ready, what, needs, missing, download",
     },
     "annotators check": {
         "network": "the network that the file was held against",

@@ -12,13 +12,14 @@ from typing import Any
 
 import annotators
 from annotators import registry
+from annotators.base import Annotator
 from mitl.db.session import open_database
 from mitl.db.store import items as item_store
 from mitl.errors import AnnotatorError, UsageError
 from mitl.hits.pricing import format_dollars
 from mitl.records import StageResult, Table
 from mitl.retrieval.estimates import NAMED, Estimate, Hardware, Plan, Workload, estimate, total
-from mitl.retrieval.network_costs import NETWORKS
+from mitl.retrieval.network_costs import NETWORKS, RANKINGS, Costs, embeddings, pivot
 from mitl.retrieval.probes import here
 from mitl.settings import Settings
 from mitl.stages.proposing.scopes import SHORTLIST, split_scope
@@ -61,8 +62,8 @@ def estimate_proposing(settings: Settings, chosen: Sequence[str], wanted: Wanted
     plans = {name: plan for name in names if (plan := _plan(settings, name)) is not None}
     if not plans:
         raise AnnotatorError(
-            f"costs are known of the networks {', '.join(NETWORKS)} and of weights of theirs, but not of "
-            f"{', '.join(map(repr, names))}; name one of them with --annotator"
+            f"costs are known of the networks {', '.join(NETWORKS)}, of pivots, and of embeddings and rankings from "
+            f"files, but not of {', '.join(map(repr, names))}; name one of them with --annotator"
         )
     work = _workload(settings, wanted)
     machines = [here(_weights(settings)) if name == HERE else NAMED[name] for name in wanted.hardware]
@@ -132,7 +133,10 @@ def _workload(settings: Settings, wanted: Wanted) -> Workload:
 def _plan(settings: Settings, name: str) -> Plan | None:
     """An annotator's costs by its sizes; None where they are not known."""
     config, scope = split_scope(name, settings.annotator_config.get(name, {}))
-    if registry.FILE_BUILDERS.keys() & config.keys():
+    made_elsewhere = _from_files(settings, name, config)
+    if made_elsewhere is not None:
+        return Plan(made_elsewhere)
+    if "transformers" in config:
         return None
     network: str | None = registry.network_of(name, config)
     sizes: dict[str, Any] = {}
@@ -149,6 +153,20 @@ def _plan(settings: Settings, name: str) -> Plan | None:
         per_query = scope.shortlist * max(1, len(scope.sources) or len(settings.annotators) - 1)
     low = str(config.get("precision", "float32")) in _LOW_PRECISIONS
     return Plan(NETWORKS[network](**sizes), low, per_query)
+
+
+def _from_files(settings: Settings, name: str, config: Mapping[str, Any]) -> Costs | None:
+    """What an annotator costs whose encodings or rankings are in files, or whose images are texts; None for others."""
+    if "rankings" in config:
+        return RANKINGS
+    if "embeddings" in config:
+        source = registry.build(name, config, folder=settings.project)
+        assert isinstance(source, Annotator), "embeddings make an annotator"
+        shape = source.encode_images(()).arrays["embedding"].shape  # (0, D) or (0, K, D)
+        return embeddings(shape[-1], shape[1] if len(shape) == 3 else 1)
+    _, by_name = registry.pivot_parts(name) or (None, None)
+    text_model = config.get("text_model", by_name)
+    return pivot(text_model) if text_model in registry.TEXT_MODELS else None
 
 
 def _files(settings: Settings, name: str) -> list[Path]:

@@ -17,6 +17,8 @@ from mitl.settings import Settings
 MAX_SIDE = 640
 """Pixels; what a worker needs to see, and no more to load on a phone."""
 _QUALITY = 88
+NAMED = 5
+"""Images named one by one where many cannot be shown."""
 
 
 def picture_sources(
@@ -29,17 +31,44 @@ def picture_sources(
     address is used.
 
     Raises:
-        DatasetError: an image has neither a picture nor an https address.
+        DatasetError: images have neither a picture nor an https address, or files are no pictures; the first are named.
         SettingsError: another endpoint is used and nothing says where the pictures can be fetched.
     """
     secret = settings.secret()
     base = _base(settings, images)
-    sources: dict[int, str] = {}
+    sources = {image.id: _source(settings, image, secret, base) for image in images}
+    _refuse(
+        [_missing(image) for image in images if sources[image.id] is None],
+        len(images),
+        "give `mitl init` an image folder or an https URL template",
+    )
+    unreadable = []
     with progress("pictures", len(images)) as advance:
         for image in images:
-            sources[image.id] = _source(settings, image, secret, base, write=write)
+            source = sources[image.id] or ""
+            target = settings.public / "i" / source.rpartition("/")[2]
+            if (
+                write
+                and image.path is not None
+                and source == f"{base}/i/{target.name}"
+                and not target.exists()
+            ):
+                try:
+                    _write_jpeg(image.path, target)
+                except DatasetError as error:
+                    unreadable.append(f"image {image.external_id!r}: {error}")
             advance(1)
-    return sources
+    _refuse(unreadable, len(images), "mend these files")
+    return {id_: source for id_, source in sources.items() if source is not None}
+
+
+def _refuse(faults: Sequence[str], n_images: int, remedy: str) -> None:
+    """DatasetError that counts the images that cannot be shown and names the first of them."""
+    if faults:
+        more = f"; and {len(faults) - NAMED:,} more" if len(faults) > NAMED else ""
+        raise DatasetError(
+            f"{len(faults):,} of {n_images:,} images cannot be shown: {'; '.join(faults[:NAMED])}{more}; {remedy}"
+        )
 
 
 def _base(settings: Settings, images: Sequence[ImageItem]) -> str:
@@ -56,21 +85,18 @@ def _base(settings: Settings, images: Sequence[ImageItem]) -> str:
     return base
 
 
-def _source(settings: Settings, image: ImageItem, secret: bytes, base: str, *, write: bool) -> str:
+def _source(settings: Settings, image: ImageItem, secret: bytes, base: str) -> str | None:
+    """The image's address on pages; None where it has neither a file nor an https address."""
     has_file = image.path is not None and image.path.is_file()
     if has_file and image.path is not None and (settings.endpoint is None or base):
         digest = hmac.new(secret, image.external_id.encode(), hashlib.sha256).hexdigest()[:32]
-        target = settings.public / "i" / f"{digest}.jpg"
-        if write and not target.exists():
-            _write_jpeg(image.path, target)
-        return f"{base}/i/{target.name}"
-    if image.url is not None and image.url.startswith("https://"):
-        return image.url
+        return f"{base}/i/{digest}.jpg"
+    return image.url if image.url is not None and image.url.startswith("https://") else None
+
+
+def _missing(image: ImageItem) -> str:
     where = f"file {image.path} is missing" if image.path is not None else "no file is known"
-    raise DatasetError(
-        f"image {image.external_id!r} cannot be shown: {where} and it has no https address; "
-        "give `mitl init` an image folder or an https URL template"
-    )
+    return f"image {image.external_id!r}: {where} and it has no https address"
 
 
 def _write_jpeg(source: Path, target: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -17,11 +17,12 @@ from mitl.db.store.answer_columns import answer_columns
 from mitl.db.store.items import DatasetRow
 from mitl.db.store.open_work import OpenWork
 from mitl.hits.pricing import format_dollars
-from mitl.records import Decision, Environment, HitState, StageResult, Table
+from mitl.records import Decision, Environment, HitState, StageResult, Table, several
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
 from mitl.stages.harvesting.gold_answers import gold_answers
 from mitl.stages.reviewing.result import in_words
+from mitl.stages.setup.init import first_step
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +51,10 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
     """Pairs, HITs, answers, gold pass rate, money, and the next step."""
     with open_database(settings.db_url, read_only=True) as session:
         now = _look(session, settings, choose_environment(session, environment))
-    where = now.environment if now.n_batches or environment else Environment.SANDBOX
     return StageResult(
         counts=_counts(now),
         tables=(Table(f"{settings.project.name} · {now.environment}", ("what", "now"), _rows(now)),),
-        next=_next(now, publish=f"mitl publish --{where}"),
+        next=_next(now, settings.annotators, publish=f"mitl publish --{now.environment}"),
     )
 
 
@@ -123,16 +123,16 @@ def _rows(now: _Now) -> tuple[tuple[object, ...], ...]:
         ("data set", f"{data.name}: {data.n_images:,} images, {data.n_captions:,} captions"),
         ("pairs", f"{now.n_pairs:,} proposed, {now.n_judged:,} judged, {now.n_open:,} open"),
         ("HITs", f"{hits:,} in {batches}, {now.work.hits:,} out, {now.n_again:,} to ask again"),
-        ("answers", f"{now.n_submissions:,} submissions, {now.n_queued:,} wait for a person"),
+        ("answers", f"{several(now.n_submissions, 'submission')}, {now.n_queued:,} wait for a person"),
         *unsent,
         ("controls", rate),
         ("money", f"{paid} paid, {held} held for work that is not decided"),
     )
 
 
-def _next(now: _Now, *, publish: str) -> str:
+def _next(now: _Now, annotators: Sequence[str], *, publish: str) -> str:
     if not now.n_pairs:
-        return "mitl propose"
+        return first_step(annotators)
     if now.n_unsent:
         return "mitl harvest"
     if now.n_queued:

@@ -42,9 +42,13 @@ def init(
     *,
     ratings: Sequence[Rating] = (),
     exclusions: Sequence[Exclusion] = (),
+    annotators: Sequence[str] = (),
     now: dt.datetime | None = None,
 ) -> StageResult:
     """Load a data set into the project's database, once.
+
+    Args:
+        annotators: those that propose unless others are asked for; they decide what is said to come next.
 
     Raises:
         StoreError: another data set is loaded here already.
@@ -57,7 +61,7 @@ def init(
             require_same(found.content_sha256, data)
             added = _add_missing(session, found.id, data, ratings, exclusions)
             session.commit()
-            return _loaded_before(settings, found, added, warnings)
+            return _loaded_before(settings, found, added, warnings, annotators)
         dataset_id = items.add_dataset(session, data, content_hash(data))
         n_ratings = items.add_ratings(session, dataset_id, ratings)
         n_exclusions = items.add_exclusions(session, dataset_id, exclusions)
@@ -74,12 +78,22 @@ def init(
     return StageResult(
         counts=counts,
         paths={"project": str(settings.project), "config": str(settings.project / "mitl.toml")},
-        warnings=warnings,
+        warnings=(*warnings, *_unplaced(data)),
         lines=(
             f"data set {data.name}: {len(data.images):,} images ({with_file:,} with a picture at hand), "
             f"{len(data.captions):,} captions, {n_ratings:,} CxC ratings, {n_exclusions:,} exclusions",
         ),
-        next="mitl propose",
+        next=first_step(annotators),
+    )
+
+
+def first_step(annotators: Sequence[str]) -> str:
+    """What comes after loading: naming annotators if none is named, then proposing."""
+    if annotators:
+        return "mitl propose"
+    return (
+        "mitl annotators, which lists who can propose; then name some, as annotators = [...] under [propose] of "
+        "mitl.toml or with mitl propose --annotator NAME"
     )
 
 
@@ -113,6 +127,18 @@ def _add_missing(
     }
 
 
+def _unplaced(data: RetrievalSet) -> tuple[str, ...]:
+    """A warning about images that no page could show, while it costs nothing to mend that."""
+    missing = [image.external_id for image in data.images if image.file is None and image.url is None]
+    if not missing:
+        return ()
+    return (
+        f"{len(missing):,} of {len(data.images):,} images have neither a file nor an address, as "
+        f"{', '.join(map(repr, missing[:5]))}; workers could not see them: run the same command with --images DIR or "
+        "--image-url TEMPLATE as well",
+    )
+
+
 def _left_out(data: RetrievalSet, ratings: Sequence[Rating]) -> tuple[str, ...]:
     images = {image.external_id for image in data.images}
     captions = {caption.external_id for caption in data.captions}
@@ -131,7 +157,11 @@ def _left_out(data: RetrievalSet, ratings: Sequence[Rating]) -> tuple[str, ...]:
 
 
 def _loaded_before(
-    settings: Settings, found: items.DatasetRow, added: dict[str, int], warnings: tuple[str, ...]
+    settings: Settings,
+    found: items.DatasetRow,
+    added: dict[str, int],
+    warnings: tuple[str, ...],
+    annotators: Sequence[str],
 ) -> StageResult:
     new = [f"{count:,} {what.replace('_', ' ')}" for what, count in added.items() if count]
     return StageResult(
@@ -144,5 +174,5 @@ def _loaded_before(
             if new
             else f"nothing to do: {found.name} is loaded already",
         ),
-        next="mitl propose",
+        next=first_step(annotators),
     )

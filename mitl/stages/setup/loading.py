@@ -16,7 +16,7 @@ from mitl.settings import SEED
 KINDS = ("scenes", "coco", "flickr30k", "table")
 PAPER = "paper"
 WORLD_FOLDER = "dataset"
-"""Folder of the project that holds a generated world and its pictures."""
+"""Folder of the project that holds a generated world and its pictures, or those that were inside a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,7 @@ def _read(
             _one(sources.captions, "a table of pairs", "--captions pairs.csv"),
             images=sources.images,
             url_template=sources.image_url,
+            unpack=project / WORLD_FOLDER,
         )
     raise UsageError(f"no data set kind called {sources.kind!r}; known: {', '.join(KINDS)}")
 
