@@ -53,7 +53,7 @@ def main() -> None:
         step("review", "settle")
         if _nothing_open(project):
             break
-    step("build-dataset", "--out", "release")
+    step("build-dataset", "--out", "release", "--recipe", "paper")
     print(f"# posted, answered, harvested and built in {time.perf_counter() - loop:.1f} s")
     step("status")
     _reach(project)

@@ -33,7 +33,7 @@ JUDGEMENTS = st.lists(
 )
 RATINGS = st.lists(st.tuples(PAIRS, st.sampled_from([0.0, 2.9, 3.0, 5.0])), max_size=6)
 RULES = st.sampled_from(
-    [MergeRules(), MergeRules(with_originals=True), MergeRules(strict=True), MergeRules(official=True)]
+    [MergeRules(), MergeRules(with_originals=False), MergeRules(strict=True), MergeRules(official=True)]
 )
 
 
