@@ -101,7 +101,9 @@ def walk(tmp_path_factory) -> Walk:
             mitl(*words)
     with pytest.MonkeyPatch.context() as patch, chdir(tmp_path_factory.mktemp("past")):
         clear_environment(patch)
-        Path("pairs.csv").write_text("image_id,caption_id,caption\n1,11,a dog\n2,21,a cat\n")
+        Path("pairs.csv").write_text(
+            "image_id,caption_id,caption,url\n1,11,a dog,https://h/1\n2,21,a cat,https://h/2\n"
+        )
         Path("mturk_parsed.csv").write_text(
             "model,ranking,score,cid,iid,annotation,shortcoming,shortcoming2\npvse,1,0.5,21,1,4,,\n"
         )

@@ -40,7 +40,7 @@ def test_a_projects_own_wording_goes_all_the_way(project):
     manifest = json.loads((project.project / "release" / "manifest.json").read_text(encoding="utf-8"))
     configuration = manifest["configuration"]
     wording = load_template(OWN, project.project / "hit_templates")
-    assert configuration["recipe"] == "paper"
+    assert configuration["recipe"] == "repair"
     assert {(batch["template"], batch["template_sha256"]) for batch in configuration["batches"]} == {
         (OWN, wording.content_hash)
     }

@@ -57,21 +57,30 @@ def draw_controls(
     fresh = [pair for pair in originals if pair not in refused | used]
     pool = fresh if len(fresh) >= wanted else [pair for pair in originals if pair not in refused]
     positives = gold_positives(pool, excluded=refused, ratings=ratings, n=min(wanted, len(pool)), seed=seed)
-    negatives = gold_negatives(
-        queries[Direction.I2T],
-        queries[Direction.T2I],
-        image_ids,
-        [caption.id for caption in captions],
-        ranked=ranked,
-        known_positives=pack_pairs([*known, *withdrawn, *used]),
-        n=wanted,
-        seed=seed,
-    )
     if not positives:
         raise ProposalError(
             "no gold positive is left: every original is excluded or withdrawn; look at `mitl review`"
         )
-    return positives, negatives
+
+    def negatives(without: set[Pair]) -> list[Pair]:
+        return gold_negatives(
+            queries[Direction.I2T],
+            queries[Direction.T2I],
+            image_ids,
+            [caption.id for caption in captions],
+            ranked=ranked,
+            known_positives=pack_pairs([*known, *withdrawn, *without]),
+            n=wanted,
+            seed=seed,
+        )
+
+    try:
+        fresh = negatives(used)
+    except ProposalError:
+        fresh = []
+    # A small data set runs out of pairs that nobody was shown yet; as with positives, some then come again.
+    again = [pair for pair in negatives(set()) if pair not in fresh] if len(fresh) < wanted else []
+    return positives, [*fresh, *again][:wanted]
 
 
 def _judged_positive(session: Session, environment: Environment) -> set[Pair]:
