@@ -24,6 +24,14 @@ from mitl.records import CaptionItem, ImageItem
 _LARGEST = 10_000_000
 _MOST_STAGES, _MOST_BLOCKS = 8, 1000
 _BLOCK = re.compile(r"img_enc\.cnn\.layer(\d+)\.(\d+)\.conv1\.weight")
+_RESNETS: dict[tuple[int, ...], str] = {
+    (3, 4, 6, 3): "resnet50",
+    (3, 4, 23, 3): "resnet101",
+    (3, 8, 36, 3): "resnet152",
+}
+"""torchvision's names of residual networks by their bottlenecks."""
+BACKBONE_HEAD = {"img_enc.cnn.fc.": "ImageNet's classifier, which the authors take off the residual network"}
+"""What may be left over in a file: name or, with a dot at its end, beginning of names -> why it is not needed."""
 _ENCODERS = {"0.": "img_enc.", "1.": "txt_enc."}
 """Places of a list of two state dicts -> whose weights they are."""
 
@@ -98,6 +106,17 @@ def sizes_in(shapes: Mapping[str, Shape]) -> dict[str, Any]:
     if stages and stages == set(range(1, len(stages) + 1)):
         found["blocks"] = tuple(sum(int(stage) == number for stage, _ in blocks) for number in sorted(stages))
     return found
+
+
+def computed_with(sizes: Sizes) -> dict[str, object]:
+    """The options of the training scripts of PVSE and PCME under which these sizes are computed."""
+    return {
+        "word_dim": sizes.word,
+        "crop_size": sizes.image_size,
+        "cnn_type": _RESNETS.get(sizes.blocks, f"a residual network of {sizes.blocks} bottlenecks"),
+        "img_attention": True,
+        "txt_attention": True,
+    }
 
 
 AnySizes = TypeVar("AnySizes", bound=Sizes)
