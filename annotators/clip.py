@@ -193,6 +193,7 @@ class ClipAnnotator:
 
     kind = AnnotatorKind.INNER_PRODUCT
     reusable_encodings = True
+    reads_pictures = True
 
     def __init__(
         self,

@@ -233,6 +233,7 @@ class DualEncoder(Generic[AnyNetwork]):
     """An annotator's half that encodes: picture files and captions, through a network, to arrays."""
 
     reusable_encodings = True
+    reads_pictures = True
 
     def __init__(
         self, network: AnyNetwork, vocabulary: Vocabulary, image_size: int, running: Running

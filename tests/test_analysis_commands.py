@@ -143,6 +143,42 @@ def test_sets_are_held_against_what_people_verified(judged, found):
     assert found["analyses"]["sets"]["original"]["t2i"]["recall"] < 1
 
 
+def test_plausible_matches_are_a_set_beside_the_originals(judged, tmp_path):
+    """Objects of the world's pictures, the project's own captions: r', precision and recall by a count of its own."""
+    world, material = read_world(judged / WORLD_FOLDER), Material(load(judged, environ={}))
+    objects = {
+        image: sorted({group.shape.value for group in scene.groups}) for image, scene in world.scenes.items()
+    }
+    path = tmp_path / "objects.json"
+    path.write_text(json.dumps(objects))
+
+    found = ok("analyse", "sets", "--project", judged, "--set", f"plausible:{path}", "--json").json["counts"]
+
+    images, captions = material.known.image_ids, material.known.caption_ids
+    own = {captions[caption.id]: images[caption.image_id] for caption in material.known.captions}
+    precisions, recalls = [], []
+    for query in (captions[query] for query in material.known.queries[Direction.T2I]):
+        judged_pairs = {
+            images[pair.image_id]: answer.label.is_positive
+            for pair, answer in material.answers.items()
+            if captions[pair.caption_id] == query
+        }
+        looked_at = [image for image in judged_pairs if objects[image] == objects[own[query]]]
+        right = sum(judged_pairs[image] for image in looked_at)
+        if looked_at:
+            precisions.append(right / len(looked_at))
+            if any(judged_pairs.values()):
+                recalls.append(right / sum(judged_pairs.values()))
+    t2i = found["analyses"]["sets"][f"plausible:{path}"]["t2i"]
+    assert t2i["queries"] == len(precisions) > 2
+    assert t2i["precision"] == pytest.approx(sum(precisions) / len(precisions))
+    assert t2i["recall"] == pytest.approx(sum(recalls) / len(recalls))
+    alone = ok("compare", f"plausible:{path}", judged / "release", "--project", judged, "--json").json[
+        "counts"
+    ]
+    assert alone["quality"][f"plausible:{path}"]["t2i"]["precision"] == pytest.approx(t2i["precision"])
+
+
 def test_multiplicity_counts_every_query(found):
     """One image for each caption before; as many as were verified after."""
     t2i = found["analyses"]["multiplicity"]["t2i"]
