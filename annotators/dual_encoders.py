@@ -184,8 +184,8 @@ def vocabulary_of(options: Options, held: Vocabulary | None, words: int) -> Voca
         given = held
     else:
         raise AnnotatorError(
-            f"annotator {options.annotator!r} needs the setting 'vocabulary': the file coco_vocab.pkl that was "
-            f"released with the weights, for {str(weights)!r} does not hold its words"
+            f"annotator {options.annotator!r} needs the setting 'vocabulary': the file coco_vocab.pkl that the weights "
+            f"were trained with (`mitl annotators` says where it is), for {str(weights)!r} does not hold its words"
         )
     given.require_size(words, weights)
     if held is not None and held.words != given.words:

@@ -288,7 +288,8 @@ def test_a_sample_can_refute_and_not_confirm(coco, split):
     """Among fewer items recall is higher: chance is refuted in one line, what reaches the figures is possible."""
     generator = np.random.default_rng(3)
     vectors = generator.normal(size=(N_IMAGES, WIDTH)).astype(np.float32)
-    near = np.repeat(vectors, 5, 0) + 0.05 * generator.normal(size=(N_CAPTIONS, WIDTH)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    near = np.repeat(vectors, 5, 0) + 0.01 * generator.normal(size=(N_CAPTIONS, WIDTH)).astype(np.float32)
     chance = generator.normal(size=(N_CAPTIONS, WIDTH)).astype(np.float32)
     tables = {
         name: write_embeddings(coco, name, split, vectors, captions) + '\nnetwork = "clip"'
