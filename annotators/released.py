@@ -44,7 +44,7 @@ RELEASED = {
         Released(
             "vsrn",
             "image regions related on a graph, read by a GRU (Li et al. 2019)",
-            "pretrain_model/coco/model_coco_1.pth.tar and model_coco_2.pth.tar in the archive on Google Drive that "
+            "model_coco_1.pth.tar and model_coco_2.pth.tar in pretrain_model/coco of the archive on Google Drive that "
             "the README of github.com/KunpengLi1994/VSRN links to; published figures average both",
             (
                 "vocab/coco_precomp_vocab.pkl of that repository (10,006 words)",

@@ -340,8 +340,12 @@ def test_all_missing_pictures_are_told_before_anything_is_ranked(scenes):
     for path in pictures[:5]:
         path.unlink()
 
-    for command in (("annotators", "verify", "vilt"), ("propose", "--annotator", "vilt")):
+    for command, instead in (
+        (("annotators", "verify", "vilt"), ", or take those at hand with --sample 7"),
+        (("propose", "--annotator", "vilt"), "of the first call"),
+    ):
         line = fails(1, *command)
+        assert line.endswith(instead)
         assert (
             "annotator 'vilt' looks at pictures, but 5 of 12 images have none: the file of 5 is gone from "
             in line

@@ -47,7 +47,9 @@ def at_hand(annotator: Annotator | RankingSource, images: Sequence[ImageItem]) -
     return [image for image in images if image.path is not None and image.path.is_file()]
 
 
-def require_pictures(annotator: Annotator | RankingSource, images: Sequence[ImageItem]) -> None:
+def require_pictures(
+    annotator: Annotator | RankingSource, images: Sequence[ImageItem], *, can_sample: bool = False
+) -> None:
     """AnnotatorError with all that is missing, where the annotator reads files and some are not there."""
     there = {image.id for image in at_hand(annotator, images)}
     lacking = [image for image in images if image.id not in there]
@@ -63,9 +65,11 @@ def require_pictures(annotator: Annotator | RankingSource, images: Sequence[Imag
         parts.append(
             f"the file of {len(lost):,} is gone from {_first(folders)} ({_first([path.name for path in lost])})"
         )
+    instead = f", or take those at hand with --sample {len(there)}" if can_sample and len(there) > 1 else ""
     raise AnnotatorError(
         f"annotator {annotator.name!r} looks at pictures, but {len(lacking):,} of {len(images):,} images have none: "
         f"{' and '.join(parts)}; name their folder with `mitl init --images FOLDER` and the options of the first call"
+        f"{instead}"
     )
 
 

@@ -88,10 +88,10 @@ def verify(
         items, parts = _sampled(annotator, items, sample), []
     with open_engine(settings, Computing.of(settings), [name]) as engine:
         run = _Run(annotator, Means.of(settings, engine), settings.runs / "verify" / _key(items), progress)
-        cost = None if run.is_ranked(items) else _cost(settings, name, items)
-        if cost is not None:
-            require_pictures(annotator, items.images)
-            if not permit(cost):
+        if not run.is_ranked(items):
+            require_pictures(annotator, items.images, can_sample=True)
+            cost = _cost(settings, name, items)
+            if cost is not None and not permit(cost):
                 return None
         measured, computed = _measure(run, items, parts, row, "sample" if sample is not None else None)
     if sample is not None:
