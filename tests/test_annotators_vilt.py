@@ -516,6 +516,8 @@ def test_wrong_weights_are_one_clear_line(world, tmp_path):
     assert "should be 'vilt'" in refusal(world, weights=str(folder))
     (folder / "config.json").write_text('{"hidden_act": "relu"}')
     assert "hidden_act is 'relu'" in refusal(world, weights=str(folder))
+    (folder / "config.json").write_text('{"max_image_length": 40}')
+    assert "max_image_length is 40; known is -1" in refusal(world, weights=str(folder))
     (folder / "config.json").write_text("{")
     assert "does not describe a ViLT" in refusal(world, weights=str(folder))
     save_file({"a": torch.ones(1)}, path, {"format": "mitl-annotator-1", "network": "clip"})
