@@ -60,7 +60,8 @@ class Annotator(Protocol):
     * ``reusable_encodings`` (bool): an item's encoding depends on the item and ``fingerprint`` alone, so it is kept on
       disk and never made twice.
     * ``encoding_fingerprint`` (str): the hash of what encodings depend on, where that is less than ``fingerprint``.
-    * ``reads_pictures`` (bool): it looks at image files, so a changed file makes its encoding stale.
+    * ``reads_pictures`` (bool): it looks at image files, so a changed file makes its encoding stale; where it says
+      so itself, all files must be there before anything is ranked.
     * ``scores(images, captions, image_rows, caption_rows, *, exact=False)`` -> (P,) float32, the similarities of single
       pairs (rows of two ``Encoded``): they are kept as well and can be limited to a shortlist. ``is_exact`` (bool) says
       whether they are float32 as they come; where not, ``exact=True`` makes them so.

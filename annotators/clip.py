@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,13 @@ from torch.nn import functional as F
 from transformers import CLIPModel
 
 from annotators.base import Encoded
-from annotators.checkpoints.checkpoint import Examination, Shape, compare, load_strictly
+from annotators.checkpoints.checkpoint import (
+    Examination,
+    Shape,
+    compare,
+    contradictions,
+    load_strictly,
+)
 from annotators.checkpoints.clip_files import ClipFile, open_clip_file
 from annotators.checkpoints.clip_layouts import UNNEEDED, as_ours, shapes_in
 from annotators.devices import device_of
@@ -153,7 +159,7 @@ def _examined(opened: ClipFile, config: ClipConfig) -> Examination:
         what = "CLIP with a residual network for images, which is not read here; take one with a ViT"
     elif not held.keys() & expected.keys():
         what = "no weights of a CLIP"
-    return compare(
+    examination = compare(
         "clip",
         opened.checkpoint,
         expected,
@@ -161,6 +167,10 @@ def _examined(opened: ClipFile, config: ClipConfig) -> Examination:
         ignored={**UNNEEDED, **masks},
         settings=asdict(config),
     )
+    sizes = {"input_resolution": "image_size", "context_length": "context_length", "vocab_size": "vocab_size"}
+    stated = {name: held[name].item() for name in sizes if name in held and held[name].numel() == 1}
+    strange = contradictions(stated, {name: asdict(config)[size] for name, size in sizes.items()})
+    return replace(examination, problems=(*examination.problems, *strange))
 
 
 def _encoder(opened: ClipFile, config: ClipConfig, given: Path | None) -> BytePairEncoder:
@@ -183,6 +193,7 @@ class ClipAnnotator:
 
     kind = AnnotatorKind.INNER_PRODUCT
     reusable_encodings = True
+    reads_pictures = True
 
     def __init__(
         self,

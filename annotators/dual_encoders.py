@@ -24,6 +24,14 @@ from mitl.records import CaptionItem, ImageItem
 _LARGEST = 10_000_000
 _MOST_STAGES, _MOST_BLOCKS = 8, 1000
 _BLOCK = re.compile(r"img_enc\.cnn\.layer(\d+)\.(\d+)\.conv1\.weight")
+_RESNETS: dict[tuple[int, ...], str] = {
+    (3, 4, 6, 3): "resnet50",
+    (3, 4, 23, 3): "resnet101",
+    (3, 8, 36, 3): "resnet152",
+}
+"""torchvision's names of residual networks by their bottlenecks."""
+BACKBONE_HEAD = {"img_enc.cnn.fc.": "ImageNet's classifier, which the authors take off the residual network"}
+"""What may be left over in a file: name or, with a dot at its end, beginning of names -> why it is not needed."""
 _ENCODERS = {"0.": "img_enc.", "1.": "txt_enc."}
 """Places of a list of two state dicts -> whose weights they are."""
 
@@ -100,6 +108,17 @@ def sizes_in(shapes: Mapping[str, Shape]) -> dict[str, Any]:
     return found
 
 
+def computed_with(sizes: Sizes) -> dict[str, object]:
+    """The options of the training scripts of PVSE and PCME under which these sizes are computed."""
+    return {
+        "word_dim": sizes.word,
+        "crop_size": sizes.image_size,
+        "cnn_type": _RESNETS.get(sizes.blocks, f"a residual network of {sizes.blocks} bottlenecks"),
+        "img_attention": True,
+        "txt_attention": True,
+    }
+
+
 AnySizes = TypeVar("AnySizes", bound=Sizes)
 
 
@@ -165,8 +184,8 @@ def vocabulary_of(options: Options, held: Vocabulary | None, words: int) -> Voca
         given = held
     else:
         raise AnnotatorError(
-            f"annotator {options.annotator!r} needs the setting 'vocabulary': the file coco_vocab.pkl that was "
-            f"released with the weights, for {str(weights)!r} does not hold its words"
+            f"annotator {options.annotator!r} needs the setting 'vocabulary': the file coco_vocab.pkl that the weights "
+            f"were trained with (`mitl annotators` says where it is), for {str(weights)!r} does not hold its words"
         )
     given.require_size(words, weights)
     if held is not None and held.words != given.words:
@@ -214,6 +233,7 @@ class DualEncoder(Generic[AnyNetwork]):
     """An annotator's half that encodes: picture files and captions, through a network, to arrays."""
 
     reusable_encodings = True
+    reads_pictures = True
 
     def __init__(
         self, network: AnyNetwork, vocabulary: Vocabulary, image_size: int, running: Running

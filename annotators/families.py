@@ -46,6 +46,7 @@ class DualEncoder:
 
     kind = AnnotatorKind.INNER_PRODUCT
     reusable_encodings = True
+    reads_pictures = True
 
     def __init__(
         self,

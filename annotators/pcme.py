@@ -6,9 +6,10 @@ Source: Chun et al., Probabilistic embeddings for cross-modal retrieval, CVPR 20
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,11 +19,15 @@ from annotators.checkpoints.checkpoint import (
     Checkpoint,
     Examination,
     compare,
+    contradictions,
     load_strictly,
+    options_of,
     read_checkpoint,
 )
 from annotators.dual_encoders import (
+    BACKBONE_HEAD,
     Running,
+    computed_with,
     config_of,
     held_vocabulary,
     preprocessing,
@@ -58,6 +63,8 @@ class Trained:
     odds: Odds | None
     """None where the file holds the network's state alone."""
     vocabulary: Vocabulary | None
+    samples: int = SAMPLES
+    """Of an item, as the file was trained."""
 
 
 def examine(path: Path) -> Examination:
@@ -77,7 +84,8 @@ def load(path: Path) -> Trained:
     examination = _examined(checkpoint, network)
     weights = {name: t for name, t in checkpoint.tensors.items() if not name.startswith(_CRITERION)}
     load_strictly(network, weights, examination)
-    return Trained(network.eval(), _odds(checkpoint), held_vocabulary(checkpoint))
+    samples = _stated(checkpoint).get("n_samples_inference", SAMPLES)
+    return Trained(network.eval(), _odds(checkpoint), held_vocabulary(checkpoint), samples)
 
 
 def _without_memory(checkpoint: Checkpoint) -> Pcme:
@@ -105,12 +113,32 @@ def _examined(checkpoint: Checkpoint, network: Pcme) -> Examination:
         "negative_scale": odds and odds.negative_scale,
         "word2idx": isinstance(checkpoint.values.get("word2idx"), Mapping),
     }
-    found = compare(NETWORK, checkpoint, expected, what=what, settings=settings)
+    found = compare(NETWORK, checkpoint, expected, what=what, ignored=BACKBONE_HEAD, settings=settings)
     return replace(
         found,
         what=found.what if found.matched else "no weights of PCME",
-        problems=(*found.problems, *problems),
+        problems=(*found.problems, *problems, *_strange_options(checkpoint, config)),
     )
+
+
+def _stated(checkpoint: Checkpoint) -> Mapping[str, Any]:
+    """The options of the network beside released weights."""
+    return options_of(options_of(checkpoint.values.get("config")).get("model"))
+
+
+def _strange_options(checkpoint: Checkpoint, config: PcmeConfig) -> Iterator[str]:
+    stated, computed = _stated(checkpoint), computed_with(config)
+    # eval_method does not count: the released files say matmul, of validation, and were published by matching_prob.
+    yield from contradictions(
+        stated, {**computed, "embed_dim": config.embed, "img_probemb": True, "txt_probemb": True}
+    )
+    yield from contradictions(options_of(checkpoint.values.get("config")).get("dataloader"), computed)
+    samples = stated.get("n_samples_inference", SAMPLES)
+    if not isinstance(samples, int) or isinstance(samples, bool) or samples < 1:
+        yield (
+            f"it was trained with n_samples_inference = {samples!r:.60}, so that nothing is drawn from its Gaussians; "
+            "known are whole numbers from 1"
+        )
 
 
 def _odds(checkpoint: Checkpoint) -> Odds | None:
@@ -140,7 +168,8 @@ def _number(value: object) -> float | None:
 def build(options: Options) -> PcmeAnnotator:
     """The annotator of the setting ``weights``, and ``vocabulary`` where the weights do not hold their words.
 
-    ``similarity`` is ``sampled`` (default; with ``samples``, 7, and ``seed``, 0) or ``closed_form``. Sampled ones are
+    ``similarity`` is ``sampled`` (default; with ``samples``, by default as in training, 7, and ``seed``, 0) or
+    ``closed_form``. Sampled ones are
     searched by ``search``: ``exact`` (default) or ``shortlist`` (with ``shortlist``, 100 items). ``shift`` and
     ``negative_scale`` go before those of the weights, and must be given where these have none. Further settings:
     ``device``, ``threads``, ``batch``.
@@ -159,7 +188,7 @@ def build(options: Options) -> PcmeAnnotator:
     vocabulary = vocabulary_of(options, trained.vocabulary, trained.network.config.words)
     ways: dict[str, object] = {"similarity": similarity}
     count = options.whole("shortlist", COUNT)
-    samples, seed = options.whole("samples", SAMPLES), options.whole("seed", 0, least=0)
+    samples, seed = options.whole("samples", trained.samples), options.whole("seed", 0, least=0)
     if similarity == "sampled":
         ways |= {"samples": samples, "seed": seed, "noise": sampling.VERSION}
     encoding = fingerprint(

@@ -6,7 +6,7 @@ bear the names of the released weights.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Self, get_args
@@ -22,13 +22,17 @@ from annotators.checkpoints.checkpoint import (
     Examination,
     Shape,
     compare,
+    contradictions,
     load_strictly,
+    options_of,
     read_checkpoint,
 )
 from annotators.dual_encoders import (
+    BACKBONE_HEAD,
     DualEncoder,
     Running,
     Sizes,
+    computed_with,
     config_of,
     held_vocabulary,
     preprocessing,
@@ -169,14 +173,10 @@ def _without_memory(checkpoint: Checkpoint, pooling: Pooling | None = None) -> P
     """The network of the file's sizes, which gets its memory with its weights."""
     config = config_of(checkpoint, NETWORK, PvseConfig)
     # The training script says whether it ran with the old pooling.
-    stated: Pooling = "full" if _options(checkpoint).get("legacy") is False else config.pooling
+    args = options_of(checkpoint.values.get("args"))
+    stated: Pooling = "full" if args.get("legacy") is False else config.pooling
     with torch.device("meta"):
         return Pvse(replace(config, pooling=pooling or stated))
-
-
-def _options(checkpoint: Checkpoint) -> Mapping[str, object]:
-    found = checkpoint.values.get("args")
-    return found if isinstance(found, Mapping) else {}
 
 
 def _examined(checkpoint: Checkpoint, network: Pvse) -> Examination:
@@ -184,18 +184,24 @@ def _examined(checkpoint: Checkpoint, network: Pvse) -> Examination:
     expected = {name: tuple(t.shape) for name, t in network.state_dict().items()}
     what = f"PVSE, K = {config.k}, {config.words:,} words"
     settings = {"k": config.k, "words": config.words, "embed": config.embed, "pooling": config.pooling}
-    found = compare(NETWORK, checkpoint, expected, what=what, settings=settings)
+    found = compare(NETWORK, checkpoint, expected, what=what, ignored=BACKBONE_HEAD, settings=settings)
+    strange = contradictions(
+        checkpoint.values.get("args"),
+        {
+            **computed_with(config),
+            "embed_size": config.embed,
+            "num_embeds": config.k,
+            "vocab_size": config.words,
+            "order": False,
+            "use_abs": False,
+            "max_video_length": 1,
+        },
+    )
     return replace(
         found,
         what=found.what if found.matched else "no weights of PVSE",
-        problems=(*found.problems, *_strange_options(checkpoint)),
+        problems=(*found.problems, *strange),
     )
-
-
-def _strange_options(checkpoint: Checkpoint) -> Iterator[str]:
-    for key in ("order", "use_abs"):
-        if _options(checkpoint).get(key):
-            yield f"it was trained with {key!r} (order embeddings), which changes the computation"
 
 
 class PvseAnnotator(DualEncoder[Pvse]):

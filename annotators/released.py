@@ -33,23 +33,24 @@ RELEASED = {
         Released(
             "pvse",
             "K embeddings an item, the best of K x K products (Song & Soleymani 2019)",
-            "coco_pvse.pth (K = 2) or coco_pvse_k1.pth (K = 1) from the Google Drive folder that the README of "
-            "github.com/yalesong/pvse names",
+            "coco_pvse.pth (K = 2) or coco_pvse_k1.pth (K = 1), each a file of its own on Google Drive, or the tarball "
+            "of all six models there; the README of github.com/yalesong/pvse links to them",
             (
-                "coco_vocab.pkl (11,755 words) from the data folder named there; datasets/vocabs of "
-                "github.com/naver-ai/pcme has a list of this name and size",
+                "coco_vocab.pkl (11,755 words), which data/prepare_coco_dataset.sh of that repository fetches and its "
+                "README does not name; datasets/vocabs of github.com/naver-ai/pcme has a list of this name and size",
             ),
             ('weights = "coco_pvse.pth"', 'vocabulary = "coco_vocab.pkl"'),
         ),
         Released(
             "vsrn",
             "image regions related on a graph, read by a GRU (Li et al. 2019)",
-            "model_coco_1.pth.tar and model_coco_2.pth.tar from the archive that the README of "
-            "github.com/KunpengLi1994/VSRN names; published figures average both",
+            "model_coco_1.pth.tar and model_coco_2.pth.tar in pretrain_model/coco of the archive on Google Drive that "
+            "the README of github.com/KunpengLi1994/VSRN links to; published figures average both",
             (
                 "vocab/coco_precomp_vocab.pkl of that repository (10,006 words)",
                 "region features (N, 36, 2048): testall_ims.npy beside testall_ids.txt of the SCAN data "
-                "(kuanghueilee/scan-features on Kaggle), or the tsv that a bottom-up-attention detector wrote",
+                "(kuanghueilee/scan-features on Kaggle, or the Google Drive folder that VSRN's README names), or the "
+                "tsv that a bottom-up-attention detector wrote",
             ),
             (
                 'weights = ["model_coco_1.pth.tar", "model_coco_2.pth.tar"]',

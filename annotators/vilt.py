@@ -125,6 +125,7 @@ class ViltAnnotator:
 
     kind = AnnotatorKind.PAIRWISE
     reusable_encodings = True
+    reads_pictures = True
 
     def __init__(
         self,

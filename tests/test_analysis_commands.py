@@ -5,23 +5,41 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
+from xml.etree import ElementTree
 
+import pyarrow.parquet as pq
 import pytest
 from cli_kit import fails, ok
-from world_kit import ANNOTATORS, make_world, run_build, run_propose, work_until_done
+from world_kit import (
+    ANNOTATORS,
+    SANDBOX,
+    make_world,
+    run_build,
+    run_propose,
+    run_publish,
+    work_until_done,
+)
 
 from mitl.analysis.machines.records import R_AT_1, MachineAnalysis
+from mitl.analysis.report.inputs import DisputeKind
 from mitl.datasets.scenes.files import read_world
-from mitl.records import Direction
+from mitl.judgements.aggregation import counts_for_pair
+from mitl.records import Concept, Direction, Label, Pair, Shortcoming
 from mitl.settings import load
 from mitl.stages.analysing.analyse import ANALYSES
 from mitl.stages.analysing.for_report import analysis_for_report
 from mitl.stages.analysing.material import NO_JUDGEMENTS, NO_RANKINGS, Material
 from mitl.stages.evaluating.keeping import keep_scores
+from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.reporting.pair_facts import wrong_parts
+from mitl.stages.reporting.report import collect, report_input
 from mitl.stages.setup.loading import WORLD_FOLDER
+from mitl.stages.simulate import simulate
 
 NEAR, FAR = ANNOTATORS
+NOT_THERE = (Label.WEAK_NO, Label.NO)
 RECALLS = {"R@1": 0.25, "R@5": 0.5, "R@10": 1.0}
 SCORES = {
     name: {NEAR: {"i2t": RECALLS, "t2i": RECALLS}, FAR: {"i2t": RECALLS, "t2i": {**RECALLS, "R@1": 0.125}}}
@@ -143,6 +161,152 @@ def test_sets_are_held_against_what_people_verified(judged, found):
     assert found["analyses"]["sets"]["original"]["t2i"]["recall"] < 1
 
 
+def test_plausible_matches_are_a_set_beside_the_originals(judged, tmp_path):
+    """Objects of the world's pictures, the project's own captions: r', precision and recall by a count of its own."""
+    world, material = read_world(judged / WORLD_FOLDER), Material(load(judged, environ={}))
+    objects = {
+        image: sorted({group.shape.value for group in scene.groups}) for image, scene in world.scenes.items()
+    }
+    path = tmp_path / "objects.json"
+    path.write_text(json.dumps(objects))
+
+    found = ok("analyse", "sets", "--project", judged, "--set", f"plausible:{path}", "--json").json["counts"]
+
+    images, captions = material.known.image_ids, material.known.caption_ids
+    own = {captions[caption.id]: images[caption.image_id] for caption in material.known.captions}
+    precisions, recalls = [], []
+    for query in (captions[query] for query in material.known.queries[Direction.T2I]):
+        judged_pairs = {
+            images[pair.image_id]: answer.label.is_positive
+            for pair, answer in material.answers.items()
+            if captions[pair.caption_id] == query
+        }
+        looked_at = [image for image in judged_pairs if objects[image] == objects[own[query]]]
+        right = sum(judged_pairs[image] for image in looked_at)
+        if looked_at:
+            precisions.append(right / len(looked_at))
+            if any(judged_pairs.values()):
+                recalls.append(right / sum(judged_pairs.values()))
+    t2i = found["analyses"]["sets"][f"plausible:{path}"]["t2i"]
+    assert t2i["queries"] == len(precisions) > 2
+    assert t2i["precision"] == pytest.approx(sum(precisions) / len(precisions))
+    assert t2i["recall"] == pytest.approx(sum(recalls) / len(recalls))
+    alone = ok("compare", f"plausible:{path}", judged / "release", "--project", judged, "--json").json[
+        "counts"
+    ]
+    assert alone["quality"][f"plausible:{path}"]["t2i"]["precision"] == pytest.approx(t2i["precision"])
+
+
+def test_wrong_positives_are_told_by_what_is_wrong(judged, found):
+    """Every pair that people called a match, against what the world says of it."""
+    world, material = read_world(judged / WORLD_FOLDER), Material(load(judged, environ={}))
+    images, captions = material.known.image_ids, material.known.caption_ids
+    positive = [pair for pair, answer in material.answers.items() if answer.label.is_positive]
+    truths = [world.truth(images[pair.image_id], captions[pair.caption_id]) for pair in positive]
+    colours = sum(Concept.COLOR in truth.concepts for truth in truths)
+
+    told = found["analyses"]["wrong-positives"]
+
+    assert told["positives"] == len(positive)
+    assert told["by_part"]["color"] == colours > 0
+    assert told["by_part"].get("object", 0) == sum(
+        Shortcoming.NOT_IN_IMAGE in truth.shortcomings for truth in truths
+    )
+    assert told["wrong"] == sum(bool(truth.concepts) or truth.label in NOT_THERE for truth in truths)
+    assert told["no_match_in_truth"] == sum(not truth.label.is_positive for truth in truths)
+    assert told["excluded"] == told["listed_as_wrong"] == 0
+
+
+def test_wrong_positives_can_be_taken_out_of_releases(judged, tmp_path):
+    """The CSV is an exclusion list: the rows that a person leaves go from the positives and stay told."""
+    project = tmp_path / "copy"
+    shutil.copytree(judged, project)
+    ok("analyse", "wrong-positives", "--project", project, "--csv", tmp_path)
+    heading, *rows = (tmp_path / "wrong-positives.csv").read_text().splitlines()
+    (tmp_path / "kept.csv").write_text("\n".join([heading, *rows[:2]]) + "\n")
+    (tmp_path / "no-image.csv").write_text("kind,image_id,caption_id\nwrong,,1\n")
+    before = pq.read_table(project / "release" / "positives.parquet").num_rows
+
+    init = ("init", project, "--dataset", "scenes", "--n-images", "30", "--exclude")
+    assert "is of the kind 'wrong', but has no image_id" in fails(1, *init, tmp_path / "no-image.csv")
+    ok(*init, tmp_path / "kept.csv")
+    ok("build-dataset", "--out", tmp_path / "cleaned", "--project", project)
+
+    table = pq.read_table(tmp_path / "cleaned" / "positives.parquet")
+    left = set(zip(*(map(str, table[name].to_pylist()) for name in ("image_id", "caption_id")), strict=True))
+    listed = [(row["image_id"], row["caption_id"]) for row in csv.DictReader([heading, *rows[:2]])]
+    assert len(left) == before - 2 and not left & set(listed)
+    assert "pairs that people called a match although a part is wrong" in (
+        tmp_path / "cleaned" / "datasheet.md"
+    ).read_text(encoding="utf-8")
+    told = ok("analyse", "wrong-positives", "--project", project, "--json").json["counts"]["analyses"]
+    assert told["wrong-positives"]["excluded"] == told["wrong-positives"]["listed_as_wrong"] == 2
+
+
+def test_the_figure_shows_pictures_of_each_wrong_part(judged, tmp_path):
+    """Rows in the paper's order, pictures within the file, captions and answers as text."""
+    ok("analyse", "wrong-positives", "--project", judged, "--plots", tmp_path)
+
+    svg = ElementTree.parse(tmp_path / "wrong-positives.svg").getroot()
+
+    texts = [node.text or "" for node in svg.iter() if node.tag.endswith("text")]
+    headings = [text for text in texts if text.startswith("(")]
+    assert headings == sorted(headings) and any("wrong color" in text for text in headings)
+    pictures = [node.get("href", "") for node in svg.iter() if node.tag.endswith("image")]
+    assert pictures and all(uri.startswith("data:image/jpeg;base64,") for uri in pictures)
+    assert sum(text.startswith("people: ") for text in texts) == len(pictures)
+
+
+def test_without_a_truth_the_ticks_of_workers_say_what_is_wrong(tmp_path):
+    """Those on pairs that they called a match; the report shows the same pairs among its disagreements."""
+    settings = make_world(tmp_path, n_images=12)
+    run_propose(settings, image_queries=4, caption_queries=4)
+    run_publish(settings, template="pairs-rationale")
+    simulate(settings, SANDBOX, population="careful:0.5,random:0.5")
+    harvest(settings, SANDBOX)
+    (tmp_path / WORLD_FOLDER / "scenes.json").unlink()
+
+    told = ok("analyse", "wrong-positives", "--project", tmp_path, "--json").json["counts"]["analyses"]
+    found = told["wrong-positives"]
+    shown = {one.kind: one for one in report_input(settings, collect(settings)).disputes}[DisputeKind.WRONG]
+
+    material = Material(settings)
+    ticked: dict[Pair, set[str]] = {}
+    for row in material.known.judgements:
+        record = row.record
+        answer = material.answers.get(record.pair)
+        if answer is None or not answer.label.is_positive or not counts_for_pair(record):
+            continue
+        parts = {concept.value for concept in record.concepts if concept is not Concept.SPECIES}
+        if Shortcoming.NOT_IN_IMAGE in record.shortcomings or Concept.SPECIES in record.concepts:
+            parts.add("object")
+        if Shortcoming.DESCRIBED_WRONGLY in record.shortcomings and not parts:
+            parts.add("other")
+        if parts:
+            ticked.setdefault(record.pair, set()).update(parts)
+    assert found["wrong"] == shown.total == len(ticked) > 0
+    assert found["positives"] == shown.of
+    assert found["no_match_in_truth"] is None
+    assert found["by_part"] == Counter(part for parts in ticked.values() for part in parts)
+    for pair in shown.shown:
+        assert pair.label.is_positive and wrong_parts(pair.shortcomings, pair.concepts)
+
+
+@pytest.mark.parametrize(
+    ("shortcomings", "concepts", "parts"),
+    [
+        ((Shortcoming.NOT_DESCRIBED, Shortcoming.GRAMMAR), (), ()),
+        ((Shortcoming.NOT_IN_IMAGE,), (), ("object",)),
+        ((), (Concept.SPECIES, Concept.COLOR), ("object", "color")),
+        ((Shortcoming.DESCRIBED_WRONGLY,), (Concept.QUANTITY,), ("quantity",)),
+        ((Shortcoming.DESCRIBED_WRONGLY,), (), ("other",)),
+    ],
+)
+def test_what_is_left_out_is_not_wrong(shortcomings, concepts, parts):
+    """A thing that is not there is a wrong object; a caption that tells too little has nothing wrong in it."""
+    assert wrong_parts(shortcomings, concepts) == parts
+
+
 def test_multiplicity_counts_every_query(found):
     """One image for each caption before; as many as were verified after."""
     t2i = found["analyses"]["multiplicity"]["t2i"]
@@ -200,14 +364,14 @@ def test_tables_and_drawings_are_written_once(judged, tmp_path):
     tables = sorted(path.stem for path in (tmp_path / "csv").iterdir())
     assert tables == [
         *("answers", "bias-by-size", "bias-scores", "correlations", "diversity"),
-        *("label-order", "multiplicity", "rsum", "sets", "workers"),
+        *("label-order", "multiplicity", "rsum", "sets", "workers", "wrong-positives"),
     ]
     drawings = sorted(path.stem for path in (tmp_path / "svg").iterdir())
     assert drawings == [
         *("answers", "bias", "bias-truth", "correlations"),
-        *("diversity-i2t", "diversity-t2i", "multiplicity"),
+        *("diversity-i2t", "diversity-t2i", "multiplicity", "wrong-positives"),
     ]
-    assert [first["counts"][f"{kind}_written"] for kind in ("tables", "drawings")] == [10, 7]
+    assert [first["counts"][f"{kind}_written"] for kind in ("tables", "drawings")] == [11, 8]
     assert [second["counts"][f"{kind}_written"] for kind in ("tables", "drawings")] == [0, 0]
     rows = list(csv.DictReader((tmp_path / "csv" / "diversity.csv").read_text().splitlines()))
     told = first["counts"]["analyses"]["diversity"]["i2t"]["tau"][NEAR][FAR]

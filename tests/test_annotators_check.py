@@ -135,6 +135,115 @@ def test_keys_are_accounted_for(pvse):
     assert "1 unexpected: extra.weight" in out and "1 misshapen" in out
 
 
+def wrapped(state: dict, *parts: str) -> dict:
+    """The names as DataParallel around these parts of a network writes them."""
+    for part in parts:
+        state = {name.replace(part, f"{part}module.", 1): tensor for name, tensor in state.items()}
+    return state
+
+
+def without_counters(state: dict) -> dict:
+    """As torch before 0.4.1 wrote batch norms."""
+    return {name: tensor for name, tensor in state.items() if not name.endswith("num_batches_tracked")}
+
+
+HARMLESS = {
+    "no counters": without_counters,
+    "a wrapped backbone": lambda state: wrapped(state, "img_enc.cnn."),
+    "wrapped within what is wrapped": lambda state: wrapped(
+        {f"module.{name}": tensor for name, tensor in state.items()}, "img_enc.cnn.", "txt_enc.", "layer2."
+    ),
+    "ImageNet's classifier": lambda state: {
+        **state,
+        "img_enc.cnn.fc.weight": torch.ones(1000, 8),
+        "img_enc.cnn.fc.bias": torch.ones(1000),
+    },
+}
+
+
+@pytest.mark.parametrize("network", ["pvse", "pcme"])
+@pytest.mark.parametrize("layout", HARMLESS)
+def test_layouts_that_change_nothing_are_read(network, layout, empty_folder):
+    """No counters, DataParallel at any level, a head that is taken off: the same weights, and each is told."""
+    from annotators import pcme, pvse
+
+    module = kit.SMALL[network][0]()[0]
+    state = module.state_dict()
+    torch.save({"model": HARMLESS[layout](state)}, "other.pth")
+
+    counts = ok("annotators", "check", network, "other.pth", "--json").json["counts"]
+    read = {"pvse": pvse, "pcme": pcme}[network].load(Path("other.pth")).network.state_dict()
+
+    counters = {name for name in state if name.endswith("num_batches_tracked")}
+    assert counts["fits"] is True
+    assert set(counts["absent"]) == (counters if layout == "no counters" else set())
+    assert set(counts["ignored"]) == (
+        {"img_enc.cnn.fc.weight", "img_enc.cnn.fc.bias"} if layout == "ImageNet's classifier" else set()
+    )
+    assert all(torch.equal(read[name], tensor) for name, tensor in state.items() if name not in counters)
+    said = ok("annotators", "check", network, "other.pth").out
+    assert ("absent (a batch norm's count of training steps" in said) == (layout == "no counters")
+    assert ("2 not needed (ImageNet's classifier" in said) == (layout == "ImageNet's classifier")
+
+
+def test_vsrn_without_counters_or_wrapped_gives_the_same_embeddings(empty_folder):
+    """The released list of two dicts, as an older torch or a second card would have written it."""
+    import vsrn_kit
+
+    from annotators import vsrn
+
+    states = vsrn_kit.states()
+    regions = torch.rand(2, 36, 10, generator=torch.Generator().manual_seed(0))
+    seen = []
+    for name, model in (
+        ("plain", states),
+        ("bare", [without_counters(state) for state in states]),
+        ("wrapped", [{f"module.{name}": tensor for name, tensor in state.items()} for state in states]),
+    ):
+        with torch.inference_mode():
+            seen.append(vsrn.load(vsrn_kit.saved(Path(name), model)).network.images(regions)["embedding"])
+
+    assert torch.equal(seen[0], seen[1])
+    assert torch.equal(seen[0], seen[2])
+    assert len(vsrn.examine(Path("bare")).absent) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("img_enc.cnn.fc2.weight", (3, 3)),
+        ("img_enc.fc.module.extra", (3,)),
+        ("img_enc.cnn.bn7.num_batches_tracked", ()),
+        ("cnn.fc.weight", (3, 3)),
+        ("mlm_score.bias", (3,)),
+        ("img_enc.module.fc.weight", (8, 64)),
+    ],
+)
+def test_whatever_else_is_left_over_is_refused(name, shape, pvse):
+    """Only the heads that are known of a network may stay; a name that stands there twice is no wrapping."""
+    state = torch.load(pvse)
+    torch.save({**state, name: torch.ones(shape)}, "more.pth")
+
+    counts = refused("check", "pvse", "more.pth")[2]
+
+    assert counts["unexpected"] == [name.replace("module.", "") if "extra" in name else name]
+
+
+def test_statistics_of_a_batch_norm_are_no_counters(pvse):
+    """A running mean is needed; only the count of steps is not."""
+    state = torch.load(pvse)
+    del state["img_enc.cnn.bn1.running_mean"]
+    torch.save(state, "lacking.pth")
+
+    assert refused("check", "pvse", "lacking.pth")[2]["missing"] == ["img_enc.cnn.bn1.running_mean"]
+
+
+def test_no_network_calls_a_part_module():
+    """So that taking ``module.`` off can never hit a name of the network's own."""
+    for make, _ in kit.SMALL.values():
+        assert not any("module" in name.split(".") for name in make()[0].state_dict())
+
+
 def test_the_vocabulary_must_have_as_many_words_as_the_weights(pvse):
     """A list of another size is a refusal; one of the right size that nobody released is a warning."""
     short = kit.write_vocabulary(Path("short.txt"), kit.WORDS[:-1])

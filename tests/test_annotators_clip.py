@@ -231,6 +231,21 @@ def test_the_official_archive_gives_the_official_embeddings(
     assert all(weight.dtype == torch.float32 for weight in loaded.network.state_dict().values())
 
 
+def test_scalars_that_the_weights_contradict_are_refused(
+    official_file: tuple[Path, dict[str, Tensor]], tmp_path: Path
+):
+    """The resolution, length and vocabulary that a file states must be those of its weights."""
+    state = {**official_file[1], "input_resolution": torch.tensor(288), "context_length": torch.tensor(77)}
+    torch.save(state, tmp_path / "clip.pt")
+
+    found = examine(tmp_path / "clip.pt")
+
+    assert found.problems == (
+        "it was trained with input_resolution = 288, but what is computed is input_resolution = 224",
+    )
+    assert not found.fits
+
+
 def test_the_official_archive_is_examined(official_file: tuple[Path, dict[str, Tensor]]):
     """All 302 keys match, and the three scalars are known."""
     found = examine(official_file[0])

@@ -35,7 +35,7 @@ from annotators.scoring.match_shortlist import SampleSet
 from annotators.scoring.pcme import ClosedFormPcme, SampledPcme, ShortlistedPcme
 from mitl.errors import AnnotatorError
 from mitl.progress import no_progress
-from mitl.records import AnnotatorKind
+from mitl.records import AnnotatorKind, CaptionItem
 from mitl.retrieval.topk import top_k
 
 CONFIG = PcmeConfig(words=len(WORDS), word=10, embed=12, blocks=(2, 1), width=4, image_size=32)
@@ -201,6 +201,41 @@ def test_the_official_checkpoint_loads_with_odds_and_words(tmp_path: Path, prefi
     assert examination.what == "PCME, 13 words"
     assert examination.settings["shift"] == SHIFT
     assert examination.settings["word2idx"] is True
+
+
+@pytest.mark.parametrize(
+    ("part", "option", "value"),
+    [
+        ("model", "embed_dim", 1024),
+        ("model", "word_dim", 300),
+        ("model", "cnn_type", "resnet152"),
+        ("model", "img_attention", False),
+        ("model", "txt_probemb", False),
+        ("model", "n_samples_inference", 0),
+        ("dataloader", "crop_size", 256),
+    ],
+)
+def test_a_config_of_another_computation_is_refused(tmp_path: Path, part: str, option: str, value: object):
+    """The configuration in a file must be that of what is computed; the line says which entry is not."""
+    path = released(tmp_path / "pcme.pth", config={part: {option: value}})
+
+    assert f"it was trained with {option} = {value!r}, " in examine(path).problems[0]
+    with pytest.raises(AnnotatorError, match=f"trained with {option} = "):
+        load(path)
+
+
+def test_as_many_samples_are_drawn_as_in_training(tmp_path: Path):
+    """Unless the setting says otherwise; the comparison of validation in the file (matmul) is no matter."""
+    config = {"model": {"n_samples_inference": 3, "eval_method": "matmul", "no_sigma_ln": True}}
+    path = released(tmp_path / "pcme.pth", config=config)
+    captions = [CaptionItem(1, "1", 1, "a dog")]
+
+    drawn = [
+        annotator(path, **settings).encode_captions(captions).arrays["samples"].shape[1]
+        for settings in ({}, {"samples": 5})
+    ]
+
+    assert drawn == [3, 5]
 
 
 def test_our_own_layout_holds_the_odds_beside_the_weights(ours: Path):

@@ -282,3 +282,102 @@ def test_a_second_call_computes_nothing(tmp_path, monkeypatch):
 
     assert [found.pop("rankings_computed") for found in counts] == [2, 0]
     assert json.dumps(counts[0]) == json.dumps(counts[1])
+
+
+def test_a_sample_can_refute_and_not_confirm(coco, split):
+    """Among fewer items recall is higher: chance is refuted in one line, what reaches the figures is possible."""
+    generator = np.random.default_rng(3)
+    vectors = generator.normal(size=(N_IMAGES, WIDTH)).astype(np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    near = np.repeat(vectors, 5, 0) + 0.01 * generator.normal(size=(N_CAPTIONS, WIDTH)).astype(np.float32)
+    chance = generator.normal(size=(N_CAPTIONS, WIDTH)).astype(np.float32)
+    tables = {
+        name: write_embeddings(coco, name, split, vectors, captions) + '\nnetwork = "clip"'
+        for name, captions in (("near", near), ("chance", chance))
+    }
+    configure(coco, **tables)
+
+    good = ok("annotators", "verify", "near", "--sample", "200", "--project", coco)
+    counts = mitl("annotators", "verify", "chance", "--sample", "200", "--project", coco, "--json").json[
+        "counts"
+    ]
+    line = fails(1, "annotators", "verify", "chance", "--sample", "200", "--project", coco)
+
+    assert "a sample of 200 images, 1,000 captions" in good.out and "possible" in good.out
+    assert (counts["images"], counts["captions"], counts["within"]) == (200, 1000, False)
+    assert set(counts["recall"]) == {"sample"}
+    assert line.startswith(
+        "annotator 'chance' cannot be what was published as 'clip': among 200 images i2t R@1 is "
+    )
+
+
+def test_rankings_from_files_have_no_sample(coco, split):
+    """A head of the whole gallery's ranking says nothing of fewer items."""
+    write_rankings(coco, split, {d.value: PUBLISHED["clip"].five_k[d] for d in Direction})
+    configure(coco, mine='rankings = {i2t = "i2t.parquet", t2i = "t2i.parquet"}\nnetwork = "clip"')
+
+    assert "leave --sample out" in fails(
+        2, "annotators", "verify", "mine", "--sample", "10", "--project", coco
+    )
+
+
+@pytest.fixture
+def scenes(tmp_path, monkeypatch):
+    """A small world with pictures and a small ViLT, whose costs are known."""
+    pytest.importorskip("torch")
+    import weights_kit
+
+    monkeypatch.chdir(tmp_path)
+    ok("init", "--dataset", "scenes", "--n-images", "12")
+    weights = weights_kit.write_small(tmp_path, "vilt")
+    configure(tmp_path, vilt=f'weights = "{weights.name}"\ndevice = "cpu"')
+    return tmp_path
+
+
+def test_all_missing_pictures_are_told_before_anything_is_ranked(scenes):
+    """How many of how many, the first ones and where they were; a sample takes those that are there."""
+    pictures = sorted(scenes.rglob("*.png"), key=lambda path: int(path.stem))
+    for path in pictures[:5]:
+        path.unlink()
+
+    for command, instead in (
+        (("annotators", "verify", "vilt"), ", or take those at hand with --sample 7"),
+        (("propose", "--annotator", "vilt"), "of the first call"),
+    ):
+        line = fails(1, *command)
+        assert line.endswith(instead)
+        assert (
+            "annotator 'vilt' looks at pictures, but 5 of 12 images have none: the file of 5 is gone from "
+            in line
+        )
+        assert all(path.name in line for path in pictures[:3]) and pictures[3].name not in line
+        assert str(pictures[0].parent) in line and "mitl init --images FOLDER" in line
+    assert not list((scenes / "runs").rglob("*.parquet"))
+    assert "--sample is 8, but 7 of 12 images can be looked at" in fails(
+        2, "annotators", "verify", "vilt", "--sample", "8"
+    )
+    counts = ok("annotators", "verify", "vilt", "--sample", "7", "--json").json["counts"]
+    assert (counts["images"], counts["within"]) == (7, None)
+
+
+def test_long_work_is_told_and_asked_about(scenes, monkeypatch):
+    """More than a minute is told; more than an hour needs --yes, and a sample is offered; what is kept is free."""
+    from mitl.retrieval.estimates import Hardware
+    from mitl.stages.proposing import verify
+
+    def slow(rate: float) -> None:
+        monkeypatch.setattr(verify, "here", lambda _: Hardware("here", rate, rate, 1e9, 1e9, 1e3, "set"))
+
+    monkeypatch.setattr(verify, "_WORTH_MEASURING", 0.001)
+    slow(1e9)
+    told = ok("annotators", "verify", "vilt", "--sample", "5")
+    assert "vilt: about " in told.err and "on this machine for 125 pairs" in told.err
+    slow(1e3)
+
+    refused = fails(2, "annotators", "verify", "vilt")
+
+    assert " on this machine for 720 pairs" in refused
+    assert refused.endswith(" for about an hour's work") and "; add --yes to go on, or --sample " in refused
+    assert len(list((scenes / "runs" / "verify").iterdir())) == 1  # the sample's
+    assert ok("annotators", "verify", "vilt", "--yes", "--json").json["counts"]["images"] == 12
+    assert "on this machine" not in ok("annotators", "verify", "vilt").err

@@ -174,6 +174,51 @@ def test_the_released_layout_fits_at_full_size_by_every_key(full_size):
     assert "12 layers of width 768, 30,522 word pieces" in found.what
 
 
+def test_heads_of_pre_training_may_be_left_over(world, tmp_path):
+    """``mlm_score`` and its like stay aside with their reasons, in either layout; other names are refused."""
+    authors = torch.load(world.authors)
+    heads = {
+        f"mlm_score.{name}": torch.ones(3) for name in ("bias", "transform.dense.weight", "decoder.weight")
+    }
+    torch.save({**authors, "state_dict": {**authors["state_dict"], **heads}}, tmp_path / "left.ckpt")
+    hub = torch.load(world.hub / "pytorch_model.bin")
+    torch.save({**hub, **heads}, tmp_path / "left.bin")
+    torch.save({**hub, "mlm_scores.bias": torch.ones(3)}, tmp_path / "other.bin")
+
+    found = [vilt.examine(tmp_path / name) for name in ("left.ckpt", "left.bin", "other.bin")]
+
+    assert [one.fits for one in found] == [True, True, False]
+    assert all(set(heads) <= set(one.ignored) for one in found[:2])
+    assert "guesses masked words" in found[0].ignored["mlm_score.bias"]
+    loaded = vilt.load(tmp_path / "left.ckpt").network.state_dict()
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in world.network.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("image_size", 480),
+        ("max_image_len", 200),
+        ("num_heads", 4),
+        ("tokenizer", "bert-base-cased"),
+        ("max_text_len", 50),
+        ("val_transform_keys", ["square"]),
+    ],
+)
+def test_a_configuration_of_another_computation_is_refused(world, tmp_path, option, value):
+    """Lightning keeps what the authors' file was trained with; the line says what differs."""
+    authors = torch.load(world.authors)
+    path = tmp_path / "other.ckpt"
+    stated = {"image_size": SMALL.image_size, "num_heads": SMALL.num_attention_heads, "learning_rate": 1e-4}
+    torch.save({**authors, "hyper_parameters": {"config": stated}}, path)
+    assert vilt.examine(path).fits
+
+    torch.save({**authors, "hyper_parameters": {"config": {**stated, option: value}}}, path)
+
+    with pytest.raises(AnnotatorError, match=f"it was trained with {option} = "):
+        vilt.load(path)
+
+
 def test_the_released_weights_go_where_they_belong(full_size):
     """A fused query, key and value is cut in this order; every number of the file is in the network."""
     network = vilt_layouts.load_network(vilt_layouts.open_weights(full_size))
@@ -471,6 +516,8 @@ def test_wrong_weights_are_one_clear_line(world, tmp_path):
     assert "should be 'vilt'" in refusal(world, weights=str(folder))
     (folder / "config.json").write_text('{"hidden_act": "relu"}')
     assert "hidden_act is 'relu'" in refusal(world, weights=str(folder))
+    (folder / "config.json").write_text('{"max_image_length": 40}')
+    assert "max_image_length is 40; known is -1" in refusal(world, weights=str(folder))
     (folder / "config.json").write_text("{")
     assert "does not describe a ViLT" in refusal(world, weights=str(folder))
     save_file({"a": torch.ones(1)}, path, {"format": "mitl-annotator-1", "network": "clip"})

@@ -6,14 +6,18 @@ import csv
 import importlib.util
 import json
 
+import numpy as np
 import pytest
 from cli_kit import fails, mitl, ok
 from hypothesis import given
 from hypothesis import strategies as st
 from test_release_writing import records, world
 
-from mitl.errors import ReleaseError
+from mitl.datasets.objects import ImageObjects
+from mitl.datasets.plausible_matches import matches_by_objects
+from mitl.errors import DatasetError, ReleaseError
 from mitl.positives.comparing import Verified, count, disagreement, overlap, quality
+from mitl.positives.loading import official_positives
 from mitl.positives.release import write_release
 from mitl.positives.sources import read_set
 from mitl.records import Direction
@@ -244,3 +248,86 @@ def test_a_file_of_differences_is_not_replaced_without_a_word(tmp_path):
     ok("compare", one, two, "--differences", out, "--replace")
     assert out.read_bytes() == written
     assert "add --differences FILE" in fails(2, "compare", one, two, "--replace")
+
+
+def objects_file(path, objects):
+    """A table of the objects of images."""
+    path.write_text(json.dumps(objects))
+    return path
+
+
+def test_plausible_matches_by_hand():
+    """Equal objects match, in whatever order; a subset does not, and an image without objects matches nothing."""
+    found = matches_by_objects(
+        read_image_objects_of(
+            {"1": ["dog", "car"], "2": ["car", "dog"], "3": ["dog"], "4": [], "9": ["dog", "car"]}
+        ),
+        {"a": "1", "b": "2", "c": "3", "d": "4", "e": "1"},
+    )
+
+    assert {image: set(captions) for image, captions in found.image_to_caption.items()} == {
+        "1": {"a", "b", "e"},
+        "2": {"a", "b", "e"},
+        "3": {"c"},
+    }
+    assert {caption: set(images) for caption, images in found.caption_to_image.items()} == {
+        "a": {"1", "2"},
+        "b": {"1", "2"},
+        "e": {"1", "2"},
+        "c": {"3"},
+    }
+
+
+def read_image_objects_of(objects):
+    """The same as a file would give."""
+    classes = sorted({name for names in objects.values() for name in names})
+    vectors = np.array([[name in names for name in classes] for names in objects.values()], bool)
+    return ImageObjects(tuple(objects), tuple(classes), vectors)
+
+
+def test_an_image_without_told_objects_is_named(tmp_path):
+    """A set over some of the images would look like one over all."""
+    path = objects_file(tmp_path / "objects.json", {"1": ["dog"]})
+
+    with pytest.raises(DatasetError, match="not told of 1 of 2 images; first: '2'"):
+        read_set(f"plausible:{path}", lambda: {"a": "1", "b": "2"})
+
+
+def test_listed_plausible_matches_are_a_set(tmp_path):
+    """The two files that ECCV Caption's library reads from its extra_file_dir."""
+    (tmp_path / "pm_image_to_caption.json").write_text('{"1": [10, 11], "2": ["11"]}')
+    (tmp_path / "pm_caption_to_image.json").write_text('{"10": [1], "11": [1, 2]}')
+
+    found = read_set(f"plausible:{tmp_path}").positives
+
+    assert found.by_query[I2T] == {"1": ("10", "11"), "2": ("11",)}
+    assert found.by_query[T2I] == {"10": ("1",), "11": ("1", "2")}
+    with pytest.raises(DatasetError, match=r"pm_image_to_caption\.json"):
+        read_set(f"plausible:{tmp_path.parent}")
+
+
+@needs_official
+def test_plausible_matches_stand_beside_coco_and_cxc(tmp_path):
+    """Precision is the mean share of right ones among them, by a count of its own over the official queries."""
+    original, eccv = (official_positives(which) for which in ("original", "eccv"))
+    images = sorted({images[0] for images in original.by_query[T2I].values()}, key=int)
+    objects = {image: [f"class {bit}" for bit in range(8) if int(image) >> bit & 1] for image in images}
+    path = objects_file(tmp_path / "objects.json", objects)
+
+    counts = ok(
+        "compare", "official-original", "official-cxc", f"plausible:{path}", "official-eccv", "--json"
+    ).json["counts"]
+
+    found = counts["quality"][f"plausible:{path}"]["t2i"]
+    same = {}
+    for image in images:
+        same.setdefault(tuple(objects[image]), set()).add(image)
+    shares = [
+        len(known & set(eccv.by_query[T2I][caption])) / len(known)
+        for caption in eccv.by_query[T2I]
+        if objects[original.by_query[T2I][caption][0]]
+        and (known := same[tuple(objects[original.by_query[T2I][caption][0]])])
+    ]
+    assert found["queries"] == len(shares)
+    assert found["precision"] == pytest.approx(np.mean(shares))
+    assert counts["quality"]["official-original"]["t2i"]["precision"] > 0.9

@@ -30,7 +30,7 @@ def test_the_commands_run(project, monkeypatch):
     monkeypatch.chdir(project)
     lines = mitl_lines(DOCUMENT)
 
-    assert len(lines) == 5
+    assert len(lines) == 6
     for words in lines:
         ok(*(",".join(ANNOTATORS) if word == "pvse-mini,pcme-mini" else word for word in words))
 

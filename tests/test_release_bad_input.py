@@ -98,7 +98,7 @@ def test_ratings_of_unknown_items_are_counted_and_left_out(project):
         ("pair,1,99,wrong", "names caption '99'"),
         ("pair,7,11,wrong", "names image '7'"),
         ("image,7,,twice", "names image '7'"),
-        ("captions,,11,empty", "has the kind 'captions'; known: caption, pair, image"),
+        ("captions,,11,empty", "has the kind 'captions'; known: caption, pair, wrong, image"),
     ],
 )
 def test_an_exclusion_list_of_unknown_items_changes_nothing(row, named, project):

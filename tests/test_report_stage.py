@@ -99,6 +99,7 @@ def test_every_disagreement_is_one(data):
     for pair in found[DisputeKind.TRUTH].shown:
         assert pair.truth is not None
         assert pair.truth.is_positive != pair.label.is_positive
+    assert DisputeKind.WRONG not in found  # nobody was asked why
     for dispute in data.disputes:
         assert len(dispute.shown) == min(6, dispute.total) <= dispute.of
 

@@ -90,8 +90,10 @@ def states(sizes: Mapping[str, int] = SMALL, *, flickr: bool = False, seed: int 
 
 def checkpoint(model: list[State], **options: Any) -> dict[str, Any]:
     """What the training script saves."""
+    shapes = {name.removeprefix("module."): tensor.shape for part in model for name, tensor in part.items()}
+    (width, img_dim), word_dim = shapes["fc.weight"], shapes["embed.weight"][1]
     opt = {
-        "data_name": "coco_precomp", "embed_size": 2048, "img_dim": 2048, "word_dim": 300, "num_layers": 1,
+        "data_name": "coco_precomp", "embed_size": width, "img_dim": img_dim, "word_dim": word_dim, "num_layers": 1,
         "no_imgnorm": False, "use_abs": False, "measure": "cosine", "max_len": 60, "vocab_path": "./vocab/",
     }  # fmt: skip
     return {

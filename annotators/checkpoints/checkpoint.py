@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from annotators.checkpoints.inert import Inert
 from annotators.checkpoints.state_dicts import bare_names, unwrapped
 from annotators.checkpoints.torch_files import Archive, read_archive, read_legacy
 from annotators.checkpoints.torchscript import is_torchscript, read_torchscript
@@ -30,6 +32,11 @@ Shape = tuple[int, ...]
 OURS = "mitl-annotator-1"
 """The format of weights that were trained or converted here."""
 
+_COUNTER = ".num_batches_tracked"
+_NO_COUNTER = (
+    "a batch norm's count of training steps, which torch before 0.4.1 did not keep and inference never reads"
+)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Checkpoint:
@@ -39,7 +46,8 @@ class Checkpoint:
     layout: str
     """In words, outermost first: "torch zip, dict with 'model', list of two dicts", "TorchScript archive"."""
     tensors: Mapping[str, Tensor]
-    """Flat names; ``module.`` of DataParallel is gone; of a list of dicts the names begin with ``0.``, ``1.`` ..."""
+    """Flat names; ``module`` of DataParallel is gone, wherever it stood; of a list of dicts the names begin with
+    ``0.``, ``1.`` ..."""
     values: Mapping[str, object] = field(default_factory=dict)
     """What is no weight: word2idx, config, opt (as a dict), criterion, metadata; of safetensors its metadata
     strings. A value of an unknown class is an ``pickles.Inert`` with what the file says of it."""
@@ -61,6 +69,8 @@ class Examination:
     """"key: (1, 1024) where (2, 1024) is expected"."""
     ignored: Mapping[str, str] = field(default_factory=dict)
     """Keys that are known and not needed, with the reason."""
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Keys that the network has and the file need not have, with the reason."""
     problems: Sequence[str] = ()
     """Anything else that is wrong, a sentence each."""
     settings: Mapping[str, object] = field(default_factory=dict)
@@ -145,11 +155,16 @@ def compare(
 ) -> Examination:
     """Hold a checkpoint's tensors against the names and shapes a network expects.
 
-    ``ignored``: names that the file may hold and the network does not need, with the reason. Weights that are not
-    finite or are complex are problems.
+    ``ignored``: names that the file may hold and the network does not need, with the reason; one that ends in a dot
+    stands for all that begin so. Weights that are not finite or are complex are problems. A counter of training steps
+    may be missing; it is no parameter.
     """
     tensors = checkpoint.tensors
-    skipped = {name: why for name, why in (ignored or {}).items() if name in tensors and name not in expected}
+    known = ignored or {}
+    skipped = {
+        name: why for name in tensors if name not in expected and (why := _reason(name, known)) is not None
+    }
+    absent = {name: _NO_COUNTER for name in expected if name not in tensors and name.endswith(_COUNTER)}
     shared = [name for name in expected if name in tensors]
     fitting = [name for name in shared if tuple(tensors[name].shape) == tuple(expected[name])]
     return Examination(
@@ -158,7 +173,7 @@ def compare(
         layout=checkpoint.layout,
         what=what,
         matched=len(fitting),
-        missing=tuple(name for name in expected if name not in tensors),
+        missing=tuple(name for name in expected if name not in tensors and name not in absent),
         unexpected=tuple(name for name in tensors if name not in expected and name not in skipped),
         misshapen=tuple(
             f"{name}: {tuple(tensors[name].shape)} where {tuple(expected[name])} is expected"
@@ -166,9 +181,46 @@ def compare(
             if tuple(tensors[name].shape) != tuple(expected[name])
         ),
         ignored=skipped,
+        absent=absent,
         problems=tuple(_problems({name: tensors[name] for name in fitting})),
         settings=dict(settings or {}),
     )
+
+
+def _reason(name: str, known: Mapping[str, str]) -> str | None:
+    """Why this name is not needed; None if it is not known."""
+    beginnings = (why for start, why in known.items() if start.endswith(".") and name.startswith(start))
+    return known.get(name) or next(beginnings, None)
+
+
+def contradictions(stated: object, computed: Mapping[str, object]) -> tuple[str, ...]:
+    """The options that a file states beside its weights and that do not hold for what is computed, a sentence each.
+
+    Args:
+        stated: what the file says, by the names of its training script; anything but a mapping says nothing.
+        computed: option → the value that is computed here; an option that is not in it does not matter here.
+    """
+    given = options_of(stated)
+    return tuple(
+        f"it was trained with {key} = {given[key]!r:.60}, but what is computed is {key} = {right!r}"
+        for key, right in computed.items()
+        if key in given and not _is(given[key], right)
+    )
+
+
+def options_of(stated: object) -> Mapping[Any, Any]:
+    """A mapping in a file, also one of an unknown class; empty for anything else."""
+    if isinstance(stated, Inert):
+        entries = [item for item in stated.items if isinstance(item, tuple) and len(item) == 2]
+        return {key: value for key, value in entries if isinstance(key, str)}
+    return stated if isinstance(stated, Mapping) else {}
+
+
+def _is(value: object, right: object) -> bool:
+    # A file may state anything: what tensors and objects say to == is no answer.
+    if isinstance(value, Inert):
+        value = value.items
+    return isinstance(value, bool | int | float | str | list | None) and value == right
 
 
 def _problems(tensors: Mapping[str, Tensor]) -> Iterator[str]:
@@ -195,6 +247,8 @@ def load_strictly(module: nn.Module, tensors: Mapping[str, Tensor], examination:
         raise _misfit(examination)
     needed = set(module.state_dict())
     kept = {name: tensor for name, tensor in tensors.items() if name in needed}
+    counters = {name for name in needed if name.endswith(_COUNTER)}
+    kept |= {name: torch.zeros((), dtype=torch.long) for name in counters - set(tensors)}
     left = [name for name in tensors if name not in needed and name not in examination.ignored]
     absent = sorted(needed - set(kept))
     if left or absent:

@@ -59,10 +59,13 @@ def _parts(value: object) -> dict[str, Mapping[object, object]]:
 
 
 def bare_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Names without the ``module.`` that DataParallel puts before all of a network's names."""
-    if all(name.startswith("module.") for name in tensors):
-        return {name.removeprefix("module."): tensor for name, tensor in tensors.items()}
-    return dict(tensors)
+    """Names without the ``module`` that DataParallel puts before what it wraps: the whole network or a part of it.
+
+    No network here calls a part of itself ``module``, so what is left is compared with the expected names as ever.
+    Names stay as they are if two of them would become one.
+    """
+    named = {".".join(part for part in name.split(".") if part != "module"): t for name, t in tensors.items()}
+    return named if len(named) == len(tensors) else dict(tensors)
 
 
 def _kind(value: object) -> str:

@@ -24,7 +24,9 @@ from annotators.checkpoints.checkpoint import (
     Examination,
     Shape,
     compare,
+    contradictions,
     load_strictly,
+    options_of,
     read_checkpoint,
 )
 from annotators.networks.vilt import Vilt, ViltConfig
@@ -62,9 +64,11 @@ _NO_POSITIONS = "a buffer of old versions that counts 0, 1, 2, ...; positions ar
 _IGNORED = {
     "text_embeddings.position_ids": _NO_POSITIONS,
     "vilt.embeddings.text_embeddings.position_ids": _NO_POSITIONS,
-    "itm_score.fc.weight": "head of pre-training that tells whether a pair matches; retrieval reads rank_output",
-    "itm_score.fc.bias": "as itm_score.fc.weight",
+    "itm_score.": "head of pre-training that tells whether a pair matches; retrieval reads rank_output",
+    "mlm_score.": "head of pre-training that guesses masked words; retrieval reads rank_output",
+    "mpp_score.": "head of pre-training that guesses masked patches; retrieval reads rank_output",
 }
+"""What may be left over in a file: name or, with a dot at its end, beginning of names -> why it is not needed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,10 +126,34 @@ def examined(found: Found) -> Examination:
         ignored=_IGNORED,
         settings=json.loads(config.to_json()),
     )
+    strange = contradictions(_authors_options(found.checkpoint), _computed_with(config))
+    examination = replace(examination, problems=(*examination.problems, *strange))
     rank = [name for name in examination.missing if name.startswith("rank_output.")]
     if rank and len(rank) == len(examination.missing):
         return replace(examination, problems=(*examination.problems, _NOT_FOR_RETRIEVAL))
     return examination if examination.matched else replace(examination, what="no weights of ViLT")
+
+
+def _authors_options(checkpoint: Checkpoint) -> Mapping[str, object]:
+    """The configuration that Lightning keeps beside the authors' weights."""
+    return options_of(options_of(checkpoint.values.get("hyper_parameters")).get("config"))
+
+
+def _computed_with(config: ViltConfig) -> dict[str, object]:
+    """The options of the training script under which this network is computed."""
+    return {
+        "image_size": config.image_size,
+        "patch_size": config.patch_size,
+        "max_image_len": -1,
+        "val_transform_keys": ["pixelbert"],
+        "tokenizer": "bert-base-uncased",
+        "max_text_len": config.max_position_embeddings,
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.hidden_size,
+        "num_heads": config.num_attention_heads,
+        "num_layers": config.num_hidden_layers,
+        "mlp_ratio": config.intermediate_size / config.hidden_size,
+    }
 
 
 _NOT_FOR_RETRIEVAL = (

@@ -5,7 +5,7 @@ Source: Li et al., Visual semantic reasoning for image-text matching, ICCV 2019.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +16,9 @@ from annotators.checkpoints.checkpoint import (
     Checkpoint,
     Examination,
     compare,
+    contradictions,
     load_strictly,
+    options_of,
     read_checkpoint,
 )
 from annotators.inputs.vocabularies import Vocabulary
@@ -37,8 +39,8 @@ class Trained:
 _PLACES = {"0.": "img_enc.", "1.": "txt_enc."}
 """The released files hold a list of two state dicts: its places -> whose weights they are."""
 
-_TRAINED_WITH = {"no_imgnorm": False, "use_abs": False, "measure": "cosine", "num_layers": 1}
-"""Options of the training script that would change the computation, at the values that are computed here."""
+_FLICKR = "f30k_precomp"
+"""The ``data_name`` for which the training script leaves out the first norm and adds a batch norm."""
 
 
 def examine(path: Path) -> Examination:
@@ -105,7 +107,7 @@ def _examined(checkpoint: Checkpoint, config: VsrnConfig) -> Examination:
     found = compare(
         NETWORK, checkpoint, expected, what=_what(config, ours), settings=_settings(checkpoint, config)
     )
-    problems = (*found.problems, *_strange_options(checkpoint.values.get("opt")))
+    problems = (*found.problems, *_strange_options(checkpoint.values.get("opt"), config))
     return replace(found, problems=problems, what=found.what if found.matched else "no weights of VSRN")
 
 
@@ -125,10 +127,28 @@ def _settings(checkpoint: Checkpoint, config: VsrnConfig) -> dict[str, object]:
     }
 
 
-def _strange_options(opt: object) -> list[str]:
-    stated = opt if isinstance(opt, Mapping) else {}
-    return [
-        f"it was trained with {key} = {stated[key]!r}, which changes the computation; known is {right!r}"
-        for key, right in _TRAINED_WITH.items()
-        if key in stated and stated[key] != right
-    ]
+def _strange_options(opt: object, config: VsrnConfig) -> Iterator[str]:
+    """What the training script's options say and the weights, or the computation, do not."""
+    yield from contradictions(
+        opt,
+        {
+            "no_imgnorm": False,
+            "use_abs": False,
+            "measure": "cosine",
+            "num_layers": 1,
+            "embed_size": config.width,
+            "img_dim": config.region_width,
+            "word_dim": config.word_width,
+            "vocab_size": config.words,
+        },
+    )
+    data = options_of(opt).get("data_name")
+    if not isinstance(data, str):
+        return
+    said = f"it was trained with data_name = {data!r:.60}"
+    if not data.endswith("_precomp"):
+        yield f"{said}, whose network reads pixels, not the regions of coco_precomp and {_FLICKR}"
+    elif config.flickr and data != _FLICKR:
+        yield f"{said}, but holds 0.bn, the batch norm that only {_FLICKR} has; its authors' code would leave it out"
+    elif data == _FLICKR and not config.flickr:
+        yield f"{said}, but lacks 0.bn, the batch norm that belongs to it"

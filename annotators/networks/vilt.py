@@ -89,7 +89,12 @@ class ViltConfig:
         """
         if stated.get("model_type", "vilt") != "vilt":
             raise ValueError(f"model_type is {stated['model_type']!r}; it should be 'vilt'")
-        for key, right in (("hidden_act", "gelu"), ("qkv_bias", True), ("num_channels", 3)):
+        for key, right in (
+            ("hidden_act", "gelu"),
+            ("qkv_bias", True),
+            ("num_channels", 3),
+            ("max_image_length", -1),
+        ):
             if stated.get(key, right) != right:
                 raise ValueError(f"{key} is {stated[key]!r}; known is {right!r}")
         eps = stated.get("layer_norm_eps", 1e-12)

@@ -75,9 +75,10 @@ def command(
 
     NAME is diversity (how differently the annotators rank), answers (by annotator and rank), rationale (shortcomings
     and wrong concepts), workers (by their number of HITs), sets (precision and recall of existing positives),
-    multiplicity (positives of a query, before and after), label-order (rankings against graded answers), correlations
-    (how alike metrics rank models, and RSUM), bias (scores by whose proposals make the positives; in a generated world
-    against the truth) or uncertainty (an annotator's own, against the number of positives).
+    wrong-positives (matches of people with a wrong part, as a list to exclude and as a figure), multiplicity
+    (positives of a query, before and after), label-order (rankings against graded answers), correlations (how alike
+    metrics rank models, and RSUM), bias (scores by whose proposals make the positives; in a generated world against
+    the truth) or uncertainty (an annotator's own, against the number of positives).
 
     An analysis for which the project holds too little says so in one line, and the others are made.
     """

@@ -1,4 +1,4 @@
-"""Lists of pairs that must not count: meaningless captions, wrong captions, duplicate images."""
+"""Lists of pairs that must not count: meaningless captions, wrong captions, wrong positives, duplicate images."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ OPTIONAL = ("image_id", "caption_id", "reason", "source")
 NEEDS = {
     ExclusionKind.CAPTION: ("caption_id",),
     ExclusionKind.PAIR: ("caption_id",),
+    ExclusionKind.WRONG: ("image_id", "caption_id"),
     ExclusionKind.IMAGE: ("image_id",),
 }
 """What each kind cannot do without. A pair without an image means the caption and its own image."""
@@ -33,7 +34,7 @@ def paper_exclusions() -> list[Exclusion]:
 
 
 def read_exclusions(path: Path) -> list[Exclusion]:
-    """The entries of a CSV or Parquet list with ``kind`` (caption, pair, image), ``image_id``, ``caption_id``.
+    """The entries of a CSV or Parquet list with ``kind`` (caption, pair, wrong, image), ``image_id``, ``caption_id``.
 
     ``reason`` and ``source`` may say why and by whom; without a source it is the file's name.
 

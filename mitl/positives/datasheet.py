@@ -168,6 +168,7 @@ def _exclusions(data: ReleaseInput, summary: Summary) -> str:
 _TAKES = {
     ExclusionKind.CAPTION: "meaningless captions, with every pair of theirs",
     ExclusionKind.PAIR: "captions from an image that they do not describe",
+    ExclusionKind.WRONG: "pairs that people called a match although a part is wrong",
     ExclusionKind.IMAGE: "images, with every pair of theirs",
 }
 

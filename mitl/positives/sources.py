@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -11,7 +12,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mitl.datasets import cxc
+from mitl.datasets.objects import read_image_objects
 from mitl.datasets.official import OfficialSet, by_query
+from mitl.datasets.plausible_matches import listed_matches, matches_by_objects
 from mitl.errors import ReleaseError
 from mitl.positives.comparing import Verified, disagreement
 from mitl.positives.folders import MANIFEST, read_checked, read_manifest
@@ -19,7 +22,11 @@ from mitl.positives.loading import ReleasePositives, official_positives, read_po
 from mitl.records import Direction, IdKind
 
 OFFICIAL = ("official-original", "official-cxc", "official-eccv")
-FORMS = f"{', '.join(OFFICIAL)}, the folder of a release or of two JSONs, or cxc:FILE"
+FORMS = (
+    f"{', '.join(OFFICIAL)}, the folder of a release or of two JSONs, cxc:FILE, or plausible:FILE (or FOLDER)"
+)
+ImageOf = Callable[[], Mapping[str, str]]
+"""Gives caption id → its own image's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +41,24 @@ class PositiveSet:
     """Of a release; None for other sets."""
 
 
-def read_set(name: str) -> PositiveSet:
+def _image_of_official() -> Mapping[str, str]:
+    """Of the captions of COCO's test split."""
+    owners = official_positives("original").by_query[Direction.T2I]
+    return {caption: images[0] for caption, images in owners.items()}
+
+
+def read_set(name: str, image_of: ImageOf = _image_of_official) -> PositiveSet:
     """The set of this name.
 
     Args:
         name: an official set, the folder of a release, a folder that holds ``image_to_caption.json`` and
-            ``caption_to_image.json``, or ``cxc:`` and the path of CxC's ratings of images and captions.
+            ``caption_to_image.json``, ``cxc:`` and the path of CxC's ratings of images and captions, or
+            ``plausible:`` and the path of a file of objects by image or of a folder of listed plausible matches.
+        image_of: whose captions are whose, for objects by image.
 
     Raises:
         ReleaseError: there is nothing of this name, a file is missing or malformed, or the two directions disagree.
-        DatasetError: an official set is not installed, or CxC's file is malformed.
+        DatasetError: an official set is not installed, or a file of CxC's, objects or matches is malformed.
     """
     if name in OFFICIAL:
         found = official_positives(cast(OfficialSet, name.removeprefix("official-")))
@@ -51,6 +66,8 @@ def read_set(name: str) -> PositiveSet:
     kind, _, path = name.partition(":")
     if kind == "cxc" and path:
         return PositiveSet(name, _rated(Path(path)), None)
+    if kind == "plausible" and path:
+        return PositiveSet(name, _plausible(Path(path), image_of), None)
     folder = Path(name)
     if not folder.is_dir():
         raise ReleaseError(f"there is no set of positives {name!r}; give {FORMS}")
@@ -62,6 +79,14 @@ def read_set(name: str) -> PositiveSet:
 def _rated(path: Path) -> ReleasePositives:
     pairs = by_query(cxc.positives(cxc.read_sits(path)))
     tables = {Direction.I2T: pairs.image_to_caption, Direction.T2I: pairs.caption_to_image}
+    return ReleasePositives(path.name, IdKind.INTEGER, tables)
+
+
+def _plausible(path: Path, image_of: ImageOf) -> ReleasePositives:
+    known = (
+        listed_matches(path) if path.is_dir() else matches_by_objects(read_image_objects(path), image_of())
+    )
+    tables = {Direction.I2T: known.image_to_caption, Direction.T2I: known.caption_to_image}
     return ReleasePositives(path.name, IdKind.INTEGER, tables)
 
 

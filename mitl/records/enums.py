@@ -229,5 +229,7 @@ class ExclusionKind(StrEnum):
     """A meaningless caption: every pair with it goes."""
     PAIR = "pair"
     """A caption that is wrong for its own image: only that pair goes."""
+    WRONG = "wrong"
+    """A pair that people called a match although a part of it is wrong: only that pair goes."""
     IMAGE = "image"
     """A duplicate image: every pair with it goes."""

@@ -205,7 +205,8 @@ def vilt(
     tokens = min(tokens, max_position_embeddings)
     joint, heads = patches + 1 + tokens, num_attention_heads
     pair = transformer(joint, hidden_size, num_hidden_layers - 1, intermediate_size)
-    pair -= linear(hidden_size, 3 * hidden_size, joint)
+    if num_hidden_layers > 1:
+        pair -= linear(hidden_size, 3 * hidden_size, joint)
     pair += 4 * linear(hidden_size, hidden_size) + 2 * linear(heads * joint, hidden_size)
     pair += 2 * linear(hidden_size, intermediate_size)
     pair += linear(hidden_size, hidden_size) + linear(hidden_size, 1)

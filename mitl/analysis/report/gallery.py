@@ -41,6 +41,10 @@ DISPUTES = {
         "All machines agree, people say no",
         "judged pairs that every annotator proposed were called no match",
     ),
+    DisputeKind.WRONG: (
+        "Matches with a wrong part",
+        "pairs that people called a match have a part that they name as wrong",
+    ),
     DisputeKind.TRUTH: (
         "People against the truth",
         "judged pairs stand on the wrong side of the known truth",

@@ -28,6 +28,7 @@ COUNTS: dict[str, dict[str, str]] = {
         "unexpected": "keys that the network does not know",
         "misshapen": "keys of another shape, with both shapes",
         "ignored": "keys that are known and not needed → the reason",
+        "absent": "keys of the network that the file need not have → the reason",
         "problems": "whatever else is wrong, a sentence each",
         "vocabulary": "how many words it has and which list it is; null without `--vocabulary`",
         "published": "row of the published figures; null where nothing was published of such a file",

@@ -184,6 +184,7 @@ def add_exclusions(session: Session, dataset_id: int, given: Iterable[records.Ex
             ExclusionKind.CAPTION: (caption,),
             ExclusionKind.IMAGE: (image,),
             ExclusionKind.PAIR: (image, caption),
+            ExclusionKind.WRONG: (image, caption),
         }[entry.kind]
         key = (entry.kind, image, caption)
         if None not in needed and key not in known:

@@ -21,6 +21,7 @@ from mitl.stages.analysing.multiplicity import multiplicity
 from mitl.stages.analysing.sets import sets
 from mitl.stages.analysing.uncertainty import uncertainty
 from mitl.stages.analysing.workers import workers
+from mitl.stages.analysing.wrong_positives import wrong_positives
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ ANALYSES: dict[str, Callable[[Material, Wanted], Findings]] = {
     "rationale": lambda material, _: rationale(material),
     "workers": lambda material, _: workers(material),
     "sets": lambda material, asked: sets(material, asked.sets),
+    "wrong-positives": lambda material, _: wrong_positives(material),
     "multiplicity": lambda material, _: multiplicity(material),
     "label-order": lambda material, _: label_order(material),
     "correlations": lambda material, asked: correlations(material.settings, asked.scores),

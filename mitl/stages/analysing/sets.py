@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 
 from mitl.datasets.cxc import POSITIVE_FROM
 from mitl.errors import ReleaseError
@@ -52,12 +53,17 @@ def _all_sets(material: Material, names: Sequence[str], queries: Mapping[Directi
     if rated:
         found["cxc"] = _by_query(material, rated)
     for name in names:
-        found[name] = read_set(name).positives.by_query
+        found[name] = read_set(name, partial(_image_of, material)).positives.by_query
         if not any(set(found[name].get(d, {})) & set(queries[d]) for d in Direction):
             raise ReleaseError(
                 f"{name} lists none of this project's queries; give a set of the same data set"
             )
     return found
+
+
+def _image_of(material: Material) -> dict[str, str]:
+    known = material.known
+    return {caption.external_id: known.image_ids[caption.image_id] for caption in known.captions}
 
 
 def _by_query(material: Material, pairs: Sequence[Pair]) -> dict[Direction, dict[str, set[str]]]:

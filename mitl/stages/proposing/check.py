@@ -138,12 +138,13 @@ def _faults(examination: Examination, shown: int = _SHOWN) -> Iterator[str]:
             yield f"{len(keys):,} {what}: {', '.join(keys[:shown])}{more}"
     yield from examination.problems
     if shown > 1:
-        by_reason: dict[str, list[str]] = {}
-        for key, why in examination.ignored.items():
-            by_reason.setdefault(why, []).append(key)
-        for why, keys in by_reason.items():
-            more = f" and {len(keys) - 1:,} more" if len(keys) > 1 else ""
-            yield f"{len(keys):,} not needed ({why}): {keys[0]}{more}"
+        for said, reasons in (("not needed", examination.ignored), ("absent", examination.absent)):
+            by_reason: dict[str, list[str]] = {}
+            for key, why in reasons.items():
+                by_reason.setdefault(why, []).append(key)
+            for why, keys in by_reason.items():
+                more = f" and {len(keys) - 1:,} more" if len(keys) > 1 else ""
+                yield f"{len(keys):,} {said} ({why}): {keys[0]}{more}"
 
 
 def _tables(found: _Findings, published: Published | None) -> Iterator[Table]:
@@ -184,6 +185,7 @@ def _counts(found: _Findings, fits_as: Sequence[str], published: Published | Non
         "unexpected": list(examination.unexpected),
         "misshapen": list(examination.misshapen),
         "ignored": dict(examination.ignored),
+        "absent": dict(examination.absent),
         "problems": list(examination.problems),
         "vocabulary": found.vocabulary or None,
         "published": None if published is None else published.row,

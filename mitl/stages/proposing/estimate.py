@@ -59,14 +59,14 @@ def estimate_proposing(settings: Settings, chosen: Sequence[str], wanted: Wanted
     if unknown:
         raise UsageError(f"no hardware called {unknown[0]!r}; known: {', '.join(HARDWARE)}")
     names = list(dict.fromkeys(chosen or NETWORKS))
-    plans = {name: plan for name in names if (plan := _plan(settings, name)) is not None}
+    plans = {name: plan for name in names if (plan := plan_of(settings, name)) is not None}
     if not plans:
         raise AnnotatorError(
             f"costs are known of the networks {', '.join(NETWORKS)}, of pivots, and of embeddings and rankings from "
             f"files, but not of {', '.join(map(repr, names))}; name one of them with --annotator"
         )
     work = _workload(settings, wanted)
-    machines = [here(_weights(settings)) if name == HERE else NAMED[name] for name in wanted.hardware]
+    machines = [here(weights_files(settings)) if name == HERE else NAMED[name] for name in wanted.hardware]
     found = [_on(machine, work, wanted, plans, _alternatives(settings, plans)) for machine in machines]
     warnings = tuple(
         f"nothing is known of the costs of annotator {name!r}, so it is left out"
@@ -130,7 +130,7 @@ def _workload(settings: Settings, wanted: Wanted) -> Workload:
     return Workload(images, captions, image_queries, caption_queries)
 
 
-def _plan(settings: Settings, name: str) -> Plan | None:
+def plan_of(settings: Settings, name: str) -> Plan | None:
     """An annotator's costs by its sizes; None where they are not known."""
     config, scope = split_scope(name, settings.annotator_config.get(name, {}))
     made_elsewhere = _from_files(settings, name, config)
@@ -177,7 +177,7 @@ def _files(settings: Settings, name: str) -> list[Path]:
     return [settings.project / Path(str(file)) for file in (given if isinstance(given, list) else [given])]
 
 
-def _weights(settings: Settings) -> Iterator[Path]:
+def weights_files(settings: Settings) -> Iterator[Path]:
     """Files of the project that a disk can be measured with."""
     for name in settings.annotator_config:
         yield from _files(settings, name)

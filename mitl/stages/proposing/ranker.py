@@ -40,6 +40,43 @@ class Items:
         return self.images if (direction is Direction.I2T) != gallery else self.captions
 
 
+def at_hand(annotator: Annotator | RankingSource, images: Sequence[ImageItem]) -> list[ImageItem]:
+    """The images that this annotator can look at: all, or those with a file where it says that it reads files."""
+    if not getattr(annotator, "reads_pictures", False):
+        return list(images)
+    return [image for image in images if image.path is not None and image.path.is_file()]
+
+
+def require_pictures(
+    annotator: Annotator | RankingSource, images: Sequence[ImageItem], *, can_sample: bool = False
+) -> None:
+    """AnnotatorError with all that is missing, where the annotator reads files and some are not there."""
+    there = {image.id for image in at_hand(annotator, images)}
+    lacking = [image for image in images if image.id not in there]
+    if not lacking:
+        return
+    unnamed = [image.external_id for image in lacking if image.path is None]
+    lost = [image.path for image in lacking if image.path is not None]
+    folders = sorted({str(path.parent) for path in lost})
+    parts = []
+    if unnamed:
+        parts.append(f"no file was ever named for {len(unnamed):,} ({_first(unnamed)})")
+    if lost:
+        parts.append(
+            f"the file of {len(lost):,} is gone from {_first(folders)} ({_first([path.name for path in lost])})"
+        )
+    instead = f", or take those at hand with --sample {len(there)}" if can_sample and len(there) > 1 else ""
+    raise AnnotatorError(
+        f"annotator {annotator.name!r} looks at pictures, but {len(lacking):,} of {len(images):,} images have none: "
+        f"{' and '.join(parts)}; name their folder with `mitl init --images FOLDER` and the options of the first call"
+        f"{instead}"
+    )
+
+
+def _first(names: Sequence[str], shown: int = 3) -> str:
+    return ", ".join(names[:shown]) + (", …" if len(names) > shown else "")
+
+
 @dataclass(slots=True)
 class Ranker:
     """One annotator with its encodings, made when first needed."""

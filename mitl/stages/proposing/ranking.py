@@ -19,7 +19,7 @@ from mitl.retrieval.shortlisted import Audit, Recall
 from mitl.retrieval.whole_files import one_clear_line, whole_file
 from mitl.settings import Settings
 from mitl.stages.proposing.computing import Computing, Means, open_engine
-from mitl.stages.proposing.ranker import Items, Ranker
+from mitl.stages.proposing.ranker import Items, Ranker, require_pictures
 from mitl.stages.proposing.scopes import split_scope
 
 __all__ = [
@@ -122,8 +122,13 @@ def rank_with(
 
     A ranking whose file is in ``folder`` and fits is read; each other one is computed and written at once, so
     that an interrupted run goes on where it was.
+
+    Raises:
+        AnnotatorError: an annotator that reads pictures would miss some; all are told before anything is computed.
     """
     work = _Work(folder, queries, depth)
+    for asked in (one for ranker in chosen for one in (ranker, *ranker.sources)):
+        require_pictures(asked.annotator, asked.items.images)
     for ranker in chosen:
         for source in ranker.sources:
             for direction in (one for one in Direction if queries[one]):
@@ -136,6 +141,17 @@ def rank_with(
                 found[ranker.name, direction] = work.named(ranker, direction)
     order = [(ranker.name, direction) for ranker in chosen for direction in Direction if queries[direction]]
     return [found[key] for key in order], work.computed
+
+
+def is_ranked(
+    folder: Path,
+    ranker: Ranker,
+    queries: Mapping[Direction, Sequence[int]],
+    depth: Mapping[Direction, int],
+) -> bool:
+    """Whether both rankings lie in ``folder`` already, so that ``rank_with`` would only read them."""
+    work = _Work(folder, queries, depth)
+    return all(work._read(folder, ranker, direction, depth[direction]) is not None for direction in Direction)
 
 
 @dataclass(slots=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,9 +21,22 @@ from mitl.metrics.means import score
 from mitl.metrics.positives import Positives
 from mitl.progress import Progress, no_progress
 from mitl.proposals.candidates import NamedRanking
-from mitl.records import AnnotatorKind, Direction, StageResult, Verdict
+from mitl.records import AnnotatorKind, Direction, StageResult, Table, Verdict
+from mitl.retrieval.estimates import Hardware, Workload, estimate
+from mitl.retrieval.intervals import clopper_pearson
+from mitl.retrieval.probes import here
 from mitl.settings import Settings
-from mitl.stages.proposing.ranking import Computing, Items, Means, build_annotators, open_engine, rank_all
+from mitl.stages.proposing.estimate import duration, plan_of, weights_files
+from mitl.stages.proposing.ranker import Ranker, at_hand, require_pictures
+from mitl.stages.proposing.ranking import (
+    Computing,
+    Items,
+    Means,
+    build_annotators,
+    is_ranked,
+    open_engine,
+    rank_all,
+)
 from mitl.stages.proposing.recall_figures import Comparison, Recalls
 
 COCO = "coco"
@@ -31,8 +45,14 @@ FOLDS = 5
 
 
 def verify(
-    settings: Settings, name: str, *, published: str | None = None, progress: Progress = no_progress
-) -> Verdict:
+    settings: Settings,
+    name: str,
+    *,
+    published: str | None = None,
+    sample: int | None = None,
+    permit: Callable[[Cost], bool] = lambda _: True,
+    progress: Progress = no_progress,
+) -> Verdict | None:
     """Rank all of the test split both ways and hold the recall against the published figures.
 
     Rankings and encodings are kept, so that a second call, or one after a kill, computes only what is missing.
@@ -40,11 +60,17 @@ def verify(
 
     Args:
         published: the row of ``PUBLISHED`` to compare with; None for that of the annotator's weights.
+        sample: rank so many images with their captions only, evenly spaced among those that the annotator can look
+            at. Recall can only be higher among fewer items, so a sample can refute a set-up and not confirm it.
+        permit: told what the work would take where that is more than a minute; whether to do it.
+
+    Returns:
+        None where it was not permitted; nothing was computed then.
 
     Raises:
         DatasetError: COCO's test split is not whole, or the package with its ids is missing.
-        UsageError: no such row, or a row for data that are not COCO's.
-        AnnotatorError: the annotator cannot be built or does not fit the data.
+        UsageError: no such row, a row for data that are not COCO's, or a sample larger than what is there.
+        AnnotatorError: the annotator cannot be built, does not fit the data, or lacks pictures.
     """
     if published is not None and published not in PUBLISHED:
         raise UsageError(f"nothing is published as {published!r}; known: {', '.join(PUBLISHED)}")
@@ -57,11 +83,77 @@ def verify(
     (annotator,) = build_annotators(settings, [name])
     row = _row(settings, annotator, published) if parts else None
     if parts:
-        items = _only(items, {image for part in parts for image in part})
+        items = _only(items, {image for part in parts for image in part}, set(coco_test_ids()))
+    if sample is not None:
+        items, parts = _sampled(annotator, items, sample), []
     with open_engine(settings, Computing.of(settings), [name]) as engine:
         run = _Run(annotator, Means.of(settings, engine), settings.runs / "verify" / _key(items), progress)
-        measured, computed = _measure(run, items, parts, row)
+        if not run.is_ranked(items):
+            require_pictures(annotator, items.images, can_sample=True)
+            cost = _cost(settings, name, items)
+            if cost is not None and not permit(cost):
+                return None
+        measured, computed = _measure(run, items, parts, row, "sample" if sample is not None else None)
+    if sample is not None:
+        return _sample_verdict(name, measured["sample"], row, items, computed)
     return _verdict(Comparison.of(name, measured, row), items, computed, is_coco=bool(parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a verification would take on this machine, at rates measured just before; kept scores not deducted."""
+
+    annotator: str
+    pairs: int
+    seconds: float
+    images: int
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        return (
+            f"{self.annotator}: about {duration(self.seconds)} on this machine for {self.pairs:,} pairs, at rates "
+            "measured now; what earlier calls kept is not done again"
+        )
+
+    def images_within(self, seconds: float) -> int:
+        """How many images a sample may have to take about so long; the work grows with their square."""
+        return max(1, int(self.images * math.sqrt(seconds / self.seconds)))
+
+
+_WORTH_MEASURING = 60.0
+_SLOWEST = Hardware("slow", 2e9, 2e9, 1e9, 1e8, 20, "assumed")
+"""A machine so slow that what it does in a minute needs no estimate."""
+
+
+def _cost(settings: Settings, name: str, items: Items) -> Cost | None:
+    """What ranking these items takes here; None where it is little, or costs are not known."""
+    plan = plan_of(settings, name)
+    n_images, n_captions = len(items.images), len(items.captions)
+    work = Workload(n_images, n_captions, n_images, n_captions)
+    if plan is None or estimate(plan, work, _SLOWEST).seconds < _WORTH_MEASURING:
+        return None
+    expected = estimate(plan, work, here(weights_files(settings)))
+    if expected.seconds < _WORTH_MEASURING:
+        return None
+    return Cost(name, expected.pairs, expected.seconds, n_images)
+
+
+def _sampled(annotator: Annotator | RankingSource, items: Items, count: int) -> Items:
+    """So many images, evenly spaced among those that the annotator can look at, with their captions."""
+    if isinstance(annotator, RankingSource):
+        raise UsageError(
+            f"{annotator.name!r} has rankings of the whole gallery, which say nothing of fewer items; "
+            "leave --sample out"
+        )
+    there = at_hand(annotator, items.images)
+    if count > len(there):
+        raise UsageError(
+            f"--sample is {count:,}, but {len(there):,} of {len(items.images):,} images can be looked at; "
+            "take no more than that"
+        )
+    places = np.linspace(0, len(there) - 1, count).round().astype(int)
+    return _only(items, {there[place].id for place in places})
 
 
 def _loaded(settings: Settings) -> tuple[str, Items]:
@@ -87,13 +179,16 @@ def _test_split(items: Items) -> list[list[int]]:
     return [images[start : start + length] for start in range(0, len(images), length)]
 
 
-def _only(items: Items, images: set[int]) -> Items:
-    """These images and their captions; those of the test split where it is part of a larger set."""
-    wanted = set(coco_test_ids())
+def _only(items: Items, images: set[int], captions: Collection[str] | None = None) -> Items:
+    """These images and their captions, of which only those with these external ids where they are given."""
     return Items(
         items.id_kind,
         [image for image in items.images if image.id in images],
-        [c for c in items.captions if c.image_id in images and c.external_id in wanted],
+        [
+            caption
+            for caption in items.captions
+            if caption.image_id in images and (captions is None or caption.external_id in captions)
+        ],
     )
 
 
@@ -128,24 +223,39 @@ class _Run:
     folder: Path
     progress: Progress
 
+    def is_ranked(self, items: Items) -> bool:
+        """Whether both rankings of all of ``items`` are kept."""
+        ranker = Ranker(self.annotator, items, self.progress, self.means)
+        return is_ranked(self.folder, ranker, *_asked(items))
+
     def recalls(self, items: Items, part: str = "") -> tuple[Recalls, int]:
         """Recall of ranking all of ``items`` both ways, and how many rankings had to be computed."""
-        queries = {d: [item.id for item in items.side(d, gallery=False)] for d in Direction}
-        depth = {d: min(max(KS), len(items.side(d, gallery=True))) for d in Direction}
         rankings, computed = rank_all(
-            self.folder / part, [self.annotator], items, queries, depth, self.progress, self.means
+            self.folder / part, [self.annotator], items, *_asked(items), self.progress, self.means
         )
         return {named.direction: _recall(named, items) for named in rankings}, computed
 
 
+def _asked(items: Items) -> tuple[dict[Direction, list[int]], dict[Direction, int]]:
+    """All queries of both directions, and how deep their rankings go."""
+    return (
+        {d: [item.id for item in items.side(d, gallery=False)] for d in Direction},
+        {d: min(max(KS), len(items.side(d, gallery=True))) for d in Direction},
+    )
+
+
 def _measure(
-    run: _Run, items: Items, parts: Sequence[Sequence[int]], row: Published | None
+    run: _Run,
+    items: Items,
+    parts: Sequence[Sequence[int]],
+    row: Published | None,
+    protocol: str | None = None,
 ) -> tuple[dict[str, Recalls], int]:
     """Recall by protocol, and how many rankings had to be computed for it."""
     whole, computed = run.recalls(items)
-    measured: dict[str, Recalls] = {"5K" if parts else "all": whole}
+    measured: dict[str, Recalls] = {protocol or ("5K" if parts else "all"): whole}
     # Rankings from files are of the whole gallery; a part's cannot be told from their heads.
-    if row is not None and row.one_k and not isinstance(run.annotator, RankingSource):
+    if parts and row is not None and row.one_k and not isinstance(run.annotator, RankingSource):
         found = [
             run.recalls(_only(items, set(part)), f"part-{number}") for number, part in enumerate(parts, 1)
         ]
@@ -176,17 +286,7 @@ def _mean(parts: Sequence[Recalls]) -> Recalls:
 
 def _verdict(found: Comparison, items: Items, computed: int, *, is_coco: bool) -> Verdict:
     row = found.row
-    counts: dict[str, object] = {
-        "annotator": found.annotator,
-        "images": len(items.images),
-        "captions": len(items.captions),
-        "recall": found.recall(),
-        "published": None if row is None else row.row,
-        "published_recall": {} if row is None else row.recalls(),
-        "tolerance": None if row is None else row.tolerance,
-        "within": None if row is None else not found.outside,
-        "rankings_computed": computed,
-    }
+    counts = _counts(found, items, computed, within=None if row is None else not found.outside)
     lines = found.lines
     if row is None and is_coco:
         lines = (
@@ -194,6 +294,62 @@ def _verdict(found: Comparison, items: Items, computed: int, *, is_coco: bool) -
         )
     title = f"{found.annotator}: {len(items.images):,} images, {len(items.captions):,} captions, in percent"
     return Verdict(StageResult(counts=counts, tables=(found.table(title),), lines=lines), found.refusal)
+
+
+_CONFIDENCE = 0.998
+"""Of the interval around a sample's recall; one of twelve figures is then wrongly refuted once in a hundred samples."""
+
+
+def _sample_verdict(
+    name: str, recalls: Recalls, row: Published | None, items: Items, computed: int
+) -> Verdict:
+    """A sample's recall beside that of the whole split, which it should reach: fewer items leave fewer errors."""
+    found = Comparison.of(name, {"sample": recalls}, row)
+    n_images = len(items.images)
+    rows, low = [], []
+    for direction, values in recalls.items():
+        for place, (k, measured) in enumerate(zip(KS, values, strict=True)):
+            # An image's captions are no independent queries: as many count as there are images.
+            highest = 100 * clopper_pearson(measured / 100 * n_images, n_images, _CONFIDENCE)[1]
+            whole = None if row is None else row.five_k[direction][place]
+            refuted = row is not None and whole is not None and highest < whole - row.tolerance
+            verdict = None if whole is None else "too low" if refuted else "possible"
+            said = f"{measured:.2f}", f"{highest:.2f}", None if whole is None else f"{whole:.2f}", verdict
+            rows.append((direction.value, f"R@{k}", *said))
+            if refuted:
+                low.append(
+                    f"{direction} R@{k} is {measured:.2f} ({highest:.2f} at most), published {whole:.2f}"
+                )
+    title = f"{name}: a sample of {n_images:,} images, {len(items.captions):,} captions, in percent"
+    table = Table(
+        title, ("direction", "recall", "measured", "at most", "whole split", "so it is"), tuple(rows)
+    )
+    refusal = None
+    if low and row is not None:
+        refusal = (
+            f"annotator {name!r} cannot be what was published as {row.row!r}: among {n_images:,} images {low[0]} for "
+            "all 5,000, where it is harder; check its weights, vocabulary and images"
+        )
+    lines = (
+        "a sample can refute and not confirm: recall among fewer items is higher than on the whole split",
+    )
+    counts = _counts(found, items, computed, within=False if low else None)
+    return Verdict(StageResult(counts=counts, tables=(table,), lines=lines), refusal)
+
+
+def _counts(found: Comparison, items: Items, computed: int, *, within: bool | None) -> dict[str, object]:
+    row = found.row
+    return {
+        "annotator": found.annotator,
+        "images": len(items.images),
+        "captions": len(items.captions),
+        "recall": found.recall(),
+        "published": None if row is None else row.row,
+        "published_recall": {} if row is None else row.recalls(),
+        "tolerance": None if row is None else row.tolerance,
+        "within": within,
+        "rankings_computed": computed,
+    }
 
 
 def _key(items: Items) -> str:

@@ -6,18 +6,30 @@ import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from dataclasses import replace as replace_fields
+from functools import partial
 from pathlib import Path
 
+from mitl.config_file import CONFIG_FILE
+from mitl.db.session import open_database
+from mitl.db.store import items as item_store
 from mitl.errors import ReleaseError, UsageError
 from mitl.positives.comparing import Quality, Verified, count, overlap, quality
 from mitl.positives.sources import PositiveSet, read_set, read_table
 from mitl.records import Direction, StageResult, Table
+from mitl.settings import Settings
 from mitl.stages.releasing.kept_files import write_kept
 
 _COLUMNS = ("direction", "image_id", "caption_id", "in", "label", "sources", "answers", "annotators")
 
 
-def compare(names: Sequence[str], *, differences: Path | None = None, replace: bool = False) -> StageResult:
+def compare(
+    names: Sequence[str],
+    *,
+    settings: Settings | None = None,
+    differences: Path | None = None,
+    replace: bool = False,
+) -> StageResult:
     """Count the positives of several sets on the queries of the last, and hold the others against it.
 
     Precision and recall are taken against the pairs that people judged in the last set; where it holds no
@@ -25,6 +37,7 @@ def compare(names: Sequence[str], *, differences: Path | None = None, replace: b
 
     Args:
         names: sets by name, see :func:`mitl.positives.sources.read_set`; at least two, the verified one last.
+        settings: of a project, whose captions say whose they are; without one COCO's official ones do.
         differences: a CSV of the pairs on which the first set and the last differ, with what speaks for them.
         replace: write over a file of differences that holds something else.
 
@@ -32,7 +45,7 @@ def compare(names: Sequence[str], *, differences: Path | None = None, replace: b
         UsageError: fewer than two sets, or one named twice; or the file holds something else, or cannot be written.
         ReleaseError: a set cannot be read, or shares no query with the last.
     """
-    sets = _read_sets(names)
+    sets = _read_sets(names, settings)
     last = sets[-1]
     queries = {direction: tuple(last.positives.by_query[direction]) for direction in Direction}
     _require_common(sets[:-1], queries, last.name)
@@ -73,13 +86,23 @@ def compare(names: Sequence[str], *, differences: Path | None = None, replace: b
     )
 
 
-def _read_sets(names: Sequence[str]) -> list[PositiveSet]:
+def _read_sets(names: Sequence[str], settings: Settings | None) -> list[PositiveSet]:
     if len(names) < 2:
         raise UsageError("comparing takes two sets or more, the verified one last")
     twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if twice is not None:
         raise UsageError(f"{twice!r} is named twice; name each set once, the verified one last")
-    return [read_set(name) for name in names]
+    if settings is None or not (settings.project / CONFIG_FILE).is_file():
+        return [read_set(name) for name in names]
+    return [read_set(name, partial(_image_of, settings)) for name in names]
+
+
+def _image_of(settings: Settings) -> dict[str, str]:
+    with open_database(settings.db_url, read_only=True) as session:
+        dataset = item_store.dataset(session)
+        images = {i.id: i.external_id for i in item_store.images(session, dataset.id, settings.project)}
+        captions = item_store.captions(session, dataset.id)
+    return {caption.external_id: images[caption.image_id] for caption in captions}
 
 
 def _require_common(
@@ -110,9 +133,9 @@ def _overlaps(
 
 
 def _within(one: PositiveSet, queries: Sequence[str], direction: Direction) -> frozenset[tuple[str, str]]:
-    wanted = set(queries)
-    side = 0 if direction is Direction.I2T else 1
-    return frozenset(pair for pair in one.positives.pairs(direction) if pair[side] in wanted)
+    tables = one.positives.by_query
+    wanted = {query: tables[direction][query] for query in queries if query in tables[direction]}
+    return replace_fields(one.positives, by_query={**tables, direction: wanted}).pairs(direction)
 
 
 def _count_table(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from mitl.analysis.report.inputs import Dispute, DisputedPair, DisputeKind
 from mitl.positives.rules import CXC_POSITIVE
 from mitl.records import Pair
-from mitl.stages.reporting.pair_facts import PairFacts
+from mitl.stages.reporting.pair_facts import PairFacts, wrong_parts
 
 SHOWN = 6
 """Pairs of each kind."""
@@ -33,6 +33,7 @@ def disputes(
         found.append(_cxc(facts, cxc_threshold))
     if len(annotators) > 1:
         found.append(_machines(facts, annotators))
+    found.append(_wrong(facts))
     if true is not None:
         found.append(_truth(facts, true))
     return tuple(dispute for dispute in found if dispute.of)
@@ -86,6 +87,18 @@ def _machines(facts: PairFacts, annotators: Collection[str]) -> Dispute:
         return (sum(rank for _, rank in facts.found_by(pair)), -facts.answers[pair].label.code)
 
     return _dispute(facts, DisputeKind.MACHINES, agreed, weight)
+
+
+def _wrong(facts: PairFacts) -> Dispute:
+    """A plain yes first, then those with most parts wrong."""
+    matches = [pair for pair, answer in facts.answers.items() if answer.label.is_positive]
+
+    def weight(pair: Pair) -> Weight | None:
+        parts = wrong_parts(*facts.reasons(pair))
+        return (facts.answers[pair].label.code, -len(parts)) if parts else None
+
+    asked = any(any(facts.reasons(pair)) for pair in facts.answers)
+    return _dispute(facts, DisputeKind.WRONG, matches if asked else (), weight)
 
 
 def _truth(facts: PairFacts, true: Collection[Pair]) -> Dispute:

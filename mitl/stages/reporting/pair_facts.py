@@ -14,6 +14,21 @@ from mitl.records import CaptionItem, Concept, ImageItem, Judgement, Label, Pair
 from mitl.stages.reporting.snapshot import Snapshot
 from mitl.stages.reporting.truth import TruthOf
 
+OBJECT = "object"
+"""A thing that a caption tells of and the image does not show, or shows as another."""
+
+
+def wrong_parts(shortcomings: Sequence[Shortcoming], concepts: Sequence[Concept]) -> tuple[str, ...]:
+    """What of a caption is wrong for an image: ``object``, and concepts by name; what is only left out is not wrong.
+
+    Source: the kinds of Chun et al., ECCV Caption, Fig. F.1 (object, colour, quantity).
+    """
+    strange = Shortcoming.NOT_IN_IMAGE in shortcomings or Concept.SPECIES in concepts
+    named = tuple(concept.value for concept in concepts if concept is not Concept.SPECIES)
+    if not strange and not named and Shortcoming.DESCRIBED_WRONGLY in shortcomings:
+        return (Concept.OTHER.value,)
+    return (OBJECT, *named) if strange else named
+
 
 def majority_answers(judgements: JudgementColumns) -> dict[Pair, PairAnswer]:
     """What most people answered on each pair that has a usable answer, in order of the pairs."""

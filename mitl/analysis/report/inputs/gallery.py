@@ -79,6 +79,8 @@ class DisputeKind(StrEnum):
     """People and CxC's rating say the opposite."""
     MACHINES = "machines"
     """Every machine annotator proposed it, and people refuse it."""
+    WRONG = "wrong"
+    """People call it a match, and name a part that is wrong."""
     TRUTH = "truth"
     """The known truth says the opposite of people."""
 
