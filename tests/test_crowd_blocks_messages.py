@@ -8,6 +8,7 @@ import pytest
 from botocore.exceptions import ClientError
 from crowd_kit import TYPE, post_hit
 
+from mitl.crowd_server.panels.admin import change_study
 from mitl.crowd_server.store import blocks, messages, qualifications
 from mitl.crowd_server.store.database import Database
 from mitl.crowd_server.work import letters
@@ -87,6 +88,31 @@ def test_a_blocked_worker_cannot_ask_for_qualifications(crowd, client):
 
     assert "nothing can be asked for" in reply.text
     assert client.list_qualification_requests()["NumResults"] == 0
+
+
+def test_a_blocked_worker_is_told_so_on_every_page_that_offers(crowd, client):
+    """What it means for HITs, for work that was sent, for pay, and whom to ask; a HIT at hand may be finished."""
+    change_study(crowd.engine, SANDBOX, {"contact": "captions@lab.example"})
+    worker, hit_type = crowd.worker(), client.create_hit_type(**TYPE)["HITTypeId"]
+    hits = [post_hit(client, hit_type)["HITId"] for _ in range(2)]
+    client.create_qualification_type(
+        Name="q", Description="d", QualificationTypeStatus="Active", AutoGranted=True
+    )
+    task = worker.accept(hit_type)
+    client.create_worker_block(WorkerId=worker.id, Reason="a note")
+
+    pages = [worker.get(path).text for path in ("/w", "/w/qualifications", f"/w/preview/{hits[1]}")]
+    assert task.submit(p01_label="yes").status_code == 200
+    pages += [worker.get(f"/w/a/{task.token}").text, worker.post("/w/accept", {"hit_type_id": hit_type}).text]
+
+    for text in pages:
+        assert "The requester no longer offers you HITs here" in text and "a note" not in text
+        assert "what is approved is still paid" in text and 'href="mailto:captions@lab.example"' in text
+        assert "No HITs are open" not in text and "Accept" not in text and "Ask for it" not in text
+    assert "you have open may be finished" in pages[0] and "Go on with it" in pages[0]
+    assert client.list_assignments_for_hit(HITId=task.query["hitId"])["NumResults"] == 1
+    client.delete_worker_block(WorkerId=worker.id)
+    assert "no longer offers" not in worker.get("/w").text
 
 
 def test_blocks_of_nobody_are_refused(crowd, client):

@@ -74,10 +74,11 @@ def test_a_worker_joins_fills_reloads_submits_and_goes_on(crowd, page):
     frame.locator("[name=p02_label][value=weak_yes]:checked").wait_for(state="attached")
     frame.locator("[name=p03_label][value=no]").check()
     frame.locator("#send").click()
-    page.get_by_text("Submitted. Thank you!").wait_for()
+    page.get_by_role("heading", name="Submitted. Thank you!").wait_for()
 
     assert page.evaluate("Object.keys(localStorage).length") == 0
-    assert frame.get_by_text("Thank you, your answers arrived").count() == 1
+    assert page.get_by_text("thank you").count() == 1 and page.locator("iframe").count() == 0
+    assert page.get_by_text("You get $1.00 practice money when they are approved").count() == 1
     [own] = client.list_assignments_for_hit(HITId=first)["Assignments"]
     answers = parse_answers(own["Answer"], places=[1, 2, 3], rationale=False).answers
     assert [answer.label for answer in answers] == [Label.WEAK_YES, Label.WEAK_YES, Label.NO]
@@ -86,6 +87,128 @@ def test_a_worker_joins_fills_reloads_submits_and_goes_on(crowd, page):
     page.get_by_role("button", name="Return this HIT").click()
     page.get_by_text("You returned the HIT").wait_for()
     assert page.get_by_text("No HITs are open for you").count() == 1
+
+
+def test_the_first_key_is_the_hits(crowd, page):
+    """After a click on Accept nothing has to be clicked or tabbed to; on the next HIT, and after a reload, neither."""
+    client = crowd.boto()
+    hit_type = client.create_hit_type(**TYPE)["HITTypeId"]
+    for _ in range(2):
+        post_hit(client, hit_type, Question=pairs_page())
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    frame = page.frame_locator("#hit")
+
+    page.goto(crowd.url + link.path)
+    page.get_by_role("button", name="Accept one").click()
+    frame.get_by_text("0 of 3").wait_for()
+    page.keyboard.press("1")
+    frame.get_by_text("1 of 3").wait_for()
+    page.reload()
+    frame.get_by_text("1 of 3").wait_for()
+    for key in "144":
+        page.keyboard.press(key)
+    frame.get_by_text("3 of 3").wait_for()
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Submitted. Thank you!").wait_for()
+    page.keyboard.press("Enter")
+    frame.get_by_text("0 of 3").wait_for()
+    page.keyboard.press("1")
+
+    frame.get_by_text("1 of 3").wait_for()
+
+
+def test_a_key_before_the_window_closes_is_kept(crowd, page):
+    """Nothing waits to be kept: the window is closed right after the last key, and opened again."""
+    post_hit(crowd.boto(), Question=pairs_page())
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    page.goto(crowd.url + link.path)
+    page.get_by_role("button", name="Accept one").click()
+    page.frame_locator("#hit").get_by_text("0 of 3").wait_for()
+
+    page.on("dialog", lambda dialog: dialog.accept())
+    for key in "12":
+        page.keyboard.press(key)
+    with page.expect_event("close"):
+        page.close(run_before_unload=True)
+    again = page.context.new_page()
+    again.goto(crowd.url + "/w")
+    again.get_by_role("link", name="Go on with it").click()
+
+    again.frame_locator("#hit").get_by_text("2 of 3").wait_for()
+    assert again.frame_locator("#hit").locator("[name=p02_label][value=weak_yes]").is_checked()
+
+
+def test_what_a_worker_sets_holds_for_the_next_hit(crowd, page):
+    """Going on by itself is switched off once, not on every page; so are the keys."""
+    client = crowd.boto()
+    post_hit(client, Question=pairs_page())
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    frame = page.frame_locator("#hit")
+    page.goto(crowd.url + link.path)
+    page.get_by_role("button", name="Accept one").click()
+    frame.get_by_role("button", name="Keys").click()
+    for option in ("#keys", "#auto"):
+        frame.locator(option).uncheck()
+    page.get_by_role("button", name="Return this HIT").click()
+    page.get_by_text("You returned the HIT").wait_for()
+
+    post_hit(client, Question=pairs_page())
+    page.get_by_role("link", name="HITs", exact=True).click()
+    page.get_by_role("button", name="Accept one").last.click()
+    frame.get_by_role("button", name="Keys").click()
+
+    frame.locator("#auto:not(:checked)").wait_for()
+    assert not frame.locator("#keys").is_checked()
+
+
+def test_instructions_are_folded_once_they_were_worked_by(crowd, page):
+    """Open on a worker's first page of a kind, closed on the next, one click away; open again once they changed."""
+    client = crowd.boto()
+    hit_type = client.create_hit_type(**TYPE)["HITTypeId"]
+    for places in (3, 2):
+        post_hit(client, hit_type, Question=pairs_page(places))
+    post_hit(client, hit_type, Question=pairs_page(2).replace("Small slips", "Large slips"))
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    frame = page.frame_locator("#hit")
+    opened = []
+
+    page.goto(crowd.url + link.path)
+    page.get_by_role("button", name="Accept one").click()
+    for places in (3, 2, 2):
+        frame.locator(f"#p0{places}").wait_for()
+        opened.append(frame.get_by_text("Please look for yourself").is_visible())
+        frame.locator("summary").click()
+        opened.append(frame.get_by_text("Please look for yourself").is_visible())
+        page.locator("#hit").focus()
+        for place in range(1, places + 1):
+            frame.locator(f"[name=p0{place}_label][value=no]").check()
+        frame.locator("#send").click()
+        page.get_by_role("heading", name="Submitted. Thank you!").wait_for()
+        if page.get_by_role("button", name="Accept the next one").count():
+            page.get_by_role("button", name="Accept the next one").click()
+
+    assert opened == [True, False, False, True, True, False]
+    assert page.get_by_text("That was the last HIT for you").count() == 1
+    page.keyboard.press("Enter")
+    page.get_by_text("No HITs are open for you").wait_for()
+
+
+def test_a_page_that_only_claims_to_be_sent_is_believed_once(crowd, page):
+    """The server's page says what became of a HIT; one that claims more is shown again, and not for ever."""
+    claim = "setInterval(() => parent.postMessage({type: 'mitl-submitted'}, '*'), 20)"
+    html = f"<form data-mitl-submit method=post></form><script>{claim}</script>"
+    post_hit(crowd.boto(), Question=question_xml(html))
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    loads = []
+    page.on("load", lambda: loads.append(page.url))
+    page.goto(crowd.url + link.path)
+
+    page.get_by_role("button", name="Accept one").click()
+    page.wait_for_url("**?sent=1")
+    page.wait_for_timeout(300)
+
+    assert len([url for url in loads if "/w/a/" in url]) <= 2
+    assert page.get_by_role("button", name="Return this HIT").count() == 1
 
 
 def test_a_hits_script_cannot_reach_the_worker_or_the_server(crowd, page):

@@ -89,7 +89,7 @@ def test_people_notice_nothing_of_the_defences(crowd, window):
     pictures = frame.locator("img[src='/i/teal.png']")
     assert {pictures.nth(number).evaluate("image => image.naturalWidth") for number in range(2)} == {64}
     frame.locator("#send").click()
-    page.get_by_role("button", name="Accept the next one").wait_for()
+    page.get_by_role("heading", name="Submitted. Thank you!").wait_for()
     cookies = page.context.cookies()
     page.goto(f"{crowd.url}/operator?token={admin.operator_token(crowd.engine)}")
     page.get_by_role("heading").first.wait_for()

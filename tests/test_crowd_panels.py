@@ -111,7 +111,8 @@ def test_a_participant_goes_straight_to_a_hit_and_back_with_the_code(crowd, clie
     assert 'href="https://app.prolific.com/submissions/complete?cc=DONE1"' in end.text
     assert '<p class="code" id="code">DONE1</p>' in end.text
     assert visits(crowd) == [("completed", 1)]
-    assert "Finish" in worker.get(f"/w/a/{task.token}").text
+    sent = worker.get(f"/w/a/{task.token}").text
+    assert '<p class="code" id="code">DONE1</p>' in sent and f'data-sent="{task.token}"' in sent
 
 
 def test_a_reload_is_the_same_visit_with_the_same_hit(crowd, hit_type):
@@ -155,14 +156,15 @@ def test_a_visit_of_several_hits_goes_on_by_one_click_and_then_ends(crowd, hit_t
     add(crowd, hits=2)
     worker, page = arrive(crowd)
     first = task_of(worker, page)
-    assert "Accept the next one" in page.text
     first.submit(p01_label="yes")
     assert "<b>1</b> of 2" in worker.get("/w").text
+    sent = worker.get(f"/w/a/{first.token}").text
+    assert "Accept the next one" in sent and "1 of 2 done" in sent
 
     page = worker.post("/w/accept", {"hit_type_id": hit_type})
     second = task_of(worker, page)
-    assert "Accept the next one" not in page.text and "Finish" in page.text
     second.submit(p01_label="no")
+    assert "DONE1" in worker.get(f"/w/a/{second.token}").text
 
     assert second.query["hitId"] != first.query["hitId"]
     assert "DONE1" in worker.post("/w/accept", {"hit_type_id": hit_type}).text
@@ -340,14 +342,33 @@ def test_connect_and_generic_links(crowd, hit_type):
     assert len({re.search(r"/w/a/([^/]+)/frame", page.text)[1] for page in pages}) == 3
 
 
-def test_a_blocked_worker_finds_nothing(crowd, hit_type):
-    """As on MTurk the person is not told that they are blocked."""
+def test_a_visit_without_a_next_hit_ends_by_one_click(crowd, client):
+    """Two HITs were asked for and one was there: nothing is offered that is not, and the code is shown."""
+    add(crowd, hits=2)
+    post_hit(client)
+    worker, page = arrive(crowd)
+    task = task_of(worker, page)
+    task.submit(p01_label="yes")
+
+    sent = worker.get(f"/w/a/{task.token}").text
+
+    assert "Accept the next one" not in sent and "<button autofocus>Finish</button>" in sent
+    assert "DONE1" in worker.post("/w/accept").text
+
+
+def test_a_blocked_participant_is_told_so_and_gets_their_code(crowd, hit_type):
+    """After work the visit ends as any other; who comes back finds words that are true, and a way back."""
     add(crowd, hits=2)
     worker, page = arrive(crowd)
-    task_of(worker, page).submit(p01_label="yes")
+    task = task_of(worker, page)
+    task.submit(p01_label="yes")
     crowd.boto().create_worker_block(WorkerId=worker.id, Reason="tests")
 
+    sent = worker.get(f"/w/a/{task.token}").text
+    assert "no longer offers you HITs" in sent and "Finish" in sent and "next one" not in sent
     assert "DONE1" in worker.post("/w/accept", {"hit_type_id": hit_type}).text
+    again = worker.get(link(session="s2")).text
+    assert "no longer offers you HITs" in again and "taken, done" not in again and "FULL1" in again
 
 
 def test_a_returned_hit_leaves_the_visit_open(crowd, hit_type):

@@ -19,7 +19,7 @@ def posted(town):
     """Posts HITs that are gone again after the test."""
     hits: list[str] = []
 
-    def post(template: str, count: int = 1, **options: bool) -> list[str]:
+    def post(template: str, count: int = 1, **options: int) -> list[str]:
         hits.extend(town.post(template, count, **options))
         return hits
 
@@ -82,13 +82,13 @@ def test_by_keyboard_alone(town, posted, new_page):
     page.keyboard.press("Enter")
     frame = page.frame_locator("#hit")
     frame.get_by_text("0 of 20", exact=True).wait_for()
-    tab_to("hit")
     page.keyboard.press("?")
     page.keyboard.press("Escape")
     for place in range(1, PLACES + 1):
         page.keyboard.press(str(1 + place % 4))
         if label_of(place).startswith("weak"):
-            for key in ["Tab", "Tab", "Space", "Tab", "Tab", "Space", "n"]:  # described_wrongly, quantity
+            keys = ["Tab", "Tab", "Space", "Tab", "Tab", "Space", "n"]  # described_wrongly, quantity
+            for key in keys if place % 8 < 4 else ["7", "a", "Enter"]:
                 page.keyboard.press(key)
         # As a person would, look before the next key: a busy machine shows an answer late.
         frame.get_by_text(f"{place} of 20", exact=True).wait_for()
@@ -131,7 +131,43 @@ def test_by_thumb_on_a_phone(town, posted, new_page):
     parsed = town.answers(hit, rationale=True)
     assert max(widths) <= 390
     assert parsed.findings == () and len(parsed.answers) == PLACES
-    assert page.get_by_role("button", name="Accept the next one").bounding_box()["height"] >= 44
+    assert page.get_by_role("link", name="Back to the list").bounding_box()["height"] >= 44
+
+
+FIT = """() => {
+  const box = part => document.querySelector(part).getBoundingClientRect();
+  const figure = box("#p02 figure"), bar = box("#bar");
+  const heights = [...document.querySelectorAll("#p02 label, button")].map(target => target.offsetHeight);
+  return {bar: bar.height, top: figure.top - bar.bottom, high: figure.height,
+    left: innerHeight - box("#p02 fieldset").bottom, least: Math.min(...heights.filter(height => height))};
+}"""
+
+
+@pytest.mark.parametrize("words", [73, 250])
+def test_a_pair_fits_a_phone_at_once(town, posted, new_page, words):
+    """After a tap the picture, its description and the four answers lie in view; the bars take a sixth of a phone."""
+    posted("pairs-rationale", 1, words=words)
+    link = town.link()
+
+    # On its side a phone holds a short description only.
+    for width, height in [(390, 664), (375, 667), (360, 640), (412, 732), (664, 390)][
+        : 5 if words < 100 else 4
+    ]:
+        page = new_page(**PHONE | {"viewport": {"width": width, "height": height}})
+        page.goto(link)
+        page.locator(".button, .actions button").first.tap()
+        frame = page.frame_locator("#hit")
+        frame.locator("#p01 label:has([value=no])").tap()
+        frame.locator("#p02:focus").wait_for()
+        fit = page.frames[1].evaluate(FIT)
+        outer = page.evaluate("innerHeight - document.querySelector('#hit').offsetHeight")
+
+        assert fit["top"] >= 0 and fit["left"] >= 0 and fit["high"] >= 130 and fit["least"] >= 44, (
+            height,
+            fit,
+        )
+        assert outer + fit["bar"] < (height / 6 if height > width else 110), (height, outer, fit)
+        assert page.evaluate("document.documentElement.scrollHeight") == height
 
 
 def test_with_an_image_that_fails(town, posted, new_page):

@@ -532,7 +532,7 @@ def test_your_work_tells_what_became_of_each_hit(crowd):
     assert "waiting for review</b>, approved at the latest on" in page
     assert "Good &lt;work&gt;" in page and "Two controls were wrong." in page
     assert "Bonus of <b>$0.25</b>: “for care”" in page
-    assert "approved at the latest on" in worker.get(f"/w/a/{task.token}").text
+    assert "when they are approved, at the latest on" in worker.get(f"/w/a/{task.token}").text
 
 
 def test_the_usual_time_is_told_once_it_is_known(crowd, client):
@@ -577,8 +577,90 @@ def test_without_scripts_everything_has_a_link_or_a_button(crowd, hit_type):
     task.submit(p01_label="yes")
     sent = worker.get(f"/w/a/{task.token}")
 
-    assert "This HIT was submitted" in sent.text
+    assert "Submitted. Thank you!" in sent.text
     assert re.search(r'<form method="post" action="/w/accept">.*Accept the next one', sent.text, re.S)
+
+
+def test_after_a_hit_one_page_says_what_was_earned_and_what_is_next(crowd, client, hit_type):
+    """Another of its kind while there is one for this worker, then other kinds, then the list."""
+    worker = crowd.worker()
+    other = client.create_hit_type(**TYPE | {"Title": "Other"})["HITTypeId"]
+    post_hit(client, other)
+    said = []
+
+    for kind in (hit_type, hit_type, hit_type, other):
+        task = worker.do(kind)
+        said.append(worker.get(f"/w/a/{task.token}").text)
+
+    assert all(
+        "Submitted. Thank you!" in text and "You get <b>$1.00</b> practice money" in text for text in said
+    )
+    assert ["Accept the next one" in text for text in said] == [True, True, False, False]
+    assert "<b>2</b> of this kind left for you" in said[0] and "<b>1</b> of this kind" in said[1]
+    assert "1 other kind is open" in said[2] and "That was the last HIT for you" in said[3]
+    assert [int(re.search(r"waiting for review</dt><dd>(\d+)", text)[1]) for text in said] == [1, 2, 3, 4]
+
+
+def test_a_hit_that_asks_for_a_qualification_is_not_the_next_one(crowd, client):
+    """What this worker may not accept is not offered to them."""
+    own = client.create_qualification_type(Name="q", Description="d", QualificationTypeStatus="Active")
+    needed = {"QualificationTypeId": own["QualificationType"]["QualificationTypeId"], "Comparator": "Exists"}
+    kind = TYPE | {"Title": "Guarded", "QualificationRequirements": [needed | {"ActionsGuarded": "Accept"}]}
+    plain = client.create_hit_type(**TYPE)["HITTypeId"]
+    post_hit(client, plain)
+    post_hit(client, client.create_hit_type(**kind)["HITTypeId"])
+    worker = crowd.worker()
+
+    task = worker.do(plain)
+
+    assert "That was the last HIT for you" in worker.get(f"/w/a/{task.token}").text
+
+
+def test_an_old_address_of_a_hit_leads_to_the_one_at_hand(crowd, hit_type):
+    """Returned and taken anew under another address; the old one says so and shows the way."""
+    worker = crowd.worker()
+    old = worker.accept(hit_type)
+    worker.post(f"/w/a/{old.token}/return")
+    for _ in range(2):
+        worker.do(hit_type)
+    crowd.clock.advance(hours=2)
+    new = worker.accept(hit_type)
+
+    page = worker.get(f"/w/a/{old.token}")
+
+    assert new.query["hitId"] == old.query["hitId"] and new.token != old.token
+    assert page.status_code == 410 and f'href="/w/a/{new.token}"' in page.text
+
+
+def test_the_list_is_sorted_and_searched_by_its_address(crowd, client):
+    """Words in any order and case, of title or description; each order; what is found nowhere is said."""
+    kinds = {"Dogs": ("0.50", 1, 4), "Cats": ("2.00", 2, 60), "Birds": ("1.00", 3, 5)}
+    for title, (reward, count, minutes) in kinds.items():
+        described = {"Title": title, "Description": f"Pictures of {title.lower()}.", "Reward": reward}
+        own = client.create_hit_type(**TYPE | described)["HITTypeId"]
+        for _ in range(count):
+            post_hit(
+                client,
+                own,
+                Question=question(HTML.replace("yes ", f"Instructions (about {minutes} minutes) ")),
+            )
+    worker = crowd.worker()
+
+    def listed(query):
+        text = worker.get(f"/w?{query}").text
+        return [title for title in re.findall(r"<h2>(\w+)</h2>", text) if title in kinds]
+
+    assert listed("") == listed("sort=old") == listed("sort=no%00such") == ["Dogs", "Cats", "Birds"]
+    assert listed("sort=new") == ["Birds", "Cats", "Dogs"]
+    assert listed("sort=pay") == ["Cats", "Birds", "Dogs"]
+    assert listed("sort=hour") == ["Birds", "Dogs", "Cats"]
+    assert listed("sort=short") == ["Dogs", "Birds", "Cats"]
+    assert listed("sort=many") == ["Birds", "Cats", "Dogs"]
+    assert listed("q=CATS++pictures&sort=many") == ["Cats"]
+    nothing = worker.get("/w?q=%3Cb%3Ehorses&sort=pay").text
+    assert "No HIT here has “&lt;b&gt;horses”" in nothing and 'href="/w?sort=pay">Show all' in nothing
+    assert 'value="pay" selected' in nothing and "No HITs are open" not in nothing
+    assert "<form" in nothing and len(worker.get("/w?q=" + "x" * 3000).text) < 20_000
 
 
 def test_messages_are_counted_in_the_header(crowd, client, hit_type):

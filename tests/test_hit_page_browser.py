@@ -13,6 +13,8 @@ from mitl.records import Concept, Label, Outcome, PlaceAnswer, Shortcoming
 pytest_plugins = ("browser_fixtures", "hit_page_fixtures")
 pytestmark = pytest.mark.browser
 
+PHONE = {"viewport": {"width": 390, "height": 664}, "is_mobile": True, "has_touch": True}
+
 PARENT = """<!doctype html><title>around</title><script>
 const drafts = [];
 addEventListener("message", event => {
@@ -72,6 +74,103 @@ def test_shortcuts_can_be_switched_off_and_leave_typing_alone(open_page, site):
 
     assert chosen(page, 1) == "weak_yes"
     assert not page.is_visible("#box")
+
+
+def test_reasons_have_keys_of_their_own(open_page, site):
+    """5 to 8 and letters tick what is wrong, W leads to the own words, Enter to the next pair; 1 to 4 still answer."""
+    page = open_page(site.show("pairs-rationale", 2) + site.query())
+
+    for key in ["a", "6", "3", "5", "7", "a", "m", "5", "w"]:  # before there are reasons, a and 6 do nothing
+        page.keyboard.press(key)
+    page.keyboard.type("7 a w")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "p02"
+    for key in ["2", "8", "4", "2"]:
+        page.keyboard.press(key)
+    assert page.evaluate("document.activeElement.id") == "send"
+    signs = page.eval_on_selector_all(
+        "#p01 [data-key]", "all => all.map(label => label.dataset.key).join('')"
+    )
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#thanks")
+
+    parsed = parse_answers(answers_xml(site.posted[0][1]), places=[1, 2], rationale=True)
+    assert signs == "12345678ABCDEFGHLMW"
+    assert parsed.findings == ()
+    first, second = parsed.answers
+    assert (first.label, first.shortcomings) == (Label.WEAK_NO, (Shortcoming.DESCRIBED_WRONGLY,))
+    assert (first.concepts, first.text) == ((Concept.QUANTITY, Concept.OTHER), "7 a w")
+    assert (second.label, second.shortcomings) == (Label.WEAK_YES, (Shortcoming.GRAMMAR,))
+
+
+def test_enter_held_down_sends_nothing(open_page, site):
+    """After the last reason it leads to the button, which a key that repeats would press."""
+    page = open_page(site.show("pairs-rationale", 1) + site.query())
+
+    for key in ["2", "5"]:
+        page.keyboard.press(key)
+    for _ in range(4):
+        page.keyboard.down("Enter")
+
+    assert page.evaluate("document.activeElement.id") == "send"
+    assert site.posted == []
+
+
+@pytest.mark.parametrize("by", ["key", "tap"])
+def test_a_pair_in_the_middle_that_is_answered_last_leads_to_the_end(open_page, site, by):
+    """All is done then, so the button to send is next, not a pair that has its answer."""
+    page = open_page(site.show("pairs-plain", 4) + site.query(), has_touch=True)
+
+    for key in ["1", "j", "4", "4"]:
+        page.keyboard.press(key)
+    assert page.evaluate("document.activeElement.id") == "p02"
+    if by == "key":
+        page.keyboard.press("3")
+    else:
+        page.tap("#p02 label:has([value=weak_no])")
+
+    page.locator("#send:focus").wait_for()
+    assert page.locator("#send").bounding_box()["y"] < page.viewport_size["height"]
+
+
+def test_a_tap_goes_on_as_a_key_does(open_page, site):
+    """After an answer in between to its reasons, in view; else to the next pair. A double tap answers one pair."""
+    page = open_page(site.show("pairs-rationale", 3) + site.query(), **PHONE)
+
+    page.tap("#p01 label:has([value=weak_yes])")
+    page.locator("#p01 .why input:focus").first.wait_for()
+    shown = page.locator("#p01 .why > legend").bounding_box()
+    page.tap("#p01 label:has([value=grammar])")
+    page.tap("#p01 label:has([value=yes])")
+    page.tap("#p01 label:has([value=yes])")
+    page.locator("#p02:focus").wait_for()
+
+    assert 0 < shown["y"] < PHONE["viewport"]["height"]
+    assert page.inner_text("#count").startswith("1 of 3")
+    page.tap("#p02 label:has([value=skipped])")
+    page.locator("#p03:focus").wait_for()
+
+
+def test_going_on_by_itself_can_be_switched_off_and_arrows_never_do(open_page, site):
+    """Whoever wants to look again stays; keys go on all the same, and so does nobody who chooses by arrows."""
+    page = open_page(site.show("pairs-plain", 3) + site.query(), **PHONE)
+
+    page.tap("#how")
+    page.get_by_label("go on by itself").uncheck()
+    page.tap("#shut")
+    page.tap("#p01 label:has([value=yes])")
+    page.wait_for_timeout(600)
+    assert page.evaluate("document.activeElement.closest('section').id") == "p01"
+    page.tap("#how")
+    page.get_by_label("go on by itself").check()
+    page.tap("#shut")
+    page.focus("[name=p01_label][value=yes]")
+    page.keyboard.press("ArrowDown")
+    page.wait_for_timeout(600)
+
+    assert page.evaluate("document.activeElement.closest('section').id") == "p01"
+    page.keyboard.press("1")
+    assert page.evaluate("document.activeElement.id") == "p02"
 
 
 def test_follow_ups_open_only_when_asked_for(open_page, site):
@@ -323,8 +422,11 @@ def test_a_phone_shows_it_all_without_scrolling_sideways(open_page, site, name, 
     page.tap("#p01 label:has([value=weak_yes])")
 
     assert page.evaluate("document.documentElement.scrollWidth") == 360
-    boxes = [page.locator(f"#p01 {part}").first.bounding_box() for part in ("figure", "h2 + p", "fieldset")]
-    assert boxes[0]["y"] + boxes[0]["height"] <= boxes[1]["y"] <= boxes[2]["y"]
+    figure, caption, answers = page.evaluate(
+        """["figure", "h2 + p", "fieldset"].map(part =>
+        document.querySelector("#p01 " + part).getBoundingClientRect().toJSON())"""
+    )
+    assert figure["bottom"] <= caption["top"] <= answers["top"]
     heights = page.eval_on_selector_all(
         "#p01 label, button", "all => all.filter(l => l.offsetHeight).map(l => l.offsetHeight)"
     )

@@ -95,6 +95,40 @@ def test_reasons_are_typed_after_the_answer_and_enter_goes_on(open_page, site):
     ]
 
 
+def test_a_tap_goes_on_and_what_was_left_out_leads_to_the_end(open_page, site):
+    """As on pages of pairs: by tap as by key, the last answer in the middle leads to the button."""
+    page = open_page(show(site) + site.query(), has_touch=True)
+
+    page.tap("#p01 label:has([value=left])")
+    page.locator("#p02:focus").wait_for()
+    page.keyboard.press("j")
+    page.keyboard.press("3")
+    page.locator("#p02:focus").wait_for()
+    page.tap("#p02 label:has([value=equal])")
+
+    page.locator("#send:focus").wait_for()
+
+
+def test_a_draft_is_told_at_once_and_options_with_it(open_page, site):
+    """The page around hears of each change before anything else can happen."""
+    path = show(site, "rankings-reasons", 1)
+    site.pages["/around"] = f"""<!doctype html><title>around</title><script>
+    const heard = [];
+    addEventListener("message", event => heard.push(event.data));
+    </script><iframe sandbox="allow-forms allow-scripts" src="{path + site.query()}"></iframe>"""
+    page = open_page("/around")
+    frame = page.frame_locator("iframe")
+
+    frame.locator("[value=right]").check()
+    told = page.evaluate("heard.filter(({type}) => type === 'mitl-draft').at(-1).fields")
+    frame.locator("#how").click()
+    frame.get_by_label("go on by itself").uncheck()
+    options = page.evaluate("heard.filter(({type}) => type === 'mitl-options').at(-1).options")
+
+    assert ["p01_prefer", "right"] in told
+    assert options == [["keys", True], ["auto", False]]
+
+
 def test_an_unfinished_page_says_what_is_missing(open_page, site):
     """It names the searches, leads to the first, and sends nothing."""
     page = open_page(show(site) + site.query())

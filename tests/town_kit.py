@@ -25,13 +25,16 @@ class Town:
     crowd: Crowd
     client: Any
 
-    def post(self, template: str, hits: int = 1, *, places: int = PLACES, missing: bool = False) -> list[str]:
-        """HITs of a type of their own; return their ids."""
+    def post(
+        self, template: str, hits: int = 1, *, places: int = PLACES, missing: bool = False, words: int = 0
+    ) -> list[str]:
+        """HITs of a type of their own, with descriptions of so many characters; return their ids."""
         pairs = [
             PagePair(
                 place,
                 f"/i/{'gone' if missing and place == MISSING else f'{place:032x}'}.png",
-                f"A description of image {place}, long enough to take two lines on a small screen.",
+                ("A longer description. " * 12)[:words]
+                or f"A description of image {place}, long enough to take two lines on a small screen.",
             )
             for place in range(1, places + 1)
         ]

@@ -66,6 +66,8 @@ class _Parser(HTMLParser):
         self.page = Page()
         self._form: Form | None = None
         self._list: str | None = None
+        self._unvalued: dict[str, str | None] | None = None
+        """An option that sends its text, which is still to come."""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag == "input":
@@ -89,6 +91,11 @@ class _Parser(HTMLParser):
             if given.get("name") and (given.get("type") or "submit") == "submit":
                 self._control({**given, "type": "hidden"})
 
+    def handle_data(self, data: str) -> None:
+        if self._unvalued is not None:
+            given, self._unvalued = self._unvalued, None
+            self._option({**given, "value": " ".join(data.split())})
+
     def handle_endtag(self, tag: str) -> None:
         if tag == "form":
             self._form = None
@@ -96,7 +103,9 @@ class _Parser(HTMLParser):
             self._list = None
 
     def _option(self, given: dict[str, str | None]) -> None:
-        if self._list is not None and "value" in given:
+        if "value" not in given:
+            self._unvalued = given
+        elif self._list is not None:
             chosen: dict[str, str | None] = {"checked": ""} if "selected" in given else {}
             self._control({**given, **chosen, "type": "checkbox", "name": self._list})
 

@@ -1,5 +1,5 @@
 "use strict";
-// Workers' pages without it: forms and links do all that is needed. It adds local times, a countdown, drafts and the way on.
+// Workers' pages without it: forms and links do all that is needed. It adds local times, a countdown, drafts, options and the way on.
 (() => {
   // Storage can be switched off; drafts are a comfort, so a failure is silent.
   const attempt = action => { try { return action(); } catch (error) { return null; } };
@@ -25,9 +25,18 @@
 
   const frame = document.getElementById("hit");
   if (!frame) return;
-  const timer = document.getElementById("timer"), done = document.getElementById("done"), said = document.getElementById("said");
-  const key = prefix + frame.dataset.token, end = Date.now() + 1000 * Number(timer.dataset.seconds);
+  const timer = document.getElementById("timer"), said = document.getElementById("said");
+  const key = prefix + frame.dataset.token, choices = "mitl-options", end = Date.now() + 1000 * Number(timer.dataset.seconds);
   let over = false, warned = false;
+
+  // The HIT is what people came for, so their first key is its. Once only, and when it is there: a frame of another process
+  // that is focused while it is empty has the focus in name alone.
+  let entered = false;
+  const enter = () => {
+    if (!entered && document.activeElement === document.body) frame.focus();
+    entered = true;
+  };
+  addEventListener("load", enter);
 
   const tick = () => {
     const left = Math.max(0, Math.round((end - Date.now()) / 1000));
@@ -49,31 +58,36 @@
   tick();
 
   const clean = fields => Array.isArray(fields) && fields.every(pair => Array.isArray(pair) && pair.length === 2 && pair.every(text => typeof text === "string"));
+  const isChosen = options => Array.isArray(options) && options.length < 20 && options.every(pair => Array.isArray(pair) && pair.length === 2 && typeof pair[0] === "string" && typeof pair[1] === "boolean");
   const keep = fields => {
     const text = JSON.stringify({at: Date.now(), fields});
     if (text.length <= longest) attempt(() => localStorage.setItem(key, text));
   };
   const restore = () => {
-    const kept = attempt(() => JSON.parse(localStorage.getItem(key)));
+    const kept = attempt(() => JSON.parse(localStorage.getItem(key))), options = attempt(() => JSON.parse(localStorage.getItem(choices)));
     // The frame's origin is opaque, so no address can name it; the draft is this HIT's own.
-    if (kept && clean(kept.fields)) frame.contentWindow.postMessage({type: "mitl-restore", fields: kept.fields}, "*");
+    frame.contentWindow.postMessage({
+      type: "mitl-restore",
+      fields: kept && clean(kept.fields) ? kept.fields : null,
+      options: isChosen(options) ? options : [],
+    }, "*");
   };
 
+  // Once the server's page was asked for, it has the word: a HIT that only claims to be sent cannot ask for it for ever.
+  const asked = new URLSearchParams(location.search).has("sent");
   addEventListener("message", event => {
     if (event.source !== frame.contentWindow || !event.data || over) return;
-    const {type, note, fields} = event.data;
-    if (type === "mitl-ready") restore();
-    else if (type === "mitl-draft" && clean(fields)) keep(fields);
-    else if (type === "mitl-refused" && note !== "late") document.getElementById("large").hidden = note !== "large";
-    else if (type === "mitl-submitted" || type === "mitl-refused") {
-      const shown = type === "mitl-submitted" ? done : document.getElementById("kept");
-      over = true;
-      attempt(() => localStorage.removeItem(key));
-      timer.hidden = true;
-      for (const name of ["over", "large"]) document.getElementById(name).hidden = true;
-      for (const form of document.querySelectorAll("header form")) form.hidden = true;
-      shown.hidden = false;
-      shown.querySelector("button, a").focus();
+    const {type, note, fields, options} = event.data;
+    if (type === "mitl-ready") {
+      restore();
+      enter();
     }
+    else if (type === "mitl-draft" && clean(fields)) keep(fields);
+    else if (type === "mitl-options" && isChosen(options)) attempt(() => localStorage.setItem(choices, JSON.stringify(options)));
+    else if (type === "mitl-submitted" || type === "mitl-refused" && (note === "late" || note === "over")) {
+      if (asked) return;
+      over = true;
+      location.replace(location.pathname + "?sent=1");
+    } else if (type === "mitl-refused") document.getElementById("large").hidden = note !== "large";
   });
 })();

@@ -71,8 +71,12 @@ def page(site: Site, request: Request, worker: WorkerRow, visit: VisitRow, notic
     )
 
 
-def end_page(site: Site, request: Request, worker: WorkerRow, visit: VisitRow) -> Response:
-    """The visit's end: what became of it, the link back to the panel, and the code, always both that there are."""
+def end_page(site: Site, request: Request, worker: WorkerRow, visit: VisitRow, *, sent: str = "") -> Response:
+    """The visit's end: what became of it, the link back to the panel, and the code, always both that there are.
+
+    Args:
+        sent: the token of the HIT whose submission led here; its draft is deleted.
+    """
     end = read_ends(visit.ends)[visit.state]
     with site.database.read() as connection:
         known_as = identities.external_id(connection, worker.id)
@@ -90,4 +94,5 @@ def end_page(site: Site, request: Request, worker: WorkerRow, visit: VisitRow) -
         state=visit.state.value,
         link=end.link(values),
         code=end.code,
+        sent=sent,
     )

@@ -17,7 +17,9 @@ from mitl.crowd_server.models import (
     HitQuestion,
     HitType,
     LateAnswer,
+    Worker,
 )
+from mitl.crowd_server.store.leases import LeaseRow
 from mitl.crowd_server.store.rows import Wide
 
 MAX_LATE = 5
@@ -93,6 +95,21 @@ _QUESTION = (
     select(HitQuestion.xml).join(Hit, Hit.id == HitQuestion.hit_id).where(Hit.mturk_id == bindparam("of_hit"))
 )
 
+_LATEST_QUESTION = (
+    select(HitQuestion.xml)
+    .join(Hit, Hit.id == HitQuestion.hit_id)
+    .join(HitType, HitType.id == Hit.hit_type_id)
+    .join(Assignment, Assignment.hit_id == Hit.id)
+    .join(Worker, Worker.id == Assignment.worker_id)
+    .where(
+        Worker.mturk_id == bindparam("me"),
+        HitType.title == bindparam("title"),
+        Assignment.submitted_at.is_not(None),
+    )
+    .order_by(Assignment.id.desc())
+    .limit(1)
+)
+
 
 def submissions(connection: Connection, worker_id: int) -> list[WorkRow]:
     """A worker's newest submissions, newest first, each with its bonuses."""
@@ -137,3 +154,9 @@ def usual_seconds(connection: Connection) -> dict[int, int]:
 def sample_question(connection: Connection, hit: str) -> str:
     """The question XML of the HIT of this id."""
     return connection.execute(_QUESTION, {"of_hit": hit}).scalar_one()
+
+
+def latest_question(connection: Connection, lease: LeaseRow) -> str | None:
+    """The question XML that a lease's worker answered last under the title of its HIT; None before the first."""
+    wanted = {"me": lease.worker, "title": lease.title}
+    return connection.execute(_LATEST_QUESTION, wanted).scalar_one_or_none()

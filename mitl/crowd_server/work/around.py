@@ -9,9 +9,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from mitl.crowd_server.api import questions
+from mitl.crowd_server.panels import visits
 from mitl.crowd_server.qualifications import qualifying
 from mitl.crowd_server.site import Site, is_foreign, origin
-from mitl.crowd_server.store import hits, leases, qualifications, work_history
+from mitl.crowd_server.store import hits, leases, qualifications, work_history, workers
 from mitl.crowd_server.store.leases import LeaseRow
 from mitl.crowd_server.store.workers import WorkerRow
 from mitl.crowd_server.work import estimates, frames
@@ -29,14 +30,13 @@ def around(site: Site, request: Request) -> Response:
     if worker is None:
         return unknown(site)
     token = request.path_params["token"]
-    lease = frames.lease_of(site, token)
+    lease = frames.lease_behind(site, token)
     if lease is None or lease.worker != worker.mturk_id:
         return _gone(site)
     now = site.clock()
     if lease.submitted_at is not None:
-        own = shell(site, request, worker)
-        return site.page("submitted.html.j2", shell=own, lease=lease, token=token)
-    if not lease.is_live(now):
+        return _submitted(site, request, worker, lease)
+    if frames.token_of(site, lease) != token or not lease.is_live(now):
         return _over(site, request, worker, lease)
     barrier = gate(site, request, worker)
     if barrier is not None:
@@ -64,11 +64,44 @@ def around(site: Site, request: Request) -> Response:
     )
 
 
+def _submitted(site: Site, request: Request, worker: WorkerRow, lease: LeaseRow) -> Response:
+    """Thanks, what was earned, and what is next; after a visit's last HIT its end says all that."""
+    own, token = shell(site, request, worker), frames.token_of(site, lease)
+    if own.visit is not None and not own.visit.is_open:
+        return visits.end_page(site, request, worker, own.visit, sent=token)
+    with site.database.read() as connection:
+        held = qualifications.held_by(connection, worker)
+        open_to_them = [
+            group
+            for group in leases.groups(connection, worker, site.clock())
+            if qualifying.may("accept", group.requirements, held)
+        ]
+        earnings = workers.earnings(connection, worker)
+    return site.page(
+        "submitted.html.j2",
+        shell=own,
+        lease=lease,
+        token=token,
+        earnings=earnings,
+        same_kind=sum(group.available for group in open_to_them if group.mturk_id == lease.hit_type),
+        other_kinds=sum(group.mturk_id != lease.hit_type for group in open_to_them),
+    )
+
+
 def _over(site: Site, request: Request, worker: WorkerRow, lease: LeaseRow) -> Response:
+    """The page of a HIT that is no longer at work under this address, with the way to the one that is."""
     with site.database.read() as connection:
         kept = work_history.late_count(connection, lease.id) > 0
-    own = shell(site, request, worker)
-    return site.page("time_over.html.j2", status=410, shell=own, lease=lease, kept=kept)
+        current = leases.current(connection, worker, site.clock())
+    return site.page(
+        "time_over.html.j2",
+        status=410,
+        shell=shell(site, request, worker),
+        lease=lease,
+        kept=kept,
+        token=request.path_params["token"],
+        current=current and (current, frames.token_of(site, current)),
+    )
 
 
 async def give_back(site: Site, request: Request) -> Response:
@@ -101,6 +134,9 @@ def preview(site: Site, request: Request) -> Response:
     barrier = gate(site, request, worker)
     if barrier is not None:
         return barrier
+    own = shell(site, request, worker)
+    if own.is_blocked:
+        return RedirectResponse("/w", 303)
     now, wanted = site.clock(), request.path_params["hit_id"].replace("\0", "")
     with site.database.read() as connection:
         hit = hits.find_hit(connection, worker.environment, wanted, now)
@@ -121,7 +157,7 @@ def preview(site: Site, request: Request) -> Response:
     }
     return site.page(
         "preview.html.j2",
-        shell=shell(site, request, worker),
+        shell=own,
         hit=hit,
         estimate=time,
         can_accept=hit.type.mturk_id in open_types and qualifying.may("accept", requirements, held),

@@ -24,7 +24,7 @@ from mitl.crowd_server.ids import seal, unseal
 from mitl.crowd_server.site import Site, origin
 from mitl.crowd_server.store import hits, leases, panels, work_history
 from mitl.crowd_server.store.leases import LeaseRow
-from mitl.hits.rendering import bind_submission
+from mitl.hits.rendering import bind_submission, fold_instructions
 
 PREVIEW_ASSIGNMENT = "ASSIGNMENT_ID_NOT_AVAILABLE"
 MAX_SUBMISSION = 500_000
@@ -42,6 +42,15 @@ def seal_lease(site: Site, assignment_id: int, accepted_at: dt.datetime) -> str:
 def token_of(site: Site, lease: LeaseRow) -> str:
     """The token of this lease."""
     return seal_lease(site, lease.id, lease.accepted_at)
+
+
+def lease_behind(site: Site, token: str) -> LeaseRow | None:
+    """The assignment that a token was made for, whether or not its HIT was taken anew since."""
+    value = unseal(site.secret, "assignment", token)
+    if value is None:
+        return None
+    with site.database.read() as connection:
+        return leases.find(connection, int(value.partition("-")[0]))
 
 
 def lease_of(site: Site, token: str, connection: Connection | None = None) -> LeaseRow | None:
@@ -74,8 +83,12 @@ def frame(site: Site, request: Request) -> Response:
         return _small("over", 410)
     with site.database.read() as connection:
         question = questions.read(hits.question(connection, lease.hit_id))
+        earlier = work_history.latest_question(connection, lease)
     target = f"{origin(request)}/s/{token}/mturk/externalSubmit"
-    return _hit_page(request, bind_submission(question.html or "", target, lease.mturk_id), forms=True)
+    html = bind_submission(question.html or "", target, lease.mturk_id)
+    if earlier is not None:
+        html = fold_instructions(html, questions.read(earlier).html or "")
+    return _hit_page(request, html, forms=True)
 
 
 def preview_frame(site: Site, request: Request) -> Response:
@@ -98,7 +111,7 @@ async def submit(site: Site, request: Request) -> Response:
 
 
 def _submit(site: Site, token: str, fields: list[tuple[str, str]]) -> Response:
-    sealed = _sealed(site, token)
+    sealed = lease_behind(site, token)
     if sealed is None:
         return _small("not-found", 404)
     answer = answers_xml((name, value) for name, value in fields if name != "assignmentId")
@@ -117,15 +130,6 @@ def _submit(site: Site, token: str, fields: list[tuple[str, str]]) -> Response:
         leases.submit(connection, lease, answer, now)
         panels.count_hit(connection, lease.id, now)
     return _small("thanks", 200)
-
-
-def _sealed(site: Site, token: str) -> LeaseRow | None:
-    """The assignment that a token was made for, whether or not it was renewed since."""
-    value = unseal(site.secret, "assignment", token)
-    if value is None:
-        return None
-    with site.database.read() as connection:
-        return leases.find(connection, int(value.partition("-")[0]))
 
 
 def _is_of_another(lease: LeaseRow, fields: list[tuple[str, str]]) -> bool:

@@ -10,15 +10,28 @@ from mitl.crowd_server.models import VisitState
 from mitl.crowd_server.panels import visits
 from mitl.crowd_server.qualifications import qualifying
 from mitl.crowd_server.site import Site, is_foreign
-from mitl.crowd_server.store import leases, qualifications, settling, work_history, workers
+from mitl.crowd_server.store import blocks, leases, qualifications, settling, work_history, workers
+from mitl.crowd_server.store.leases import GroupRow
 from mitl.crowd_server.work import around as around_pages
 from mitl.crowd_server.work import estimates, frames
 from mitl.crowd_server.work.entry import gate
+from mitl.crowd_server.work.estimates import Estimate
 from mitl.crowd_server.work.fields import foreign, read_fields
 from mitl.crowd_server.work.sessions import unknown, worker_of
 from mitl.crowd_server.work.shell import find_visit, shell, visit_of
 from mitl.records import Environment
 
+ORDERS = {
+    "old": "oldest first",
+    "new": "newest first",
+    "pay": "highest reward",
+    "hour": "highest pay an hour",
+    "short": "shortest time",
+    "many": "most HITs",
+}
+"""How the list can be sorted, by the value of ``sort`` in its address; the first holds unless another is asked for."""
+MAX_WORDS = 100
+"""Characters of what is searched for."""
 NOTICES = {
     "none": "No HIT of that kind is left for you just now.",
     "barred": "That kind of HIT is not open to you.",
@@ -49,18 +62,48 @@ def listing(site: Site, request: Request) -> Response:
             for group in leases.groups(connection, worker, now)
             if qualifying.may("discover", group.requirements, held)
         ]
+        known = len(groups)
+        words = " ".join(request.query_params.get("q", "").replace("\0", "").split())[:MAX_WORDS]
+        groups = [shown for shown in groups if _has(shown[0], words)]
         times = estimates.of_groups(connection, [group for group, _ in groups])
         current = leases.current(connection, worker, now)
         earnings = workers.earnings(connection, worker)
+    order = request.query_params.get("sort", "")
+    if order not in ORDERS:
+        order = next(iter(ORDERS))
     return site.page(
         "listing.html.j2",
         shell=shell(site, request, worker),
-        groups=groups,
+        groups=sorted(groups, key=lambda shown: _rank(shown[0], times.get(shown[0].hit_type_id), order)),
+        known=known,
+        words=words,
+        order=order,
+        orders=ORDERS,
         estimates=times,
         current=current and (current, frames.token_of(site, current)),
         earnings=earnings,
         notice=notice,
     )
+
+
+def _has(group: GroupRow, words: str) -> bool:
+    """Whether a group's title and description hold each of these words, in capitals or not."""
+    text = f"{group.title} {group.description}".casefold()
+    return all(word in text for word in words.casefold().split())
+
+
+def _rank(group: GroupRow, time: Estimate | None, order: str) -> tuple[float, float]:
+    """What the list is sorted by: smaller comes first, without an estimate last, the older of two alike first."""
+    unknown = float("inf")
+    ranks = {
+        "old": 0,
+        "new": -group.hit_type_id,
+        "pay": -group.reward_cents,
+        "hour": unknown if time is None else -time.cents_an_hour(group.reward_cents),
+        "short": unknown if time is None else time.seconds,
+        "many": -group.available,
+    }
+    return ranks[order], group.hit_type_id
 
 
 def work(site: Site, request: Request) -> Response:
@@ -105,6 +148,8 @@ def _accept(site: Site, request: Request, hit_type: str) -> Response:
         current = leases.current(connection, worker, now)
         if current is not None:
             return RedirectResponse(f"/w/a/{frames.token_of(site, current)}?notice=first", 303)
+        if blocks.is_blocked(connection, worker.id):
+            return RedirectResponse("/w", 303)
         requirements = leases.requirements(connection, worker.environment, hit_type)
         if requirements is None:
             return RedirectResponse("/w?notice=none", 303)

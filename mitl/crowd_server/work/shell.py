@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from mitl.crowd_server.ids import seal, unseal
 from mitl.crowd_server.site import Site
-from mitl.crowd_server.store import messages, panels, studies
+from mitl.crowd_server.store import blocks, messages, panels, studies
 from mitl.crowd_server.store.panels import VisitRow
 from mitl.crowd_server.store.workers import WorkerRow
 from mitl.records import Environment
@@ -34,6 +34,8 @@ class Shell:
     """Messages."""
     visit: VisitRow | None
     """The panel visit; its pages lead only to what the visit gives."""
+    is_blocked: bool
+    """Whether the requester keeps this worker from all HITs."""
 
     @property
     def practice(self) -> bool:
@@ -63,6 +65,7 @@ def shell(site: Site, request: Request, worker: WorkerRow) -> Shell:
             warning=study.warning if study is not None else "",
             unread=messages.unread(connection, worker.id),
             visit=find_visit(site, request, worker, connection),
+            is_blocked=blocks.is_blocked(connection, worker.id),
         )
 
 
