@@ -100,7 +100,9 @@ def create_app(
 
     app = Starlette(
         routes=[
-            Route("/", RequesterApi(database, clock, signing_clock).answer, methods=["POST"]),
+            Route(
+                "/", RequesterApi(database, clock, signing_clock, settings["secret"]).answer, methods=["POST"]
+            ),
             Route("/", _home),
             Route("/healthz", healthz),
             Route("/i/{name}", image),

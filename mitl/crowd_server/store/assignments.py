@@ -112,6 +112,14 @@ def find(connection: Connection, environment: Environment, mturk_id: str) -> Ass
     return None if row is None else AssignmentRow(*row)
 
 
+def is_known(connection: Connection, environment: Environment, mturk_id: str) -> bool:
+    """Whether a worker accepted an assignment of this id, submitted or not."""
+    row = connection.execute(
+        select(Assignment.id).where(Assignment.mturk_id == mturk_id, Assignment.environment == environment)
+    ).first()
+    return row is not None
+
+
 def approve(
     connection: Connection,
     environment: Environment,
