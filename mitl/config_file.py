@@ -42,7 +42,7 @@ _KNOWN: dict[str, set[str] | None] = {
         "ceiling_cents",
         "max_hits_per_worker",
     },
-    "review": {"gold_positive_passes", "gold_negative_passes"},
+    "review": {"gold_positive_passes", "gold_negative_passes", "min_seconds_a_pair"},
     "release": {
         "description",
         "version",

@@ -31,6 +31,9 @@ ASSIGNMENT_DURATION_S = 60 * 60
 LIFETIME_S = 7 * 24 * 60 * 60
 AUTO_APPROVAL_S = 7 * 24 * 60 * 60
 SERVER_PORT = 8765
+MIN_SECONDS_A_PAIR = 2.0
+"""Nobody reads a description of ten words and looks at a picture in less; Huang et al. 2012 take the same for an item
+of a questionnaire ("Detecting and deterring insufficient effort responding to surveys")."""
 MIN_SECRET_BYTES = 16
 BACKENDS = ("auto", "numpy", "torch", "bf16", "int8", "cuda", "faiss")
 """What multiplies embeddings in exact search."""
@@ -77,6 +80,8 @@ class Settings:
     """The answers with which a gold positive passes."""
     gold_negative_passes: tuple[Label, ...] = (Label.WEAK_NO, Label.NO)
     """The answers with which a gold negative passes."""
+    min_seconds_a_pair: float = MIN_SECONDS_A_PAIR
+    """Answers faster than this are told as evidence, however fast the others are; 0 tells nothing."""
     release: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     """What the makers say of their releases; the fields of ``ReleaseCard``."""
 
@@ -178,6 +183,9 @@ def load(
         ),
         gold_positive_passes=_labels(review, "gold_positive_passes", (Label.YES, Label.WEAK_YES)),
         gold_negative_passes=_labels(review, "gold_negative_passes", (Label.WEAK_NO, Label.NO)),
+        min_seconds_a_pair=_seconds(
+            review.get("min_seconds_a_pair", MIN_SECONDS_A_PAIR), "review.min_seconds_a_pair"
+        ),
         release={
             key: _names(value, "release.creators") if key == "creators" else str(value)
             for key, value in config.get("release", {}).items()
@@ -234,6 +242,12 @@ def _seed(value: object) -> int:
 
 def _optional_integer(value: object, name: str, *, least: int = 0) -> int | None:
     return None if value is None else _integer(value, name, least=least)
+
+
+def _seconds(value: object, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 3600:
+        raise SettingsError(f"{name} is {value!r}, but seconds from 0 to 3600 are wanted")
+    return float(value)
 
 
 def _labels(table: Mapping[str, Any], key: str, default: tuple[Label, ...]) -> tuple[Label, ...]:

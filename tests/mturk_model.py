@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -134,6 +134,79 @@ def _limits(shape: Shape, path: tuple[Any, ...]):
     elif "min" in limits:
         yield path, limits["min"] - 1, f"{path} is too small"
         yield path, limits["max"] + 1, f"{path} is too large"
+
+
+HOSTILE = {
+    "string": [
+        "'%_\\/\x1f\ufffe\U0001f600", "a\0b", "\ud800", "%" * 30_000, "A" * 60_000, "\U0001f600" * 9_000, "9" * 5_000
+    ],
+    "integer": [2**31 - 1, 2**31, 2**63, -(2**63) - 1, 10**4_000, float("nan")],
+    "timestamp": [5e-324, -62_135_596_801, 253_370_764_799.999, 253_402_300_800, 10**4_000, -(10**4_000), float("inf")],
+    "boolean": [10**4_000],
+    "list": [[None], [{"\ud800": []}], ["\0"] * 3, ["A" * 60_000], [10**4_000]],
+    "structure": [{"\0": "\ud800"}],
+}  # fmt: skip
+"""Values of a JSON type that a database, a clock or a message might choke on; any answer but a fault is right."""
+HOSTILE["long"] = HOSTILE["integer"]
+
+
+def hostile_requests(operation: str, known: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """An operation's requests that are whole but for one hostile value, at every place that the model has.
+
+    Args:
+        known: for the names of members, values that mean something to the server.
+    """
+    shape = service().operation_model(operation).input_shape
+    assert shape is not None
+    whole = _filled(shape, known)
+    # What excludes something else is left out, so that the others' values are reached.
+    for path in _places(shape, ()):
+        kept = {
+            name: value for name, value in whole.items() if name in shape.required_members or name in known
+        }
+        for value in HOSTILE[_at(shape, path).type_name]:
+            yield _put(kept, shape, path, value, known)
+
+
+def _filled(shape: Shape, known: Mapping[str, Any]) -> Any:
+    """A value with all members, each one that the server may well take."""
+    if shape.type_name == "structure":
+        return {name: known.get(name, _filled(member, known)) for name, member in shape.members.items()}
+    if shape.type_name == "list":
+        return [_filled(shape.member, known)]
+    if getattr(shape, "enum", None):
+        return shape.enum[0]
+    plain = {"string": "1", "integer": 1, "long": 1, "boolean": True, "timestamp": 4e9}
+    return plain[shape.type_name]
+
+
+def _places(shape: Shape, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if path:
+        yield path
+    if shape.type_name == "structure":
+        for name, member in shape.members.items():
+            yield from _places(member, (*path, name))
+    elif shape.type_name == "list":
+        yield from _places(shape.member, (*path, "[]"))
+
+
+def _at(shape: Shape, path: tuple[str, ...]) -> Shape:
+    for step in path:
+        shape = shape.member if step == "[]" else shape.members[step]
+    return shape
+
+
+def _put(value: Any, shape: Shape, path: tuple[str, ...], new: Any, known: Mapping[str, Any]) -> Any:
+    """A copy with ``new`` at this place, and around it what the model wants there."""
+    if not path:
+        return new
+    head, *rest = path
+    if head == "[]":
+        [old, *_] = value or [_filled(shape.member, known)]
+        return [_put(old, shape.member, tuple(rest), new, known)]
+    member = shape.members[head]
+    old = value.get(head, _filled(member, known))
+    return {**value, head: _put(old, member, tuple(rest), new, known)}
 
 
 def _with(value: Any, path: tuple[Any, ...], new: Any) -> Any:

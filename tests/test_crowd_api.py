@@ -163,10 +163,112 @@ def test_listing_is_paged_by_ten_unless_told(crowd):
     assert client.list_hits(MaxResults=100)["NumResults"] == 25
 
 
-def test_a_page_token_from_elsewhere_is_refused(shared_crowd):
-    """NextToken is not a way into the database."""
-    for token in ("nonsense", "YWZ0ZXI6LTE=", "????"):
-        assert refusal(shared_crowd.boto().list_hits, NextToken=token)[0] == "InvalidParameterValue"
+def test_a_page_token_is_good_for_its_own_listing_alone(crowd):
+    """One that nobody gave, or that another operation, filter, HIT or account got, is refused and never read."""
+    client, live = crowd.boto(), crowd.boto(Environment.LIVE)
+    hit_type, other_type = (client.create_hit_type(**TYPE | {"Title": t})["HITTypeId"] for t in "ab")
+    first, second = (post_hit(client, hit_type, MaxAssignments=3)["HITId"] for _ in range(2))
+    for _ in range(3):
+        worker = crowd.worker()
+        for _ in range(2):
+            worker.do(hit_type)
+    for name in ("one", "two"):
+        client.create_qualification_type(Name=name, Description="d", QualificationTypeStatus="Active")
+    hits = client.list_hits(MaxResults=1)["NextToken"]
+    reviewable = client.list_reviewable_hits(HITTypeId=hit_type, MaxResults=1)["NextToken"]
+    work = client.list_assignments_for_hit(HITId=first, MaxResults=1)["NextToken"]
+    types = client.list_qualification_types(MustBeRequestable=True, MaxResults=1)["NextToken"]
+    elsewhere = [
+        *(
+            (client.list_hits, {"NextToken": token})
+            for token in ("nonsense", "YWZ0ZXI6LTE=", "1.", reviewable)
+        ),
+        (client.list_hits, {"NextToken": f"9{hits}"}),
+        (live.list_hits, {"NextToken": hits}),
+        (client.list_reviewable_hits, {"NextToken": hits}),
+        (client.list_reviewable_hits, {"NextToken": reviewable}),
+        (client.list_reviewable_hits, {"HITTypeId": other_type, "NextToken": reviewable}),
+        (
+            client.list_reviewable_hits,
+            {"HITTypeId": hit_type, "Status": "Reviewing", "NextToken": reviewable},
+        ),
+        (client.list_assignments_for_hit, {"HITId": second, "NextToken": work}),
+        (
+            client.list_assignments_for_hit,
+            {"HITId": first, "AssignmentStatuses": ["Approved"], "NextToken": work},
+        ),
+        (client.list_bonus_payments, {"HITId": first, "NextToken": work}),
+        (client.list_qualification_types, {"MustBeRequestable": False, "NextToken": types}),
+        (client.list_qualification_types, {"MustBeRequestable": True, "Query": "o", "NextToken": types}),
+        (client.list_worker_blocks, {"NextToken": hits}),
+    ]
+
+    refused = [refusal(call, **parameters) for call, parameters in elsewhere]
+
+    assert {code for code, _ in refused} == {"InvalidParameterValue"}
+    assert "this server gave it to no ListHITs of this account with these parameters" in refused[0][1]
+    assert all(len(token) <= 255 for token in (hits, reviewable, work, types))
+    assert client.list_assignments_for_hit(HITId=first, NextToken=work, MaxResults=2)["NumResults"] == 2
+
+
+def test_every_listing_is_walked_to_its_end(crowd):
+    """boto3's paginator, one row to a page, gives what one page of a hundred gives, in its order."""
+    client, hit, own = listed(crowd)
+    parameters = {
+        "list_hits": {},
+        "list_reviewable_hits": {"Status": "Reviewable"},
+        "list_hits_for_qualification_type": {"QualificationTypeId": "00000000000000000071"},
+        "list_assignments_for_hit": {"HITId": hit, "AssignmentStatuses": ["Approved", "Submitted"]},
+        "list_bonus_payments": {"HITId": hit},
+        "list_qualification_types": {"MustBeRequestable": True, "Query": "COLOUR"},
+        "list_workers_with_qualification_type": {"QualificationTypeId": own},
+        "list_worker_blocks": {},
+    }
+
+    def rows(reply):
+        return next(value for value in reply.values() if isinstance(value, list))
+
+    for operation, given in parameters.items():
+        paged = client.get_paginator(operation).paginate(**given, PaginationConfig={"PageSize": 1})
+        pages = [rows(page) for page in paged]
+        assert len(pages) > 1, operation
+        assert [row for page in pages for row in page] == rows(
+            getattr(client, operation)(**given, MaxResults=100)
+        )
+
+
+def listed(crowd):
+    """A client, the ids of a HIT and of a qualification; of each kind of row there are two or more."""
+    client = crowd.boto()
+    locale = {
+        "QualificationTypeId": "00000000000000000071",
+        "Comparator": "Exists",
+        "ActionsGuarded": "Accept",
+    }
+    guarded = client.create_hit_type(**TYPE | {"Title": "guarded"}, QualificationRequirements=[locale])[
+        "HITTypeId"
+    ]
+    for _ in range(2):
+        post_hit(client, guarded)
+    hit = post_hit(client, client.create_hit_type(**TYPE | {"Title": "free"})["HITTypeId"], MaxAssignments=2)
+    post_hit(client, hit["HITTypeId"], MaxAssignments=2)
+    made = [
+        client.create_qualification_type(
+            Name=f"colours {name}", Description="d", QualificationTypeStatus="Active"
+        )["QualificationType"]["QualificationTypeId"]
+        for name in "ab"
+    ]
+    for _ in range(2):
+        worker = crowd.worker()
+        for _ in range(2):
+            worker.do(hit["HITTypeId"])
+        client.associate_qualification_with_worker(QualificationTypeId=made[0], WorkerId=worker.id)
+        client.create_worker_block(WorkerId=worker.id, Reason="r")
+    for own in client.list_assignments_for_hit(HITId=hit["HITId"])["Assignments"]:
+        client.send_bonus(
+            WorkerId=own["WorkerId"], AssignmentId=own["AssignmentId"], BonusAmount="0.05", Reason="r"
+        )
+    return client, hit["HITId"], made[0]
 
 
 def test_fewer_than_ten_assignments_never_grow_to_ten(crowd):
@@ -188,20 +290,68 @@ def test_fewer_than_ten_assignments_never_grow_to_ten(crowd):
 
 
 def test_a_hit_is_deleted_only_when_all_is_decided(crowd):
-    """Assignable, then submitted and undecided, both refuse; approved allows it; a second delete names Disposed."""
-    client, worker = crowd.boto(), crowd.worker()
-    hit = post_hit(client)
+    """Each refusal names what stands in the way: still offered, still held, not decided, deleted already."""
+    client, worker, other = crowd.boto(), crowd.worker(), crowd.worker()
+    hit = post_hit(client, MaxAssignments=2)
     hit_id = hit["HITId"]
 
-    assert refusal(client.delete_hit, HITId=hit_id)[0] == "InvalidHITState"
+    def why():
+        code, message = refusal(client.delete_hit, HITId=hit_id)
+        assert code == "InvalidHITState"
+        return message
+
     worker.do(hit["HITTypeId"])
-    code, message = refusal(client.delete_hit, HITId=hit_id)
-    assert (code, "'Reviewable'" in message) == ("InvalidHITState", True)
-    [own] = client.list_assignments_for_hit(HITId=hit_id)["Assignments"]
+    offered = why()
+    task = other.accept(hit["HITTypeId"])
+    client.update_expiration_for_hit(HITId=hit_id, ExpireAt=dt.datetime(2015, 1, 1, tzinfo=dt.UTC))
+    held = why()
+    task.submit(p01_label="no")
+    undecided = why()
+    assert "state 'Assignable'" in offered
+    assert "Workers can still accept it; UpdateExpirationForHIT" in offered
+    assert "decision" not in offered
+    assert "state 'Unassignable'" in held
+    assert "Workers hold 1 of its assignments" in held
+    assert "2 of this HIT's submitted assignments are neither approved nor rejected" in undecided
+    assert "state" not in undecided
+    own, last = client.list_assignments_for_hit(HITId=hit_id)["Assignments"]
     client.approve_assignment(AssignmentId=own["AssignmentId"])
+    client.update_hit_review_status(HITId=hit_id)
+    assert "1 of this HIT's submitted assignments is neither" in why()
+    client.reject_assignment(AssignmentId=last["AssignmentId"], RequesterFeedback="no")
     client.delete_hit(HITId=hit_id)
-    assert "'Disposed'" in refusal(client.delete_hit, HITId=hit_id)[1]
-    assert client.list_assignments_for_hit(HITId=hit_id)["NumResults"] == 1
+    assert "state 'Disposed'" in why()
+    overriding = {"AssignmentId": last["AssignmentId"], "OverrideRejection": True}
+    assert f"but the HIT {hit_id} was deleted" in refusal(client.approve_assignment, **overriding)[1]
+    assert client.list_assignments_for_hit(HITId=hit_id)["NumResults"] == 2
+
+
+def test_an_assignment_that_was_never_submitted_is_not_said_to_be_missing(crowd):
+    """Whoever knows its id, as an ExternalQuestion's server does, is told that nobody submitted it."""
+    client, worker = crowd.boto(), crowd.worker()
+    task = worker.accept(post_hit(client)["HITTypeId"])
+    own = {"AssignmentId": task.query["assignmentId"]}
+
+    code, message = refusal(client.approve_assignment, **own)
+    missing = refusal(client.approve_assignment, AssignmentId="3NONE")[0]
+
+    assert (code, "Nobody has submitted" in message) == ("InvalidAssignmentState", True)
+    assert refusal(client.get_assignment, **own)[0] == "InvalidAssignmentState"
+    assert missing == "AssignmentDoesNotExist"
+
+
+def test_a_mark_that_is_set_already_says_so_and_nothing_of_decisions(crowd):
+    """UpdateHITReviewStatus asks for a state alone, so work that waits is no reason."""
+    client, worker = crowd.boto(), crowd.worker()
+    hit = post_hit(client)
+    worker.do(hit["HITTypeId"])
+    client.update_hit_review_status(HITId=hit["HITId"])
+
+    message = refusal(client.update_hit_review_status, HITId=hit["HITId"])[1]
+
+    assert "state 'Reviewing'" in message
+    assert "UpdateHITReviewStatus marked it so" in message
+    assert "approved" not in message
 
 
 def test_states_follow_work_and_the_clock(crowd):

@@ -211,6 +211,38 @@ def test_a_page_that_only_claims_to_be_sent_is_believed_once(crowd, page):
     assert page.get_by_role("button", name="Return this HIT").count() == 1
 
 
+def test_a_file_is_refused_with_words_and_the_way_back_to_the_answers(crowd, chromium, tmp_path):
+    """Nothing is submitted, the HIT is still held, and without the file the same page is taken."""
+    client = crowd.boto()
+    html = """<form data-mitl-submit method="post" enctype="multipart/form-data" action="about:blank">
+    <input data-mitl-assignment type="hidden" name="assignmentId" value="">
+    <label>Words <input name="words"></label> <label>Picture <input type="file" name="picture"></label>
+    <button>Send</button></form>"""
+    hit = post_hit(client, Question=question_xml(html))
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    (tmp_path / "cat.png").write_bytes(b"\x89PNG")
+    # A window of its own, because its console rightly reports the status of what was refused.
+    context = chromium.new_context(viewport={"width": 390, "height": 664})
+    page = context.new_page()
+
+    page.goto(crowd.url + link.path)
+    page.get_by_role("button", name="Accept one").click()
+    frame = page.frame_locator("#hit")
+    frame.get_by_label("Words").fill("a cat")
+    frame.get_by_label("Picture").set_input_files(tmp_path / "cat.png")
+    frame.get_by_role("button", name="Send").click()
+    frame.get_by_role("heading", name="Files cannot be sent here.").wait_for()
+    frame.get_by_role("link", name="Back to the HIT").click()
+    frame.get_by_label("Picture").set_input_files([])
+    frame.get_by_label("Words").fill("a cat on a mat")
+    frame.get_by_role("button", name="Send").click()
+    page.get_by_text("Submitted. Thank you!").wait_for()
+    context.close()
+
+    [own] = client.list_assignments_for_hit(HITId=hit["HITId"])["Assignments"]
+    assert "a cat on a mat" in own["Answer"]
+
+
 def test_a_hits_script_cannot_reach_the_worker_or_the_server(crowd, page):
     """Hostile HTML in a HIT has no cookie, no storage, no parent, and no way to other pages of the server."""
     hostile = """<form data-mitl-submit method="post" action="about:blank">

@@ -79,7 +79,6 @@ def test_a_type_that_grants_itself_gives_one_unless_told(client):
         ({"Description": "x" * 2001}, "AWS.ParameterOutOfRange"),
         ({"QualificationTypeStatus": "Maybe"}, "InvalidParameterValue"),
         ({"Test": TWO}, "AWS.MissingParameters"),
-        ({"TestDurationInSeconds": 60}, "AWS.MissingParameters"),
         ({"AnswerKey": TWO_KEY}, "AWS.MissingParameters"),
         ({**TESTED, "AutoGranted": True}, "InvalidParameterValue"),
         ({**TESTED, "TestDurationInSeconds": 0}, "AWS.ParameterOutOfRange"),
@@ -96,6 +95,63 @@ def test_what_excludes_or_misses_each_other_is_refused(shared_crowd, changes, co
     client = shared_crowd.boto()
     assert refusal(client.create_qualification_type, **NEW | changes)[0] == code
     assert client.list_qualification_types(MustBeRequestable=False)["NumResults"] == 0
+
+
+def test_a_time_without_a_test_counts_for_nothing(client):
+    """As on MTurk, and whatever it is; on a type that has a test, an update changes the test's time."""
+    own = client.create_qualification_type(**NEW, TestDurationInSeconds=0)["QualificationType"]
+    tested = made(client, **TESTED, Name="tested")
+
+    def updated(type_id):
+        reply = client.update_qualification_type(QualificationTypeId=type_id, TestDurationInSeconds=90)
+        return reply["QualificationType"]
+
+    assert "TestDurationInSeconds" not in own
+    assert "TestDurationInSeconds" not in updated(own["QualificationTypeId"])
+    assert (updated(tested)["TestDurationInSeconds"], updated(tested)["Test"]) == (90, TESTED["Test"])
+
+
+@pytest.mark.parametrize(
+    ("text", "count"), [("COLOURS", 1), ("%", 0), ("_", 0), ("A" * 50_000, 0), ("%" * 30_000, 0)]
+)
+def test_a_query_of_any_length_is_answered(either_crowd, text, count):
+    """Types hold it or they do not; a longer text than any of them can hold is in none."""
+    client = either_crowd.boto()
+    made(client)
+
+    found = client.list_qualification_types(MustBeRequestable=False, Query=text)
+
+    assert found["NumResults"] == count
+
+
+def test_xml_that_cannot_be_read_is_named_by_its_parameter(shared_crowd):
+    """A HIT's Question, a type's Test and its AnswerKey share a reader, and are never taken for each other."""
+    client = shared_crowd.boto()
+    bad = {
+        "form": "<QuestionForm/>",
+        "words": "words",
+        "none": form(""),
+        "html": form(
+            question("a", free()), overview="<FormattedContent><![CDATA[<script/>]]></FormattedContent>"
+        ),
+        "type": '<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>',
+    }
+    hit_type = client.create_hit_type(**TYPE)["HITTypeId"]
+
+    def named(call, parameter, **others):
+        for xml in bad.values():
+            code, message = refusal(call, **others, **{parameter: xml})
+            assert code in ("XMLParseError", "XHTMLParseError")
+            assert message.startswith(f"There was an error parsing the XML of {parameter}. "), message
+            assert message.count("There was an error") == 1
+        assert refusal(call, **others, **{parameter: "x" * 65_536})[1].startswith(
+            f"{parameter} is 65536 bytes long"
+        )
+
+    post = {"HITTypeId": hit_type, "LifetimeInSeconds": 60}
+    named(client.create_hit_with_hit_type, "Question", **post)
+    named(client.create_qualification_type, "Test", **NEW, TestDurationInSeconds=60)
+    named(client.create_qualification_type, "AnswerKey", **NEW, Test=TWO, TestDurationInSeconds=60)
 
 
 def test_an_update_changes_what_it_names(client):
@@ -121,7 +177,7 @@ def test_a_new_test_replaces_the_old_one_with_its_key(client):
     own = {"QualificationTypeId": made(client, **TESTED)}
 
     for changes, code in (
-        ({"TestDurationInSeconds": 5}, "AWS.MissingParameters"),
+        ({"TestDurationInSeconds": 0}, "AWS.ParameterOutOfRange"),
         ({"AnswerKey": TWO_KEY}, "AWS.MissingParameters"),
         ({"Test": TWO}, "AWS.MissingParameters"),
         ({"AutoGranted": True}, "InvalidParameterValue"),

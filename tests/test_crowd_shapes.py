@@ -66,6 +66,18 @@ class Api:
 @pytest.fixture(scope="module")
 def api(shared_crowd):
     """A server with HITs, assignments, bonuses, qualifications and requests in every state."""
+    crowd, known = shared_crowd, _known(shared_crowd)
+    pools = {name: st.sampled_from(values) for name, values in known.items()}
+    return _api(crowd, pools)
+
+
+def _api(crowd, pools):
+    access, secret = admin.keys(crowd.engine)[Environment.SANDBOX]
+    return Api(crowd.url, crowd.browser(), Credentials(access, secret), pools)
+
+
+def _known(shared_crowd):
+    """Fill a server, and give what it knows by the names of the API's members."""
     client, worker, other = shared_crowd.boto(), shared_crowd.worker(), shared_crowd.worker()
     types = [client.create_hit_type(**TYPE | {"Title": title})["HITTypeId"] for title in ("one", "two")]
     made = [post_hit(client, types[place % 2], MaxAssignments=2)["HITId"] for place in range(6)]
@@ -85,8 +97,7 @@ def api(shared_crowd):
     qualifications = [_qualification(client, name) for name in ("q1", "q2")]
     client.associate_qualification_with_worker(QualificationTypeId=qualifications[0], WorkerId=worker.id)
     pending = _requests(shared_crowd, [*qualifications, *qualifications])
-    access, secret = admin.keys(shared_crowd.engine)[Environment.SANDBOX]
-    known = {
+    return {
         "HITId": made,
         "HITTypeId": types,
         "AssignmentId": submitted,
@@ -103,9 +114,6 @@ def api(shared_crowd):
         "MaxAssignments": [1, 3],
         "NumberOfAdditionalAssignments": [1],
     }
-    pools = {name: st.sampled_from(values) for name, values in known.items()}
-    browser = shared_crowd.browser()
-    return Api(shared_crowd.url, browser, Credentials(access, secret), pools)
 
 
 def _qualification(client, name):
@@ -169,6 +177,30 @@ def test_any_request_is_answered_in_the_models_shapes(api, operation, data):
         assert reply.status_code == 400
         read |= create_parser("json").parse(wire, MODEL.shape_for_error_code(read["Error"]["Code"]))
         assert_error(reply.json(), read)
+
+
+def test_no_value_of_any_parameter_is_a_fault(either_crowd):
+    """Zero characters, half surrogates, patterns, huge texts and numbers, times past all calendars: never a 500."""
+    known = _known(either_crowd)
+    api = _api(either_crowd, {})
+    usual = {name: values if name == "WorkerIds" else values[0] for name, values in known.items()}
+    faults, taken = [], set()
+    for operation in sorted(MODEL.operation_names):
+        for params in mturk_model.hostile_requests(operation, usual):
+            reply = api.call(operation, json.dumps(params).encode())
+            if reply.status_code == 200:
+                taken.add(operation)
+            elif reply.status_code != 400:
+                faults.append((operation, reply.status_code, str(params)[:200]))
+
+    assert faults == []
+    # Some of the values are merely odd: they go all the way into the database and out again.
+    assert {
+        "CreateHIT",
+        "CreateQualificationType",
+        "ListQualificationTypes",
+        "UpdateExpirationForHIT",
+    } <= taken
 
 
 def complete(value, shape):

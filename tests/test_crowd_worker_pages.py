@@ -8,10 +8,12 @@ import re
 import httpx
 import pytest
 from crowd_kit import HTML, TYPE, Worker, post_hit, question
+from sqlalchemy import func, select
 from test_crowd_concurrency import at_once
 
 from mitl.crowd.answers import answer_fields
 from mitl.crowd_server import admin
+from mitl.crowd_server.models import LateAnswer
 from mitl.errors import StoreError
 from mitl.records import Environment
 
@@ -76,18 +78,91 @@ def test_fields_arrive_as_they_were_sent(crowd, client, hit_type):
 
 
 def test_a_multipart_form_is_taken_too(crowd, client, hit_type):
-    """Some templates post multipart; an upload counts as its name."""
+    """Some templates post multipart; a file's input that nobody used is an empty field, as browsers send it."""
     task = crowd.worker().accept(hit_type)
 
-    reply = httpx.post(
-        f"{crowd.url}/s/{task.token}/mturk/externalSubmit",
-        data={"p01_label": "no"},
-        files={"picture": ("cat.png", b"\x89PNG")},
-        trust_env=False,
-    )
+    reply = sent(task, files={"p01_label": (None, "no"), "picture": ("", b"")})
 
     assert reply.status_code == 200
-    assert answer_fields(assignments(client)[0]["Answer"]) == [("p01_label", "no"), ("picture", "cat.png")]
+    assert answer_fields(assignments(client)[0]["Answer"]) == [("p01_label", "no"), ("picture", "")]
+
+
+def sent(task, **request):
+    """Send something to the address of a HIT's form."""
+    return httpx.post(
+        f"{task.server.url}/s/{task.token}/mturk/externalSubmit",
+        trust_env=False,
+        **request,
+    )
+
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
+MULTIPART = {"Content-Type": "multipart/form-data; boundary=x"}
+
+
+NO_ANSWERS = [
+    ({}, 422, "No answer was sent."),
+    ({"content": "", "headers": FORM}, 422, "No answer was sent."),
+    ({"content": "assignmentId=x&=lost&&", "headers": FORM}, 422, "No answer was sent."),
+    ({"content": "--x--", "headers": MULTIPART}, 422, "No answer was sent."),
+    ({"json": {"q": 1}}, 415, "What was sent is not a form."),
+    ({"content": '{"q": 1}', "headers": FORM}, 415, "What was sent is not a form."),
+    ({"content": '[{"q": "a=b"}]', "headers": FORM}, 415, "What was sent is not a form."),
+    ({"content": "words alone", "headers": FORM}, 415, "What was sent is not a form."),
+    ({"content": '{"q": "a=b"}'}, 415, "What was sent is not a form."),
+    ({"content": "q=1\r\n", "headers": {"Content-Type": "text/plain"}}, 415, "What was sent is not a form."),
+    ({"content": "--y\r\n", "headers": MULTIPART}, 415, "What was sent is not a form."),
+    ({"content": "q=1", "headers": {"Content-Type": "multipart/form-data"}}, 415, "is not a form."),
+    ({"data": {"q": "1"}, "files": {"f": ("cat.png", b"\x89PNG")}}, 415, "Files cannot be sent here."),
+    ({"data": {"q": "1"}, "files": {"f": ("cat.png", b"")}}, 415, "Files cannot be sent here."),
+    ({"content": "&".join(["a=b"] * 2001), "headers": FORM}, 413, "too much to send"),
+    ({"files": [(f"f{n}", (None, "1")) for n in range(2001)]}, 413, "too much to send"),
+    ({"data": {"q": "1"}, "files": {"f": (None, "x" * 600_000)}}, 413, "too much to send"),
+]
+
+
+def test_what_is_no_answer_is_said_to_be_none_and_the_hit_stays_with_its_worker(crowd, client, hit_type):
+    """Nothing is submitted or owed, the page leads back to the HIT, and an answer is taken after all of it."""
+    task = crowd.worker().accept(hit_type)
+
+    for request, status, words in NO_ANSWERS:
+        reply = sent(task, **request)
+        assert (reply.status_code, words in reply.text) == (status, True), request
+        assert "mitl-refused" in reply.text
+        assert f'href="/w/a/{task.token}/frame?assignmentId={task.query["assignmentId"]}&amp;' in reply.text
+
+    assert assignments(client) == []
+    assert client.get_hit(HITId=task.query["hitId"])["HIT"]["NumberOfAssignmentsPending"] == 1
+    assert task.submit(p01_label="yes").status_code == 200
+    assert len(assignments(client)) == 1
+
+
+def test_nothing_is_no_late_answer_either(crowd, hit_type):
+    """After a HIT's time an empty post is kept for nobody to pay; after a submission it changes nothing."""
+    late, done = crowd.worker().accept(hit_type), crowd.worker().do(hit_type)
+    crowd.clock.advance(hours=2)
+
+    assert sent(late).status_code == 410
+    assert (sent(done, json={"q": 1}).status_code, sent(done).status_code) == (200, 200)
+    with crowd.engine.connect() as connection:
+        assert connection.execute(select(func.count()).select_from(LateAnswer)).scalar_one() == 0
+
+
+def test_the_way_back_leads_to_a_page_elsewhere_too(crowd, client):
+    """An ExternalQuestion's frame returns to its own address, with the assignment in it."""
+    space = "http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2006-07-14/ExternalQuestion.xsd"
+    xml = (
+        f'<ExternalQuestion xmlns="{space}"><ExternalURL>https://example.org/page?a=1</ExternalURL>'
+        "<FrameHeight>0</FrameHeight></ExternalQuestion>"
+    )
+    worker = crowd.worker()
+    reply = worker.post("/w/accept", {"hit_type_id": post_hit(client, Question=xml)["HITTypeId"]})
+    token = str(reply.url).rpartition("/")[2]
+
+    refused = httpx.post(f"{crowd.url}/s/{token}/mturk/externalSubmit", trust_env=False)
+
+    assert refused.status_code == 422
+    assert 'href="https://example.org/page?a=1&amp;assignmentId=' in refused.text
 
 
 def test_a_second_submission_changes_nothing(crowd, client, hit_type):

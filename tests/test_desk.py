@@ -255,6 +255,18 @@ def test_pictures_come_by_their_number_alone(opened):
     assert [opened.get(f"/image/{name}").status_code for name in wrong] == [404] * len(wrong)
 
 
+@pytest.mark.parametrize("number", ["0", "2147483648", "9" * 30])
+def test_a_number_beyond_any_row_is_not_found(still, number):
+    """Of a submission, a worker or a picture, to be seen or to be decided about."""
+    for path in ("/queue", "/workers", "/image"):
+        assert still.get(f"{path}/{number}").status_code in (404, 409), path
+    assert still.post(f"/queue/{number}/decide", {"decision": "approve"}).status_code in (404, 409)
+    assert still.post(f"/queue/{number}/reverse", {"decision": "drop"}).status_code in (404, 409)
+    assert still.post(f"/workers/{number}/message", {"subject": "s", "text": "t"}).status_code in (404, 409)
+    assert still.get(f"/state?item={number}").status_code == 200
+    assert still.get(f"/queue?after={number}").status_code == 200
+
+
 def test_a_picture_without_a_file_is_linked_by_https_alone(opened):
     """An https address is shown by the browser; any other address is not."""
     first = opened.rows(Decision.QUEUED)[0]

@@ -183,6 +183,41 @@ def test_the_table_of_workers_is_sorted_and_walked_by_keyboard(opened, page):
     assert len(rising) == len({row.worker_id for row in opened.rows()})
 
 
+@pytest.mark.parametrize(("width", "height"), [(1280, 700), (390, 664)])
+def test_the_decision_stays_in_view_under_forty_findings(opened, page, width, height):
+    """They are folded by kind and stand by their numbers; unfolded or not, wherever one reads, Approve is at hand."""
+    first = opened.rows(Decision.QUEUED)[0]
+    for place in [*range(40, 0, -1)]:
+        note(opened, first.id, "missing_answer", f"place {place} has no usable answer")
+    for code in ("unknown_field", "unasked_rationale", "label_ignored", "duplicate_field", "unknown_place"):
+        for number in (10, 9):
+            note(opened, first.id, code, f"p{number}_label came twice, and a word of 80 letters {'x' * 80}")
+    page.set_viewport_size({"width": width, "height": height})
+    page.goto(f"{opened.url}/queue/{first.id}")
+
+    def approve_is_in_view():
+        box = page.get_by_role("button", name="Approve").bounding_box()
+        return box["y"] >= 0 and box["y"] + box["height"] <= height
+
+    seen = [approve_is_in_view()]
+    page.get_by_text("A pair has no answer: 40 times.").locator("summary").click()
+    seen.append(approve_is_in_view())
+    for where in ("0", "document.body.scrollHeight / 2"):
+        page.evaluate(f"scrollTo(0, {where})")
+        seen.append(approve_is_in_view())
+
+    details = page.get_by_text("A pair has no answer: 40 times.").locator("li").all_inner_texts()
+    assert seen == [True] * 4
+    assert details == [f"place {place} has no usable answer" for place in range(1, 41)]
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def note(opened: OpenDesk, submission: int, code: str, detail: str) -> None:
+    """Something noticed about a submission."""
+    statement = "INSERT INTO finding (assignment_id, code, detail) VALUES (:id, :code, :detail)"
+    opened.sql(statement, id=submission, code=code, detail=detail)
+
+
 def test_nothing_hangs_over_the_edge(opened, page):
     """Wide tables scroll inside their own box, on a phone as on a desk."""
     first = opened.rows(Decision.QUEUED)[0]

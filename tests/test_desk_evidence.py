@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mitl.desk.words import findings
 from mitl.desk.worker_pages import COLUMNS, in_order
 from mitl.judgements.conduct import (
     Agreement,
+    Haste,
     Run,
     agreements,
     consistency,
     entropy_bits,
     gold_interval,
+    haste,
     longest_run,
     median_seconds,
 )
 from mitl.judgements.gold_records import GoldRecord
-from mitl.records import Label, Pair
+from mitl.records import Finding, Label, Pair
 from mitl.stages.reviewing.evidence import Evidence
 from mitl.stages.reviewing.habits import Habit
 
@@ -93,6 +97,51 @@ def test_pairs_whose_time_was_not_measured_do_not_make_a_worker_fast():
     """None and 0 are no times."""
     assert median_seconds([None, 0, 3000, 1000, 8000]) == 3
     assert median_seconds([None, 0]) is None
+
+
+def test_haste_is_told_by_an_absolute_floor_though_everybody_hurries():
+    """Half of the measured pairs under it; no floor, no measured time, or a median at the floor tell nothing."""
+    found = haste([0.4, None, 0.5, 0.6, 9.0, 0], 2)
+
+    assert found == Haste(0.55, 2, under=3, timed=4)
+    assert found.text == "0.6 s a pair (median), under the floor of 2 s; 3 of 4 pairs took less"
+    assert haste([0.1, 0.1], 0) is None
+    assert haste([None, 0], 2) is None
+    assert haste([2.0], 2) is None
+
+
+def test_findings_are_grouped_by_kind_the_weightiest_first():
+    """One of a kind is a sentence; of several the number is told, and their details are kept in order."""
+    noted = [
+        Finding("missing_answer", "place 2"),
+        Finding("missing_answer", "place 10"),
+        Finding("bad_record", "1 of 9"),
+        Finding("gold_negative_failed", "7,8"),
+        Finding("gold_negative_failed", "7,9"),
+        Finding("news", "x"),
+    ]
+
+    assert findings(noted) == [
+        ("Failed a control that does not fit: 2 times.", []),
+        ("The worker's record on controls is poor: 1 of 9.", []),
+        ("A pair has no answer: 2 times.", ["place 2", "place 10"]),
+        ("news", []),
+    ]
+
+
+def test_standings_sort_by_what_they_mean():
+    """The poor first, then the unproven and the good, the excluded last; a record without controls is unknown."""
+    people = tuple(
+        replace(evidence(number, 1, 1, None), standing=name)
+        for number, name in enumerate(("good", "excluded", "poor", "unproven"))
+    )
+    by_key = {column.key: column for column in COLUMNS}
+
+    rows = in_order(people, by_key["standing"], turned=False)
+
+    assert [row.standing for row in rows] == ["poor", "unproven", "good", "excluded"]
+    unknown = evidence(9, 0, 0, None)
+    assert in_order((unknown, evidence(1, 9, 9, None)), by_key["record"], turned=False)[-1] == unknown
 
 
 def test_agreement_is_about_the_side_and_leaves_the_distrusted_out():

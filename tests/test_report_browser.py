@@ -135,6 +135,40 @@ def test_a_header_sorts_its_table_by_number_turns_round_and_lets_go(new_page: Ne
     ]
 
 
+def test_money_shares_times_and_numbered_names_sort_by_their_size(new_page: NewPage, address: str) -> None:
+    """However they are written; no cell of any table that begins as a number is taken for a word."""
+    page = new_page()
+    page.goto(address)
+    written = [
+        "1,234",
+        "−0.5",
+        "$9.00",
+        "−$1,234.50",
+        "×3.6",
+        "< 0.1 %",
+        "> 99.9 %",
+        "12 s",
+        "4 min 12 s",
+        "2 h 5 min",
+    ]
+
+    numbers = page.evaluate("texts => texts.map(numberIn)", written)
+    words = page.evaluate("['batch-10', 'batch-9', 'W2', '', '4 of 5'].map(numberIn).map(Number.isNaN)")
+    order = page.evaluate("['batch-10', 'batch-9', 'Batch-1'].sort((a, b) => compare(a, b, 1))")
+    mistaken = page.evaluate(
+        """[...document.querySelectorAll("table.sortable")].flatMap(table => [...table.tBodies[0].rows]
+            .flatMap(row => [...row.cells].map((cell, column) => [cell, valueOf(row, column)])))
+            .filter(([cell, value]) => cell.tagName === "TD" && typeof value === "string")
+            .filter(([cell, value]) => /^[-−$×<>]?\\s*[$]?[0-9]/.test(value))
+            .map(([cell, value]) => value)"""
+    )
+
+    assert numbers == [1234, -0.5, 9, -1234.5, 3.6, 0.1, 99.9, 12, 252, 7500]
+    assert words == [True] * 5
+    assert order == ["Batch-1", "batch-9", "batch-10"]
+    assert mistaken == []
+
+
 def test_the_keyboard_sorts_by_words(new_page: NewPage, address: str) -> None:
     """A column of words begins with A; Enter and Space both press the header, and the focus stays on it."""
     page = new_page()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from dataclasses import replace
 
 import pytest
@@ -16,13 +17,14 @@ from mitl.db.session import open_database
 from mitl.db.store import answers
 from mitl.db.store.answers import AssignmentRow
 from mitl.errors import StoreError
-from mitl.records import Decision, Environment, Label
+from mitl.records import Decision, Environment, Finding, Label
 from mitl.settings import AUTO_APPROVAL_S, Settings, load
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.reviewing.decisions import Ruling, keep
 from mitl.stages.reviewing.reversal import reverse
 from mitl.stages.reviewing.review import queue, rule
 from mitl.stages.reviewing.show import show
+from mitl.stages.reviewing.workers import workers
 
 pytest_plugins = ("desk_fixtures",)
 
@@ -79,6 +81,53 @@ def test_a_submission_is_shown_with_the_controls_that_failed_and_its_worker(revi
     assert f"unless it is decided before, the server pays it by itself at {minute(itself)}" in found.lines
     assert f"a rejection could be reversed until {minute(until)}" in found.lines
     assert set(found.counts) == set(COUNTS["review show"])
+
+
+def test_haste_is_told_in_words_by_the_projects_own_floor(reviewed):
+    """`review show`, the workers' table and the desk name who is under it; without a floor nobody does."""
+    slow = replace(reviewed, min_seconds_a_pair=0.0)
+    fast = replace(reviewed, min_seconds_a_pair=3600.0)
+    number = rows(reviewed, Decision.QUEUED)[0].id
+
+    shown, table = show(fast, number, SANDBOX), workers(fast, SANDBOX)
+    with open_desk(fast) as desk:
+        page, person = (
+            written(desk.get(f"/queue/{number}")),
+            written(desk.get(f"/workers/{row(fast, number).worker_id}")),
+        )
+        everyone, first = written(desk.get("/workers")), written(desk.get("/"))
+
+    [hasty] = [one["detail"] for one in shown.counts["findings"] if one["code"] == "too_fast"]
+    assert re.fullmatch(
+        r"[0-9.]+ s a pair \(median\), under the floor of 3600 s; (\d+) of \1 pairs took less", hasty
+    )
+    assert f"finding: too_fast {hasty}" in shown.lines
+    assert any(
+        "under the floor of 3600 s;" in line for line in shown.lines if line.startswith("  a pair takes")
+    )
+    assert all(one["too_fast"] for one in table.counts["rows"])
+    assert any(line.startswith("!: ") and "under 3600 s" in line for line in table.lines)
+    assert f"Faster than a person can look: {hasty}." in page
+    assert "under the floor of 3600 s, too short to look" in person
+    assert "under 3600 s" in everyone and "workers take less than 3600 s" in first
+    quiet, calm = show(slow, number, SANDBOX), workers(slow, SANDBOX)
+    assert "too_fast" not in str(quiet.counts) and "floor" not in str(quiet.lines)
+    assert not any(one["too_fast"] for one in calm.counts["rows"]) and "!: " not in str(calm.lines)
+
+
+def test_findings_come_by_kind_and_their_numbers_by_size(project):
+    """Place 2 before place 10, whatever the order in which they were noted."""
+    first = rows(project, Decision.QUEUED)[0]
+    notes = [Finding("missing_answer", f"place {place} has no usable answer") for place in (10, 9, 2, 1, 11)]
+    with open_database(project.db_url) as session:
+        answers.add_all_findings(session, {first.id: notes})
+        session.commit()
+
+    found = [
+        one for one in show(project, first.id, SANDBOX).counts["findings"] if one["code"] == "missing_answer"
+    ]
+
+    assert [one["detail"].split()[1] for one in found] == ["1", "2", "9", "10", "11"]
 
 
 def test_the_evidence_shows_the_data_sets_own_ids(project):

@@ -265,3 +265,18 @@ def test_a_file_that_gives_no_url_is_refused(extra, content, said, tmp_path):
 
     with pytest.raises(SettingsError, match=said):
         load(tmp_path, environ={"MITL_DB_FILE": str(secret), **extra})
+
+
+@pytest.mark.parametrize("value", ['"2"', "-1", "3601", "true", "nan"])
+def test_a_floor_of_seconds_is_a_number_of_an_hour_at_most(value, tmp_path):
+    """Anything else is refused by its name; whole numbers will do, and 0 turns it off."""
+    (tmp_path / "mitl.toml").write_text(f"[review]\nmin_seconds_a_pair = {value}\n")
+    with pytest.raises(
+        SettingsError, match=r"review\.min_seconds_a_pair is .*seconds from 0 to 3600 are wanted"
+    ):
+        load(tmp_path, environ={})
+
+    (tmp_path / "mitl.toml").write_text("[review]\nmin_seconds_a_pair = 0\n")
+    assert load(tmp_path, environ={}).min_seconds_a_pair == 0
+    (tmp_path / "mitl.toml").write_text("")
+    assert load(tmp_path, environ={}).min_seconds_a_pair == 2

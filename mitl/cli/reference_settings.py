@@ -37,6 +37,8 @@ TABLES: dict[str, dict[str, str]] = {
     "review": {
         "gold_positive_passes": 'answers with which a gold positive passes (`["yes", "weak_yes"]`)',
         "gold_negative_passes": 'answers with which a gold negative passes (`["weak_no", "no"]`)',
+        "min_seconds_a_pair": "`review` and the desk say who takes less time for half of the pairs, however fast the "
+        "others are; 0 says nothing (2)",
     },
     "release": {
         "description": "what the data set is, in a sentence",

@@ -6,7 +6,6 @@ import inspect
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +37,7 @@ from mitl.crowd_server.work import study as study_pages
 log = logging.getLogger(__name__)
 
 Handler = Callable[..., Any]
+MOST_ROW = 2**31 - 1
 STATIC = ("style.css", "worker.js", "operator.css", "operator.js")
 MODULES: tuple[Any, ...] = (
     sessions,
@@ -100,7 +100,9 @@ def create_app(
 
     app = Starlette(
         routes=[
-            Route("/", RequesterApi(database, clock, signing_clock).answer, methods=["POST"]),
+            Route(
+                "/", RequesterApi(database, clock, signing_clock, settings["secret"]).answer, methods=["POST"]
+            ),
             Route("/", _home),
             Route("/healthz", healthz),
             Route("/i/{name}", image),
@@ -142,11 +144,25 @@ def _pages(site: Site) -> Iterator[Route]:
 
 def _endpoint(site: Site, handler: Handler) -> Handler:
     """The handler with its site; one that runs in a thread reads all that it shows in one transaction."""
-    if inspect.iscoroutinefunction(handler):
-        return partial(handler, site)
+
+    async def await_answer(request: Request) -> Any:
+        return _nowhere(site) if _names_nothing(request) else await handler(site, request)
 
     def answer(request: Request) -> Any:
+        if _names_nothing(request):
+            return _nowhere(site)
         with site.database.one_view():
             return handler(site, request)
 
-    return answer
+    return await_answer if inspect.iscoroutinefunction(handler) else answer
+
+
+def _names_nothing(request: Request) -> bool:
+    """Whether a part of the address is one that no row has, and that a database refuses even to compare."""
+    return any(
+        "\0" in part if isinstance(part, str) else part > MOST_ROW for part in request.path_params.values()
+    )
+
+
+def _nowhere(site: Site) -> Response:
+    return site.notice(404, "Nothing here", "This page does not exist.")

@@ -119,6 +119,7 @@ class Desk:
             environment=self.environment,
             form_token=self.access.form,
             now=self.clock(),
+            floor_s=self.settings.min_seconds_a_pair,
             frame=frame,
             **values,
         )
@@ -138,7 +139,6 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     for name in (
-        "finding",
         "either",
         "reason",
         "money",

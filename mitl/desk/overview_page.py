@@ -29,6 +29,7 @@ def first(desk: Desk, request: Request) -> Response:
         most=max((hour.answers for hour in view.hours), default=0),
         standings={name: standings.count(name) for name in words.STANDINGS},
         median_s=people.habits.median_s,
+        hasty=sum(one.is_under(desk.settings.min_seconds_a_pair) for one in people.workers),
     )
 
 

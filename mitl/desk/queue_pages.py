@@ -7,6 +7,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from mitl.db.store.answers import AssignmentRow
+from mitl.desk import words
 from mitl.desk.desk import Desk
 from mitl.errors import MitlError, StoreError, UsageError
 from mitl.records import Decision
@@ -45,7 +46,14 @@ def _page(
     with desk.reading() as session:
         frame = desk.frame(session)
         people = desk.crowd(session, frame)
-        found = submission(session, desk.environment, number, desk.settings.gold_rule, people.golds)
+        found = submission(
+            session,
+            desk.environment,
+            number,
+            desk.settings.gold_rule,
+            people.golds,
+            desk.settings.min_seconds_a_pair,
+        )
         rows = waiting(session, desk.environment)
         decided = _row(session, desk, after)
     numbers = [row.id for row in rows]
@@ -55,6 +63,7 @@ def _page(
         frame,
         status=status,
         found=found,
+        findings=words.findings(found.findings),
         one=people.find(found.row.worker_id),
         people=people,
         waits=found.row.decision in (Decision.QUEUED, Decision.NONE),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from mitl.hits.pricing import format_dollars
 from mitl.records import Decision, Environment, Finding, Label, Outcome, PairRole, Shortcoming
@@ -42,6 +42,7 @@ FINDINGS = {
     "gold_negative_failed": "Failed a control that does not fit.",
     "gold_missing": "A control was not answered.",
     "bad_record": "The worker's record on controls is poor.",
+    "too_fast": "Faster than a person can look.",
     "excluded_worker": "The worker is excluded already.",
     "bad_record_after_approval": "The record turned poor after this was approved.",
     "same_worker": "The worker had been asked a pair before.",
@@ -57,6 +58,8 @@ FINDINGS = {
     "bad_value": "The form brought a value that the page does not offer.",
     "more_findings": "There is more of the same kind.",
 }
+_ON_CARDS = frozenset({"gold_positive_failed", "gold_negative_failed"})
+"""Their details are rows; the page shows those pairs in full."""
 _REASONS: dict[str, str] = {
     Shortcoming.NOT_IN_IMAGE.value: "describes what is not in the image",
     Shortcoming.NOT_DESCRIBED.value: "leaves something out",
@@ -72,10 +75,31 @@ STANDINGS = {
 ENVIRONMENTS = {Environment.SANDBOX: "sandbox · practice money", Environment.LIVE: "live · real money"}
 
 
-def finding(one: Finding) -> str:
+def findings(noted: Iterable[Finding]) -> list[tuple[str, list[str]]]:
+    """What was noticed, weightiest first: for each kind a sentence, and the details of one that came several times."""
+    by_code: dict[str, list[Finding]] = {}
+    for note in noted:
+        by_code.setdefault(note.code, []).append(note)
+    weights = {code: place for place, code in enumerate(FINDINGS)}
+    made: list[tuple[str, list[str]]] = []
+    for code in sorted(by_code, key=lambda code: weights.get(code, len(weights))):
+        notes = by_code[code]
+        if len(notes) == 1:
+            made.append((_finding(notes[0]), []))
+        else:
+            details = [note.detail for note in notes if note.detail and code not in _ON_CARDS]
+            made.append((f"{_said(code).rstrip('.')}: {len(notes):,} times.", details))
+    return made
+
+
+def _said(code: str) -> str:
+    return FINDINGS.get(code, code.replace("_", " "))
+
+
+def _finding(one: Finding) -> str:
     """What was noticed, in a sentence; the detail only where it says more than numbers of rows."""
-    said = FINDINGS.get(one.code, one.code.replace("_", " "))
-    if one.code == "bad_record" and one.detail:
+    said = _said(one.code)
+    if one.code in ("bad_record", "too_fast") and one.detail:
         return f"{said.rstrip('.')}: {one.detail}."
     if one.code in ("unreadable", "bad_value", "missing_answer", "same_worker") and one.detail:
         return f"{said.rstrip('.')} ({one.detail})."

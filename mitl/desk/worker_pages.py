@@ -31,17 +31,22 @@ class Column:
     numeric: bool = True
 
 
+_STANDINGS = ("poor", "unproven", "good", "excluded")
 COLUMNS = (
     Column("worker", "Worker", "The id on the requester API", lambda one: one.worker, numeric=False),
     Column(
         "record",
         "Gold record",
         "Controls answered as expected: mean and 90 % interval of the rate",
-        lambda one: (one.mean, -one.record.golds),
+        lambda one: (one.mean, -one.record.golds) if one.record.golds else None,
         numeric=False,
     ),
     Column(
-        "standing", "Standing", "What the record allows to be said", lambda one: one.standing, numeric=False
+        "standing",
+        "Standing",
+        "What the record allows to be said",
+        lambda one: _STANDINGS.index(one.standing),
+        numeric=False,
     ),
     Column("work", "Submissions", "Pages sent in", lambda one: one.submissions, True),
     Column("queued", "Waiting", "Pages in the review queue", lambda one: one.queued, True),

@@ -77,6 +77,39 @@ def median_seconds(active_ms: Iterable[int | None]) -> float | None:
     return statistics.median(times) if times else None
 
 
+@dataclass(frozen=True, slots=True)
+class Haste:
+    """Half of some pairs took less time than anybody needs to look at one, however fast the other workers are."""
+
+    median_s: float
+    floor_s: float
+    under: int
+    """Pairs that took less than the floor."""
+    timed: int
+    """Pairs whose time was measured."""
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        return (
+            f"{self.median_s:.1f} s a pair (median), under the floor of {self.floor_s:g} s; "
+            f"{self.under} of {self.timed} pairs took less"
+        )
+
+
+def haste(seconds: Iterable[float | None], floor_s: float) -> Haste | None:
+    """Whether these times on pairs are too short to have looked; None where they are not, or none was measured.
+
+    Args:
+        seconds: active seconds on each pair; None or 0 where nothing was measured.
+        floor_s: 0 calls nothing too short.
+    """
+    times = [time for time in seconds if time]
+    if not times or (median := statistics.median(times)) >= floor_s:
+        return None
+    return Haste(median, floor_s, sum(time < floor_s for time in times), len(times))
+
+
 def agreements(
     answers: Iterable[tuple[str, Pair, Label]], distrusted: Collection[str] = ()
 ) -> dict[str, Agreement]:

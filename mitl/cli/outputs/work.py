@@ -150,7 +150,8 @@ COUNTS: dict[str, dict[str, str]] = {
         "approved": "those passed by rule or by a person (`--by-hits`)",
         "rows": "each worker: worker, submitted, approved, queued, rejected, standing, capped, golds, golds_passed, "
         "pass_rate (posterior mean), pass_rate_low, pass_rate_high (its 90 % interval), seconds_a_pair, speed (over "
-        "the others' median), seconds_a_hit, longest_run, longest_run_of, entropy_bits, agreement, agreement_of (with "
+        "the others' median), too_fast (whether under `[review] min_seconds_a_pair`), seconds_a_hit, longest_run, "
+        "longest_run_of, entropy_bits, agreement, agreement_of (with "
         "others, of so many comparisons), consistency, consistency_of (with own earlier answers), earned_cents, "
         "hourly_cents; with `--by-hits` each bin: above, most, workers, submitted, approved, approve_ratio",
     },

@@ -19,6 +19,7 @@ from mitl.crowd_server.work import letters
 from mitl.records import Environment
 
 OVERRIDABLE_FOR = dt.timedelta(days=30)
+_OVERRIDING = "A rejection can be overridden only within 30 days of submission and while the HIT exists"
 _BY_STATUS = {name: state for state, name in shapes.STATUS.items()}
 
 
@@ -26,10 +27,10 @@ _BY_STATUS = {name: state for state, name in shapes.STATUS.items()}
 def list_assignments(call: Call) -> dict[str, Any]:
     """A HIT's submitted assignments with their answers, in any state of the HIT."""
     hit_id = key(call)
-    after, size = call.params.page()
+    after, size = call.page()
     rows = assignments.list_of_hit(call.connection, hit_id, states=_states(call), after=after, limit=size + 1)
     form = questions.form_of(hits.form(call.connection, hit_id)) if rows else None
-    return paged(rows, size, "Assignments", lambda own: _shape(own, form))
+    return paged(call, rows, size, "Assignments", lambda own: _shape(own, form))
 
 
 @operation("GetAssignment", writes=False)
@@ -51,10 +52,12 @@ def approve_assignment(call: Call) -> dict[str, Any]:
     feedback = call.params.text("RequesterFeedback", longest=1024)
     override = call.params.flag("OverrideRejection")
     if own.state is AssignmentState.REJECTED and override:
-        if _hit(call, own).deleted_at is not None or own.submitted_at + OVERRIDABLE_FOR < call.now:
+        if _hit(call, own).deleted_at is not None:
+            raise turk("InvalidAssignmentState", f"{_OVERRIDING}, but the HIT {own.hit} was deleted.")
+        if own.submitted_at + OVERRIDABLE_FOR < call.now:
             raise turk(
                 "InvalidAssignmentState",
-                "A rejection can be overridden only within 30 days of submission and while the HIT exists.",
+                f"{_OVERRIDING}, but this one was submitted on {own.submitted_at:%Y-%m-%d %H:%M} UTC.",
             )
     elif own.state is not AssignmentState.SUBMITTED:
         raise _wrong_state(own, "Submitted, Rejected" if override else "Submitted")
@@ -107,11 +110,11 @@ def list_bonus_payments(call: Call) -> dict[str, Any]:
         raise missing("HITId or AssignmentId")
     hit_id = key(call) if params.has("HITId") else None
     own_id = _find(call).id if params.has("AssignmentId") else None
-    after, size = params.page()
+    after, size = call.page()
     rows = assignments.list_bonuses(
         call.connection, call.environment, hit_id=hit_id, assignment_id=own_id, after=after, limit=size + 1
     )
-    return paged(rows, size, "BonusPayments", shapes.bonus)
+    return paged(call, rows, size, "BonusPayments", shapes.bonus)
 
 
 @operation("GetAccountBalance", writes=False)
@@ -135,9 +138,15 @@ def _tell(call: Call, own: AssignmentRow, letter: letters.Letter) -> None:
 def _find(call: Call) -> AssignmentRow:
     mturk_id = call.params.entity("AssignmentId")
     own = assignments.find(call.connection, call.environment, mturk_id)
-    if own is None:
-        raise absent("Assignment", "AssignmentDoesNotExist", mturk_id)
-    return own
+    if own is not None:
+        return own
+    if assignments.is_known(call.connection, call.environment, mturk_id):
+        raise turk(
+            "InvalidAssignmentState",
+            f"Nobody has submitted the assignment {mturk_id}: a worker has accepted it or gave it back. "
+            "This operation can be called with a status of: Submitted, Approved, Rejected.",
+        )
+    raise absent("Assignment", "AssignmentDoesNotExist", mturk_id)
 
 
 def _hit(call: Call, own: AssignmentRow) -> HitRow:

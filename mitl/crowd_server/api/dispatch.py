@@ -7,6 +7,7 @@ import logging
 import uuid
 from typing import Any
 
+from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
@@ -24,7 +25,7 @@ from mitl.crowd_server.api import (
     worker_blocks,
 )
 from mitl.crowd_server.api.params import Params
-from mitl.crowd_server.api.registry import OPERATIONS, Call, Operation
+from mitl.crowd_server.api.registry import OPERATIONS, Call
 from mitl.crowd_server.clock import Clock
 from mitl.crowd_server.errors import TurkError
 from mitl.crowd_server.sigv4 import SignedRequest, verify
@@ -55,11 +56,17 @@ log = logging.getLogger(__name__)
 class RequesterApi:
     """The requester API over one database."""
 
-    def __init__(self, database: Database, clock: Clock, signing_clock: Clock) -> None:
-        """``signing_clock`` judges the age of signatures: clients sign with the machine's time."""
+    def __init__(self, database: Database, clock: Clock, signing_clock: Clock, secret: str) -> None:
+        """The API.
+
+        Args:
+            signing_clock: judges the age of signatures: clients sign with the machine's time.
+            secret: the server's own, which seals NextTokens.
+        """
         self._database = database
         self._clock = clock
         self._signing_clock = signing_clock
+        self._secret = secret
         self._keys: dict[str, tuple[Environment, str]] = {}
 
     async def answer(self, request: Request) -> Response:
@@ -93,20 +100,27 @@ class RequesterApi:
 
     def _perform(self, request: Request, body: bytes, request_id: str) -> dict[str, Any]:
         environment = self._authenticate(request, body)
-        operation = _operation(request.headers.get("x-amz-target", ""))
+        name = _operation(request.headers.get("x-amz-target", ""))
+        operation = OPERATIONS[name]
         params = _params(body)
         now = self._clock()
+
+        def run(connection: Connection) -> dict[str, Any]:
+            return operation.handler(
+                Call(connection, environment, now, params, request_id, name, self._secret)
+            )
+
         if operation.writes:
             with self._database.write(environment) as connection:
                 if settling.is_due(connection, environment, now):
                     settling.settle(connection, environment, now)
-                return operation.handler(Call(connection, environment, now, params, request_id))
+                return run(connection)
         with self._database.read() as connection:
             if not settling.is_due(connection, environment, now):
-                return operation.handler(Call(connection, environment, now, params, request_id))
+                return run(connection)
         with self._database.write(environment) as connection:
             settling.settle(connection, environment, now)
-            return operation.handler(Call(connection, environment, now, params, request_id))
+            return run(connection)
 
     def _authenticate(self, request: Request, body: bytes) -> Environment:
         signed = SignedRequest(
@@ -116,10 +130,10 @@ class RequesterApi:
             request.headers,
             body,
         )
-        access_key = verify(signed, self._secret, self._signing_clock())
+        access_key = verify(signed, self._secret_key, self._signing_clock())
         return self._keys[access_key][0]
 
-    def _secret(self, access_key: str) -> str | None:
+    def _secret_key(self, access_key: str) -> str | None:
         if access_key not in self._keys:
             with self._database.read() as connection:
                 pairs = accounts.key_pairs(connection)
@@ -144,14 +158,13 @@ async def _read(request: Request) -> bytes | None:
     return b"".join(chunks) if size <= MAX_BODY else None
 
 
-def _operation(target: str) -> Operation:
+def _operation(target: str) -> str:
     name = target.removeprefix(TARGET_PREFIX)
-    found = None if name == target else OPERATIONS.get(name)
-    if found is None:
+    if name == target or name not in OPERATIONS:
         raise TurkError(
             None, "The X-Amz-Target names no operation of MTurk.", type="UnknownOperationException"
         )
-    return found
+    return name
 
 
 def _params(body: bytes) -> Params:

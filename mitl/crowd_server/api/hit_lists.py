@@ -16,7 +16,7 @@ from mitl.crowd_server.store.hits import HitRow
 @operation("ListHITs", writes=False)
 def list_hits(call: Call) -> dict[str, Any]:
     """All HITs that are not deleted."""
-    after, size = call.params.page()
+    after, size = call.page()
     rows = hit_lists.list_hits(call.connection, call.environment, after=after, limit=size + 1, now=call.now)
     return _listed(call, rows, size)
 
@@ -24,7 +24,7 @@ def list_hits(call: Call) -> dict[str, Any]:
 @operation("ListReviewableHITs", writes=False)
 def list_reviewable_hits(call: Call) -> dict[str, Any]:
     """HITs on which no further work will come, marked Reviewing or not."""
-    after, size = call.params.page()
+    after, size = call.page()
     status = call.params.choice("Status", ("Reviewable", "Reviewing"), "Reviewable")
     rows = hit_lists.list_reviewable(
         call.connection,
@@ -46,7 +46,7 @@ def list_hits_for_qualification_type(call: Call) -> dict[str, Any]:
         found = qualifications.find_type(call.connection, call.environment, type_id)
         if found is None:
             raise absent("QualificationType", "QualificationTypeDoesNotExist", type_id)
-    after, size = call.params.page()
+    after, size = call.page()
     rows = hit_lists.list_requiring(
         call.connection,
         call.environment,
@@ -59,4 +59,4 @@ def list_hits_for_qualification_type(call: Call) -> dict[str, Any]:
 
 
 def _listed(call: Call, rows: Sequence[HitRow], size: int) -> dict[str, Any]:
-    return paged(rows, size, "HITs", lambda row: shapes.hit(row, call.now))
+    return paged(call, rows, size, "HITs", lambda row: shapes.hit(row, call.now))

@@ -122,8 +122,15 @@ def create_additional_assignments(call: Call) -> dict[str, Any]:
 def delete_hit(call: Call) -> dict[str, Any]:
     """Dispose of a HIT that is reviewable with every submission decided; its rows stay."""
     hit = find(call)
-    if hit.status(call.now) not in ("Reviewable", "Reviewing") or hit.undecided:
+    if hit.status(call.now) not in ("Reviewable", "Reviewing"):
         raise wrong_state(hit, call.now, "Reviewing, Reviewable")
+    if hit.undecided:
+        # MTurk says that the state is wrong here too, though it is not.
+        raise turk(
+            "InvalidHITState",
+            f"{hit.undecided} of this HIT's submitted assignments "
+            f"{'is' if hit.undecided == 1 else 'are'} neither approved nor rejected; decide every one first.",
+        )
     hits.delete(call.connection, hit.id, call.now)
     settling.settle_hit(call.connection, call.environment, hit.id, call.now)
     return {}
@@ -148,12 +155,19 @@ def key(call: Call) -> int:
 
 
 def wrong_state(hit: HitRow, now: dt.datetime, allowed: str) -> TurkError:
-    """The error for a HIT in a state that does not allow the operation."""
-    why = f" {hit.undecided} submitted assignments wait for a decision." if hit.undecided else ""
+    """The error for a HIT in a state that does not allow the operation: MTurk's words, and what put it there."""
+    status = hit.status(now)
+    reasons = {
+        "Assignable": "Workers can still accept it; UpdateExpirationForHIT to a time that is past ends that.",
+        "Unassignable": f"Workers hold {hit.pending} of its assignments and may still submit.",
+        "Reviewing": "UpdateHITReviewStatus marked it so, and with Revert takes that back.",
+        "Reviewable": "No further work will come.",
+        "Disposed": "It was deleted, or disposed of 120 days after its expiry.",
+    }
     return turk(
         "InvalidHITState",
-        f"This HIT is currently in the state '{hit.status(now)}'. "
-        f"This operation can be called with a status of: {allowed}.{why}",
+        f"This HIT is currently in the state '{status}'. This operation can be called with a status of: "
+        f"{allowed}. {reasons[status]}",
     )
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import datetime as dt
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from mitl.crowd_server.errors import invalid, missing, out_of_range
@@ -39,6 +37,10 @@ class Params:
     def raw(self, name: str) -> Any:
         """The value as given; None where absent."""
         return self._values.get(name)
+
+    def given(self, *, but: Collection[str]) -> dict[str, Any]:
+        """All parameters that were given, except these."""
+        return {name: value for name, value in self._values.items() if value is not None and name not in but}
 
     def text(
         self, name: str, *, longest: int | None = None, shortest: int = 0, required: bool = False
@@ -169,20 +171,6 @@ class Params:
         """The UniqueRequestToken, empty where absent."""
         return self.text("UniqueRequestToken", shortest=1, longest=64)
 
-    def page(self) -> tuple[int, int]:
-        """The row after which a page starts, and its length (10 unless told, at most 100)."""
-        size = self.integer("MaxResults", 1, 100, 10)
-        token = self.text("NextToken", shortest=1, longest=255)
-        if not token:
-            return 0, size
-        try:
-            text = base64.b64decode(token.encode(), altchars=b"-_", validate=True).decode()
-        except (binascii.Error, ValueError) as error:
-            raise invalid("NextToken", "it did not come from this server") from error
-        if not re.fullmatch(r"after:[0-9]{1,18}", text, re.ASCII):
-            raise invalid("NextToken", "it did not come from this server")
-        return int(text.removeprefix("after:")), size
-
 
 def _is_unicode(text: str) -> bool:
     """JSON escapes can spell halves of surrogate pairs, which no database takes."""
@@ -191,8 +179,3 @@ def _is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def next_token(last_id: int) -> str:
-    """The NextToken of the page that follows this row."""
-    return base64.urlsafe_b64encode(f"after:{last_id}".encode()).decode()

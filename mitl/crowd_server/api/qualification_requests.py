@@ -27,7 +27,7 @@ _NAMES = {
 def list_qualification_requests(call: Call) -> dict[str, Any]:
     """Requests that wait for a decision, of one type or of all."""
     own = find_type(call) if call.params.has("QualificationTypeId") else None
-    after, size = call.params.page()
+    after, size = call.page()
     rows = requests.list_pending(
         call.connection,
         call.environment,
@@ -37,7 +37,11 @@ def list_qualification_requests(call: Call) -> dict[str, Any]:
     )
     tests = requests.tests_of(call.connection, [row.type_id for row in rows])
     return paged(
-        rows, size, "QualificationRequests", lambda row: qualification_request(row, tests.get(row.type_id))
+        call,
+        rows,
+        size,
+        "QualificationRequests",
+        lambda row: qualification_request(row, tests.get(row.type_id)),
     )
 
 

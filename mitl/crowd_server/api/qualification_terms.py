@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mitl.crowd_server.api.params import Params
 from mitl.crowd_server.errors import invalid, missing
-from mitl.crowd_server.forms import answer_key, question_form
+from mitl.crowd_server.forms import answer_key, question_form, turk_xml
 from mitl.crowd_server.store.qualifications import Terms
 
 INT32 = 2**31 - 1
@@ -44,6 +44,8 @@ def updated(params: Params, terms: Terms) -> Terms:
             answer_key=tested.answer_key,
             test_duration_s=tested.test_duration_s,
         )
+    elif terms.test is not None and params.has("TestDurationInSeconds"):
+        terms = replace(terms, test_duration_s=_duration(params))
     before = terms.auto_granted_value
     granted = params.flag("AutoGranted", before is not None)
     if granted and terms.test is not None:
@@ -56,24 +58,30 @@ def updated(params: Params, terms: Terms) -> Terms:
 
 
 def _tested(params: Params) -> Terms:
-    """The test with its key and its time; the three stand together."""
+    """The test with its key and its time; as on MTurk, a time counts only where there is a test."""
     test = params.text("Test")
     key = params.text("AnswerKey")
     if not test:
-        for name in ("AnswerKey", "TestDurationInSeconds"):
-            if params.has(name):
-                raise missing(f"Test (which {name} belongs to)")
+        if params.has("AnswerKey"):
+            raise missing("Test (which AnswerKey belongs to)")
+        params.integer("TestDurationInSeconds", -INT32, INT32, 0)
         return Terms()
     if not params.has("TestDurationInSeconds"):
         raise missing("TestDurationInSeconds (which a Test needs)")
-    form = question_form.parse(test)
+    with turk_xml.reading("Test"):
+        form = question_form.parse(test)
     if key:
-        answer_key.parse(key, form)
+        with turk_xml.reading("AnswerKey"):
+            answer_key.parse(key, form)
     return Terms(
         test=test,
         answer_key=key or None,
-        test_duration_s=params.integer("TestDurationInSeconds", 1, INT32),
+        test_duration_s=_duration(params),
     )
+
+
+def _duration(params: Params) -> int:
+    return params.integer("TestDurationInSeconds", 1, INT32)
 
 
 def _delay(params: Params) -> int | None:

@@ -13,6 +13,7 @@ from mitl.crowd_server.store import messages, qualifications, requests
 from mitl.crowd_server.store.qualifications import QualificationTypeRow
 from mitl.crowd_server.work import letters
 
+MAX_DESCRIPTION = 2000
 _STATUSES = ("Active", "Inactive")
 _DELETED = "The qualification does not exist any more."
 
@@ -25,7 +26,7 @@ def create_qualification_type(call: Call) -> dict[str, Any]:
         call.connection,
         call.environment,
         name=params.text("Name", longest=200, required=True),
-        description=params.text("Description", longest=2000, required=True),
+        description=params.text("Description", longest=MAX_DESCRIPTION, required=True),
         keywords=params.text("Keywords", longest=1000),
         active=params.choice("QualificationTypeStatus", _STATUSES) == "Active",
         terms=qualification_terms.created(params),
@@ -47,7 +48,7 @@ def update_qualification_type(call: Call) -> dict[str, Any]:
     own = find_type(call)
     changed = replace(
         own,
-        description=params.text("Description", longest=2000) or own.description,
+        description=params.text("Description", longest=MAX_DESCRIPTION) or own.description,
         active=params.choice("QualificationTypeStatus", _STATUSES, _STATUSES[not own.active]) == "Active",
         terms=qualification_terms.updated(params, own.terms),
     )
@@ -89,16 +90,20 @@ def list_qualification_types(call: Call) -> dict[str, Any]:
     if not params.has("MustBeRequestable"):
         raise missing("MustBeRequestable")
     params.flag("MustBeOwnedByCaller")
-    after, size = params.page()
-    rows = qualifications.list_types(
-        call.connection,
-        call.environment,
-        query=params.text("Query"),
-        requestable=params.flag("MustBeRequestable"),
-        after=after,
-        limit=size + 1,
-    )
-    return paged(rows, size, "QualificationTypes", qualification_type)
+    requestable, query = params.flag("MustBeRequestable"), params.text("Query")
+    after, size = call.page()
+    rows: list[QualificationTypeRow] = []
+    # Nothing holds a longer text, and SQLite refuses patterns of more than 50,000 bytes.
+    if len(query) <= MAX_DESCRIPTION:
+        rows = qualifications.list_types(
+            call.connection,
+            call.environment,
+            query=query,
+            requestable=requestable,
+            after=after,
+            limit=size + 1,
+        )
+    return paged(call, rows, size, "QualificationTypes", qualification_type)
 
 
 def find_type(call: Call) -> QualificationTypeRow:

@@ -51,11 +51,11 @@ def list_workers_with_qualification_type(call: Call) -> dict[str, Any]:
     """Who holds a type, or whose was revoked."""
     own = find_type(call)
     status = call.params.choice("Status", ("Granted", "Revoked"), "Granted")
-    after, size = call.params.page()
+    after, size = call.page()
     rows = qualifications.list_holders(
         call.connection, own.id, granted=status == "Granted", after=after, limit=size + 1
     )
-    return paged(rows, size, "Qualifications", qualification)
+    return paged(call, rows, size, "Qualifications", qualification)
 
 
 def find_worker(call: Call) -> WorkerRow:

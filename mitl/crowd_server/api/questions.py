@@ -7,15 +7,11 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 from xml.etree.ElementTree import Element
 
-from defusedxml import ElementTree
-from defusedxml.common import DefusedXmlException
-
-from mitl.crowd_server.errors import invalid, out_of_range, turk
+from mitl.crowd_server.errors import invalid
 from mitl.crowd_server.forms import page as form_page
-from mitl.crowd_server.forms import question_form
+from mitl.crowd_server.forms import question_form, turk_xml
 from mitl.crowd_server.forms.question_form import QuestionForm
 
-MAX_BYTES = 65_535
 _BASE = "http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/"
 _HTML = f"{{{_BASE}2011-11-11/HTMLQuestion.xsd}}"
 _EXTERNAL = f"{{{_BASE}2006-07-14/ExternalQuestion.xsd}}"
@@ -33,9 +29,6 @@ class Question:
 
 def check(xml: str) -> None:
     """Raise the API's error for a question that is too long, malformed or of a kind not offered here."""
-    size = len(xml.encode())
-    if size > MAX_BYTES:
-        raise out_of_range("Question", f"{size} bytes long", f"at most {MAX_BYTES}")
     question = read(xml)
     if question.url is not None and not _is_secure(question.url):
         raise invalid("Question", "ExternalURL must be an https address of a host, without spaces")
@@ -43,19 +36,23 @@ def check(xml: str) -> None:
 
 def read(xml: str) -> Question:
     """The question of this XML."""
-    root = _root(xml)
+    with turk_xml.reading("Question"):
+        return _read(xml)
+
+
+def _read(xml: str) -> Question:
+    root = turk_xml.parse_any("Question", xml)
     if root.tag == f"{_HTML}HTMLQuestion":
         html = root.findtext(f"{_HTML}HTMLContent") or ""
         if not html.strip():
-            raise turk("XMLParseError", "HTMLQuestion has no HTMLContent.")
+            raise turk_xml.refusal("HTMLQuestion has no HTMLContent.")
         return Question(html, None, _height(root.findtext(f"{_HTML}FrameHeight")))
     if root.tag == f"{_EXTERNAL}ExternalQuestion":
         url = (root.findtext(f"{_EXTERNAL}ExternalURL") or "").strip()
         return Question(None, url, _height(root.findtext(f"{_EXTERNAL}FrameHeight")))
     if _is_form(root):
-        return Question(form_page.html(question_form.parse(xml)), None, 0)
-    raise turk(
-        "XMLParseError",
+        return Question(form_page.html(question_form.parse(xml, "Question")), None, 0)
+    raise turk_xml.refusal(
         f"A HIT's question must be an HTMLQuestion ({_HTML[1:-1]}), an ExternalQuestion ({_EXTERNAL[1:-1]}) or a "
         f"QuestionForm, not {str(root.tag)[:200]}.",
     )
@@ -63,17 +60,9 @@ def read(xml: str) -> Question:
 
 def form_of(xml: str | None) -> QuestionForm | None:
     """The form of a HIT whose question is a QuestionForm; None for any other."""
-    return question_form.parse(xml) if xml is not None and _is_form(_root(xml)) else None
-
-
-def _root(xml: str) -> Element:
-    try:
-        root: Element = ElementTree.fromstring(xml, forbid_dtd=True)
-    except (ElementTree.ParseError, DefusedXmlException, ValueError, LookupError) as error:
-        raise turk(
-            "XMLParseError", f"There was an error parsing the XML question or answer data: {error}."
-        ) from error
-    return root
+    if xml is None or not _is_form(turk_xml.parse_any("Question", xml)):
+        return None
+    return question_form.parse(xml, "Question")
 
 
 def _is_form(root: Element) -> bool:
@@ -93,5 +82,5 @@ def _is_secure(url: str) -> bool:
 def _height(text: str | None) -> int:
     """FrameHeight in pixels; 0 means as high as the window."""
     if text is None or not text.strip().isascii() or not text.strip().isdigit():
-        raise turk("XMLParseError", "FrameHeight is missing or no number.")
+        raise turk_xml.refusal("FrameHeight is missing or no number.")
     return min(int(text.strip()[:6]), 20_000)

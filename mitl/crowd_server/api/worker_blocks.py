@@ -34,6 +34,6 @@ def delete_worker_block(call: Call) -> dict[str, Any]:
 @operation("ListWorkerBlocks", writes=False)
 def list_worker_blocks(call: Call) -> dict[str, Any]:
     """Who is blocked, and why."""
-    after, size = call.params.page()
+    after, size = call.page()
     rows = blocks.list_blocks(call.connection, call.environment, after=after, limit=size + 1)
-    return paged(rows, size, "WorkerBlocks", worker_block)
+    return paged(call, rows, size, "WorkerBlocks", worker_block)

@@ -43,14 +43,17 @@ class QuestionForm:
         return sorted(found)
 
 
-def parse(xml: str) -> QuestionForm:
+def parse(xml: str, parameter: str = "Test") -> QuestionForm:
     """The form of this XML.
+
+    Args:
+        parameter: whose XML it is, for the error that it is too long.
 
     Raises:
         TurkError: it is over 65,535 bytes, malformed, not of the schema, or asks for what this server does not
             show (audio, video, applications, uploads).
     """
-    root = turk_xml.parse("Test", xml, "QuestionForm", VERSIONS)
+    root = turk_xml.parse(parameter, xml, "QuestionForm", VERSIONS)
     overview: tuple[Content, ...] = ()
     questions: list[Question] = []
     for child in turk_xml.children(root, ("Overview", "Question")):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from xml.etree.ElementTree import Element, ParseError
 
 import defusedxml.ElementTree
@@ -17,11 +18,8 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def refusal(details: str) -> TurkError:
-    """The API's error for XML that is malformed or not of its schema."""
-    return turk(
-        "XMLParseError",
-        f"There was an error parsing the XML question or answer data in your request. Details: {details}",
-    )
+    """The API's error for XML that is malformed or not of its schema; ``reading`` adds of which parameter."""
+    return turk("XMLParseError", details)
 
 
 def parse(parameter: str, xml: str, root: str, versions: Collection[str]) -> Element:
@@ -33,24 +31,38 @@ def parse(parameter: str, xml: str, root: str, versions: Collection[str]) -> Ele
     Raises:
         TurkError: the XML is too long, malformed, declares a document type, or is of another schema.
     """
+    found = parse_any(parameter, xml)
+    known = [f"{_SCHEMAS}{version}/{root}.xsd" for version in versions]
+    if found.tag not in [f"{{{namespace}}}{root}" for namespace in known]:
+        raise refusal(f"It must be a {root} of {' or '.join(known)}, not {str(found.tag)[:200]}.")
+    return found
+
+
+def parse_any(parameter: str, xml: str) -> Element:
+    """The root element of a parameter's XML, of whatever schema; TurkError as ``parse``."""
     size = len(xml.encode())
     if size > MAX_BYTES:
         raise out_of_range(parameter, f"{size} bytes long", f"at most {MAX_BYTES}")
-    found = _parse(parameter, xml.lstrip("\ufeff \t\r\n"))
-    known = [f"{_SCHEMAS}{version}/{root}.xsd" for version in versions]
-    if found.tag not in [f"{{{namespace}}}{root}" for namespace in known]:
-        raise refusal(f"{parameter} must be a {root} of {' or '.join(known)}, not {str(found.tag)[:200]}.")
-    return found
-
-
-def _parse(parameter: str, xml: str) -> Element:
     try:
-        found: Element = defusedxml.ElementTree.fromstring(xml, forbid_dtd=True)
+        found: Element = defusedxml.ElementTree.fromstring(xml.lstrip("\ufeff \t\r\n"), forbid_dtd=True)
     except DefusedXmlException as error:
-        raise refusal(f"{parameter} declares a document type or entities, which are not read.") from error
+        raise refusal("It declares a document type or entities, which are not read.") from error
     except (ParseError, ValueError, LookupError) as error:
-        raise refusal(f"{parameter} is not well-formed: {error}.") from error
+        raise refusal(f"It is not well-formed: {error}.") from error
     return found
+
+
+@contextmanager
+def reading(parameter: str) -> Iterator[None]:
+    """Refusals of XML within the block say which parameter they are about."""
+    try:
+        yield
+    except TurkError as error:
+        if error.code is None or not error.code.endswith("ParseError"):
+            raise
+        raise TurkError(
+            error.code, f"There was an error parsing the XML of {parameter}. {error.message}"
+        ) from error
 
 
 def name(element: Element) -> str:

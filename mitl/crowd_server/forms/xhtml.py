@@ -113,8 +113,4 @@ def _attributes(tag: str, element: Element, found: set[str]) -> Markup:
 
 
 def _refusal(details: str) -> TurkError:
-    return turk(
-        "XHTMLParseError",
-        "There was an error parsing the XHTML data in your request. "
-        f"Details: FormattedContent cannot be shown, because {details}.",
-    )
+    return turk("XHTMLParseError", f"FormattedContent cannot be shown, because {details}.")

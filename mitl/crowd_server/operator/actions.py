@@ -7,6 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
+from mitl.crowd_server.operator import answers as operator_answers
 from mitl.crowd_server.operator import csv_files as operator_csv
 from mitl.crowd_server.operator import invitations as operator_invitations
 from mitl.crowd_server.operator import payments as operator_payments
@@ -108,6 +109,7 @@ ROUTES: tuple[Any, ...] = (
     ("/operator/groups/{group}/resume", resume, "POST"),
     ("/operator/groups/{group}/expire", ask_to_expire),
     ("/operator/groups/{group}/expire", expire, "POST"),
+    *operator_answers.ROUTES,
     *operator_session.ROUTES,
     *operator_invitations.ROUTES,
     *operator_csv.ROUTES,

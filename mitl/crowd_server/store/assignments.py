@@ -112,6 +112,32 @@ def find(connection: Connection, environment: Environment, mturk_id: str) -> Ass
     return None if row is None else AssignmentRow(*row)
 
 
+def latest_of_type(connection: Connection, hit_type_id: int, *, limit: int) -> list[AssignmentRow]:
+    """The submissions of a HIT type that were accepted last, latest first."""
+    rows = connection.execute(
+        _SELECT.where(Hit.hit_type_id == hit_type_id, Assignment.submitted_at.is_not(None))
+        .order_by(Assignment.id.desc())
+        .limit(limit)
+    )
+    return [AssignmentRow(*row) for row in rows]
+
+
+def find_row(connection: Connection, own_id: int) -> AssignmentRow | None:
+    """The submitted assignment of this row, of either environment."""
+    row = connection.execute(
+        _SELECT.where(Assignment.id == own_id, Assignment.submitted_at.is_not(None))
+    ).one_or_none()
+    return None if row is None else AssignmentRow(*row)
+
+
+def is_known(connection: Connection, environment: Environment, mturk_id: str) -> bool:
+    """Whether a worker accepted an assignment of this id, submitted or not."""
+    row = connection.execute(
+        select(Assignment.id).where(Assignment.mturk_id == mturk_id, Assignment.environment == environment)
+    ).first()
+    return row is not None
+
+
 def approve(
     connection: Connection,
     environment: Environment,

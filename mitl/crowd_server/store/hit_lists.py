@@ -19,6 +19,14 @@ def list_hits(
     return rows(connection, wanted.order_by(Hit.id).limit(limit), now)
 
 
+def list_of_type(
+    connection: Connection, hit_type_id: int, *, after: int, limit: int, now: dt.datetime
+) -> list[HitRow]:
+    """HITs of a HIT type, deleted ones too, oldest first."""
+    wanted = SELECT.where(Hit.hit_type_id == hit_type_id, Hit.id > after)
+    return rows(connection, wanted.order_by(Hit.id).limit(limit), now)
+
+
 def list_reviewable(
     connection: Connection,
     environment: Environment,

@@ -83,6 +83,9 @@ class LateRow:
     reward_cents: int
     accepted_at: dt.datetime
     received_at: dt.datetime
+    id: int
+    """Of the answer."""
+    hit_id: int
 
 
 def ledger_sums(connection: Connection) -> dict[tuple[Environment, LedgerKind], int]:
@@ -172,24 +175,35 @@ def count_late(connection: Connection) -> int:
     return connection.execute(select(func.count()).select_from(LateAnswer)).scalar_one()
 
 
+_LATE: Wide = (
+    select(
+        Assignment.environment,
+        Worker.mturk_id,
+        _PANEL_ID,
+        Hit.mturk_id,
+        Assignment.mturk_id,
+        HitType.title,
+        HitType.reward_cents,
+        Assignment.accepted_at,
+        LateAnswer.received_at,
+        LateAnswer.id,
+        Assignment.hit_id,
+    )
+    .join(Assignment, Assignment.id == LateAnswer.assignment_id)
+    .join(Worker, Worker.id == Assignment.worker_id)
+    .join(Hit, Hit.id == Assignment.hit_id)
+    .join(HitType, HitType.id == Hit.hit_type_id)
+)
+
+
 def late_answers(connection: Connection) -> Iterator[LateRow]:
     """Late answers of both environments, newest first."""
-    rows = connection.execute(
-        select(
-            Assignment.environment,
-            Worker.mturk_id,
-            _PANEL_ID,
-            Hit.mturk_id,
-            Assignment.mturk_id,
-            HitType.title,
-            HitType.reward_cents,
-            Assignment.accepted_at,
-            LateAnswer.received_at,
-        )
-        .join(Assignment, Assignment.id == LateAnswer.assignment_id)
-        .join(Worker, Worker.id == Assignment.worker_id)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(HitType, HitType.id == Hit.hit_type_id)
-        .order_by(LateAnswer.id.desc())
-    )
-    return (LateRow(*row) for row in rows)
+    return (LateRow(*row) for row in connection.execute(_LATE.order_by(LateAnswer.id.desc())))
+
+
+def late_answer(connection: Connection, own_id: int) -> tuple[LateRow, str] | None:
+    """One late answer with its QuestionFormAnswers XML."""
+    row = connection.execute(
+        _LATE.add_columns(LateAnswer.answer).where(LateAnswer.id == own_id)
+    ).one_or_none()
+    return None if row is None else (LateRow(*row[:-1]), row[-1])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlencode, urlsplit
-
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -11,7 +9,7 @@ from starlette.responses import RedirectResponse, Response
 from mitl.crowd_server.api import questions
 from mitl.crowd_server.panels import visits
 from mitl.crowd_server.qualifications import qualifying
-from mitl.crowd_server.site import Site, is_foreign, origin
+from mitl.crowd_server.site import Site, is_foreign
 from mitl.crowd_server.store import hits, leases, qualifications, work_history, workers
 from mitl.crowd_server.store.leases import LeaseRow
 from mitl.crowd_server.store.workers import WorkerRow
@@ -45,18 +43,12 @@ def around(site: Site, request: Request) -> Response:
         xml = hits.question(connection, lease.hit_id)
         time = estimates.of_hit(connection, lease.hit_type_id, xml)
     question = questions.read(xml)
-    values = {
-        "assignmentId": lease.mturk_id,
-        "hitId": lease.hit,
-        "workerId": lease.worker,
-        "turkSubmitTo": f"{origin(request)}/s/{token}",
-    }
     return site.page(
         "around.html.j2",
         shell=shell(site, request, worker),
         lease=lease,
         token=token,
-        frame=_frame_address(question, f"/w/a/{token}/frame", values),
+        frame=frames.frame_address(request, question, lease, token),
         height=question.frame_height,
         estimate=time,
         seconds_left=int((lease.deadline_at - now).total_seconds()),
@@ -150,27 +142,15 @@ def preview(site: Site, request: Request) -> Response:
         open_types = {group.mturk_id for group in leases.groups(connection, worker, now)}
         time = estimates.of_hit(connection, hit.type.id, xml)
     question = questions.read(xml)
-    values = {
-        "assignmentId": frames.PREVIEW_ASSIGNMENT,
-        "hitId": hit.mturk_id,
-        "turkSubmitTo": origin(request),
-    }
     return site.page(
         "preview.html.j2",
         shell=own,
         hit=hit,
         estimate=time,
         can_accept=hit.type.mturk_id in open_types and qualifying.may("accept", requirements, held),
-        frame=_frame_address(question, f"/w/preview/{frames.seal_preview(site, hit.id)}/frame", values),
+        frame=frames.preview_address(site, request, question, hit.id, hit.mturk_id),
         height=question.frame_height,
     )
-
-
-def _frame_address(question: questions.Question, own: str, values: dict[str, str]) -> str:
-    if question.url is None:
-        return f"{own}?{urlencode(values)}"
-    joint = "&" if urlsplit(question.url).query else "?"
-    return f"{question.url}{joint}{urlencode(values)}"
 
 
 def _gone(site: Site) -> Response:

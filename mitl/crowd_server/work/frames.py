@@ -8,18 +8,22 @@ good for this assignment alone.
 from __future__ import annotations
 
 import datetime as dt
+import html as html_lib
+import json
 import re
-from urllib.parse import parse_qsl
+from collections.abc import AsyncGenerator
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import UploadFile
-from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from mitl.crowd.answer_xml import answers_xml
 from mitl.crowd_server.api import questions
+from mitl.crowd_server.api.questions import Question
 from mitl.crowd_server.ids import seal, unseal
 from mitl.crowd_server.site import Site, origin
 from mitl.crowd_server.store import hits, leases, panels, work_history
@@ -66,9 +70,28 @@ def lease_of(site: Site, token: str, connection: Connection | None = None) -> Le
     return lease if lease is not None and token_of(site, lease) == token else None
 
 
-def seal_preview(site: Site, hit_id: int) -> str:
-    """The token of a HIT's preview."""
-    return seal(site.secret, "preview", str(hit_id))
+def frame_address(request: Request, question: Question, lease: LeaseRow, token: str) -> str:
+    """Where a worker's frame finds the HIT: here, or at the ExternalURL."""
+    values = {
+        "assignmentId": lease.mturk_id,
+        "hitId": lease.hit,
+        "workerId": lease.worker,
+        "turkSubmitTo": f"{origin(request)}/s/{token}",
+    }
+    return _address(question, f"/w/a/{token}/frame", values)
+
+
+def preview_address(site: Site, request: Request, question: Question, hit_id: int, mturk_id: str) -> str:
+    """Where a frame finds a HIT that nobody holds."""
+    values = {"assignmentId": PREVIEW_ASSIGNMENT, "hitId": mturk_id, "turkSubmitTo": origin(request)}
+    return _address(question, f"/w/preview/{seal(site.secret, 'preview', str(hit_id))}/frame", values)
+
+
+def _address(question: Question, own: str, values: dict[str, str]) -> str:
+    if question.url is None:
+        return f"{own}?{urlencode(values)}"
+    joint = "&" if urlsplit(question.url).query else "?"
+    return f"{question.url}{joint}{urlencode(values)}"
 
 
 def frame(site: Site, request: Request) -> Response:
@@ -105,16 +128,20 @@ def preview_frame(site: Site, request: Request) -> Response:
 async def submit(site: Site, request: Request) -> Response:
     """``POST /s/<token>/mturk/externalSubmit``: keep the fields of a form; the token alone says whose."""
     fields = await _fields(request)
-    if fields is None:
-        return _small("large", 413)
-    return await run_in_threadpool(_submit, site, request.path_params["token"], fields)
+    return await run_in_threadpool(_submit, site, request, fields)
 
 
-def _submit(site: Site, token: str, fields: list[tuple[str, str]]) -> Response:
+def _submit(site: Site, request: Request, fields: list[tuple[str, str]] | str) -> Response:
+    token = request.path_params["token"]
     sealed = lease_behind(site, token)
     if sealed is None:
         return _small("not-found", 404)
-    answer = answers_xml((name, value) for name, value in fields if name != "assignmentId")
+    if isinstance(fields, str):
+        return _not_taken(site, request, sealed, fields)
+    answers = [(name, value) for name, value in fields if name != "assignmentId"]
+    if not any(name for name, _ in answers):
+        return _not_taken(site, request, sealed, "empty")
+    answer = answers_xml(answers)
     with site.database.write(sealed.environment) as connection:
         now = site.clock()
         lease = leases.find(connection, sealed.id)
@@ -132,31 +159,36 @@ def _submit(site: Site, token: str, fields: list[tuple[str, str]]) -> Response:
     return _small("thanks", 200)
 
 
+def _not_taken(site: Site, request: Request, lease: LeaseRow, note: str) -> Response:
+    """Say why what was sent is no answer; whoever holds the HIT keeps it and has a way back to its page."""
+    token = request.path_params["token"]
+    if lease.submitted_at is not None:
+        return _small("again", 200)
+    if token_of(site, lease) != token or not lease.is_live(site.clock()):
+        return _small("over", 410)
+    with site.database.read() as connection:
+        question = questions.read(hits.question(connection, lease.hit_id))
+    return _small(note, _NOT_TAKEN[note], frame_address(request, question, lease, token))
+
+
 def _is_of_another(lease: LeaseRow, fields: list[tuple[str, str]]) -> bool:
     """Whether the form names another assignment than the one whose address it was sent to."""
     named = {value for name, value in fields if name == "assignmentId" and _ASSIGNMENT.fullmatch(value)}
     return bool(named - {lease.mturk_id})
 
 
-async def _fields(request: Request) -> list[tuple[str, str]] | None:
-    """The form's fields in their order, repeated names included; None where there is too much."""
-    if request.headers.get("content-type", "").startswith("multipart/form-data"):
-        length = request.headers.get("content-length", "")
-        if not length.isascii() or not length.isdigit() or int(length) > MAX_SUBMISSION:
-            return None
-        try:
-            async with request.form(max_files=20, max_fields=MAX_FIELDS) as form:
-                return [
-                    (name, value.filename or "" if isinstance(value, UploadFile) else value)
-                    for name, value in form.multi_items()
-                ]
-        except HTTPException:
-            return None
+async def _fields(request: Request) -> list[tuple[str, str]] | str:
+    """The form's fields in their order, repeated names included; or the note that says why there are none."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > MAX_SUBMISSION:
-            return None
+            return "large"
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "multipart/form-data":
+        return await _parts(request, bytes(body))
+    if kind not in ("", "application/x-www-form-urlencoded") or not _is_form(bytes(body)):
+        return "no-form"
     try:
         return parse_qsl(
             body.decode("utf-8", "replace"),
@@ -165,7 +197,36 @@ async def _fields(request: Request) -> list[tuple[str, str]] | None:
             errors="replace",
         )
     except ValueError:
-        return None
+        return "large"
+
+
+def _is_form(body: bytes) -> bool:
+    """Whether this could be a form's fields: clients that send JSON often name its type as a form's."""
+    if any(b"=" not in field for field in body.split(b"&") if field):
+        return False
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError):
+        return True
+    return False
+
+
+async def _parts(request: Request, body: bytes) -> list[tuple[str, str]] | str:
+    async def stream() -> AsyncGenerator[bytes, None]:
+        yield body
+
+    parser = MultiPartParser(request.headers, stream(), max_files=MAX_FIELDS, max_fields=MAX_FIELDS)
+    try:
+        form = await parser.parse()
+    except MultiPartException as error:
+        return "large" if "Too many" in error.message else "no-form"
+    except KeyError:
+        return "no-form"  # a Content-Type without its boundary
+    fields = form.multi_items()
+    has_files = any(isinstance(value, UploadFile) and (value.filename or value.size) for _, value in fields)
+    texts = [(name, "" if isinstance(value, UploadFile) else value) for name, value in fields]
+    await form.close()
+    return "files" if has_files else texts
 
 
 def _hit_page(request: Request, html: str, *, forms: bool) -> Response:
@@ -199,22 +260,51 @@ _NOTES = {
         "That was too much to send.",
         "Your answers were not taken. Go back, shorten what you wrote, and send them again.",
     ),
+    "empty": (
+        "No answer was sent.",
+        "The form held no answer, so nothing was submitted. You still have this HIT: go back, answer, and send again.",
+    ),
+    "no-form": (
+        "What was sent is not a form.",
+        "Nothing was submitted, and you still have this HIT: go back and send again. If this comes up every time, "
+        "tell the requester that the page must send the fields of a form, as on MTurk, and return the HIT.",
+    ),
+    "files": (
+        "Files cannot be sent here.",
+        "Nothing was submitted, and you still have this HIT: go back, take the file out, and send again. If the HIT "
+        "cannot be done without it, tell the requester, and return the HIT.",
+    ),
     "not-found": ("This HIT is not known here.", "Go back to the list and open it again."),
 }
 
 
-def _small(note: str, status: int) -> Response:
-    """A page within the frame; a script tells the page around it what happened."""
+_NOT_TAKEN = {"large": 413, "empty": 422, "no-form": 415, "files": 415}
+"""Notes after which the worker still has the HIT, with their status."""
+
+
+def _small(note: str, status: int, back: str = "") -> Response:
+    """A page within the frame; a script tells the page around it what happened.
+
+    Args:
+        back: the HIT's address, where the worker still has it; the browser's own way back comes first, since it
+            may still know what was entered.
+    """
     title, text = _NOTES[note]
+    way_on = (
+        f'<p><a id="back" href="{html_lib.escape(back)}">Back to the HIT</a></p>'
+        '<script>document.getElementById("back").onclick='
+        "()=>{if(history.length>1){history.back();return false}}</script>"
+        if back
+        else '<p>Go on at the top of the page<span id="on">, or at <a href="/w">the list of HITs</a></span>.</p>'
+    )
     told = {"thanks": "mitl-submitted", "again": "mitl-submitted"}.get(note, "mitl-refused")
     html = (
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>HIT</title>'
         "<style>:root{color-scheme:light dark}"
         "body{font:1rem/1.5 system-ui,sans-serif;margin:2rem;max-width:40rem}</style>"
-        f"<main><h1>{title}</h1><p>{text}</p>"
-        '<p>Go on at the top of the page<span id="on">, or at <a href="/w">the list of HITs</a></span>.</p></main>'
+        f"<main><h1>{title}</h1><p>{text}</p>{way_on}</main>"
         # Told for a while: on a slow machine the page around may start to listen only after this one is here.
-        '<script>if(parent!==window){document.getElementById("on").remove();'
+        '<script>if(parent!==window){document.getElementById("on")?.remove();'
         f'const tell=()=>parent.postMessage({{type:"{told}",note:"{note}"}},"*");tell();'
         "const telling=setInterval(tell,250);setTimeout(()=>clearInterval(telling),15000)}</script></html>"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -201,13 +202,20 @@ def findings(session: Session, environment: Environment) -> dict[int, list[Findi
 
 
 def findings_of(session: Session, assignment_ids: Sequence[int]) -> dict[int, list[FindingRecord]]:
-    """What was noticed about these submissions."""
+    """What was noticed about these submissions, by kind; numbers in it, as those of places, by their size."""
     query = select(Finding.assignment_id, Finding.code, Finding.detail).order_by(Finding.id)
     found: dict[int, list[FindingRecord]] = defaultdict(list)
     for chunk in chunks(assignment_ids):
         for assignment_id, code, detail in session.execute(query.where(Finding.assignment_id.in_(chunk))):
             found[assignment_id].append(FindingRecord(code, detail))
+    for notes in found.values():
+        notes.sort(key=lambda note: (note.code, _by_size(note.detail)))
     return found
+
+
+def _by_size(text: str) -> list[tuple[int, str]]:
+    """A key by which `place 2` comes before `place 10`."""
+    return [(int(part[:18]), part) if part.isdecimal() else (-1, part) for part in re.split("([0-9]+)", text)]
 
 
 def decision_counts(session: Session, environment: Environment) -> dict[Decision, int]:

@@ -16,11 +16,14 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import judgements as judgement_store
 from mitl.db.store.answers import AssignmentRow
 from mitl.db.store.desk_answers import AnswerRow
+from mitl.judgements.conduct import haste
 from mitl.records import Decision, Environment, Finding, GoldControl, Label, Outcome, Pair, PairRole
 from mitl.records.gold_rule import GoldRule
 from mitl.stages.harvesting.golds import GoldState
 from mitl.stages.reviewing.decisions import find_submission
 from mitl.stages.reviewing.reversal import Rejection, rejection_of
+
+HASTE = "too_fast"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,9 +116,14 @@ class Strip:
 
 
 def submission(
-    session: Session, environment: Environment, number: int, rule: GoldRule, golds: GoldState
+    session: Session,
+    environment: Environment,
+    number: int,
+    rule: GoldRule,
+    golds: GoldState,
+    min_seconds_a_pair: float,
 ) -> Submission:
-    """Everything about one submission.
+    """Everything about one submission; haste is among its findings, though it decides nothing.
 
     Raises:
         StoreError: there is none of this number.
@@ -123,11 +131,14 @@ def submission(
     row = find_submission(session, environment, number)
     answers = desk_answers.answers_of(session, row.id)
     rewards = {batch.name: batch.reward_cents for batch in hit_store.batches(session, environment)}
+    pairs = _pairs(session, environment, row, answers, rule, golds)
+    hasty = haste((pair.seconds for pair in pairs), min_seconds_a_pair)
+    noted = answer_store.findings_of(session, [row.id]).get(row.id, [])
     return Submission(
         row=row,
         reward_cents=rewards[row.batch],
-        pairs=_pairs(session, environment, row, answers, rule, golds),
-        findings=tuple(answer_store.findings_of(session, [row.id]).get(row.id, ())),
+        pairs=pairs,
+        findings=(*noted, *([Finding(HASTE, hasty.text)] if hasty is not None else [])),
         rejection=rejection_of(session, row),
     )
 

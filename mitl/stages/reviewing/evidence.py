@@ -61,6 +61,10 @@ class Evidence:
         """Active seconds on one pair."""
         return self.habit.median_s
 
+    def is_under(self, floor_s: float) -> bool:
+        """Whether half of the worker's pairs took less than this, however fast the others are."""
+        return self.median_s is not None and self.median_s < floor_s
+
     @property
     def run(self) -> Run | None:
         """The longest row of one answer on a page."""

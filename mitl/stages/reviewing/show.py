@@ -57,7 +57,7 @@ def show(settings: Settings, number: int, environment: Environment | None = None
         counts=_counts(known),
         tables=(known.compared or _answers(known), *([failed] if failed.rows else [])),
         lines=(
-            *_about_worker(known),
+            *_about_worker(known, settings.min_seconds_a_pair),
             *map(_finding, found.findings),
             f"rule: {settings.gold_rule.text}" if known.compared is None else RULE,
             *_fate(known),
@@ -68,7 +68,9 @@ def show(settings: Settings, number: int, environment: Environment | None = None
 
 def _known(session: Session, settings: Settings, number: int, environment: Environment) -> _Known:
     people = crowd(session, environment, habits(session, environment, settings.gold_rule))
-    found = submission(session, environment, number, settings.gold_rule, people.golds)
+    found = submission(
+        session, environment, number, settings.gold_rule, people.golds, settings.min_seconds_a_pair
+    )
     worker = people.find(found.row.worker_id)
     assert worker is not None, "everyone with a submission is among the crowd"
     images, _ = item_store.id_maps(session, item_store.dataset(session).id)
@@ -126,10 +128,11 @@ def _failed(known: _Known) -> Table:
     return Table("controls that were not passed", columns, tuple(rows))
 
 
-def _about_worker(known: _Known) -> list[str]:
+def _about_worker(known: _Known, floor_s: float) -> list[str]:
     one, usual = known.worker, known.people.habits
     also = ", ".join(map(str, known.also_waiting))
     speed = "" if one.speed is None else f", {one.speed:.1f} × the others' median"
+    speed += f", under the floor of {floor_s:g} s" if one.is_under(floor_s) else ""
     run = "none" if one.run is None else f"{one.run.length} × {_words([one.run.label])}"
     return [
         f"worker {one.worker}: {one.standing}{', capped' if one.capped else ''}; {one.record.text}, pass rate "

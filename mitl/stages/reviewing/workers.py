@@ -36,14 +36,15 @@ def workers(
         settled = ledger.settled_work(session, chosen)
     hourly = {one.worker: one.hourly_cents for one in worker_pay(paid_work(settled, chosen))}
     seconds = usual_seconds(settled, chosen)
-    rows = [_row(one, hourly.get(one.worker), seconds.get(one.worker)) for one in people]
+    floor_s = settings.min_seconds_a_pair
+    rows = [_row(one, hourly.get(one.worker), seconds.get(one.worker), floor_s) for one in people]
     counts: dict[str, object] = {"environment": chosen.value, "workers": len(people), "rows": rows}
     if not people:
         return StageResult(status="nothing_to_do", counts=counts, lines=(NOBODY,))
     return StageResult(
         counts=counts,
         paths=write_rows(csv, rows),
-        tables=(_work(chosen, people, hourly), _conduct(people)),
+        tables=(_work(chosen, people, hourly), _conduct(people, floor_s)),
         lines=_lines(settings, people, csv),
     )
 
@@ -56,7 +57,7 @@ def busiest_first(settings: Settings, environment: Environment | None) -> tuple[
     return chosen, sorted(found, key=lambda one: (-one.submissions, one.worker))
 
 
-def _row(one: Evidence, hourly_cents: int | None, hit_s: float | None) -> dict[str, object]:
+def _row(one: Evidence, hourly_cents: int | None, hit_s: float | None, floor_s: float) -> dict[str, object]:
     return {
         "worker": one.worker,
         "submitted": one.submissions,
@@ -72,6 +73,7 @@ def _row(one: Evidence, hourly_cents: int | None, hit_s: float | None) -> dict[s
         "pass_rate_high": round(one.high, 4),
         "seconds_a_pair": _rounded(one.median_s),
         "speed": _rounded(one.speed),
+        "too_fast": one.is_under(floor_s),
         "seconds_a_hit": _rounded(hit_s),
         "longest_run": None if one.run is None else one.run.length,
         "longest_run_of": None if one.run is None else one.run.label.value,
@@ -119,12 +121,12 @@ def _work(chosen: Environment, people: Sequence[Evidence], hourly: Mapping[str, 
     return Table(f"workers on {chosen}: {len(people):,}", columns, tuple(rows))
 
 
-def _conduct(people: Sequence[Evidence]) -> Table:
+def _conduct(people: Sequence[Evidence], floor_s: float) -> Table:
     columns = ("worker", "s a pair", "others = 1", "longest run", "bits", "agrees", "with own")
     rows = (
         (
             one.worker,
-            None if one.median_s is None else f"{one.median_s:.1f}",
+            None if one.median_s is None else f"{one.median_s:.1f}{' !' * one.is_under(floor_s)}",
             None if one.speed is None else f"{one.speed:.1f}",
             "–" if one.run is None else f"{one.run.length} × {one.run.label.value.replace('_', ' ')}",
             None if one.entropy is None else f"{one.entropy:.2f}",
@@ -141,6 +143,12 @@ def _lines(settings: Settings, people: Sequence[Evidence], csv: Path | None) -> 
         "bits: variety of the answers, 0 (always the same) to 2; agrees: same side as others on the same pairs, "
         "controls apart; with own: as the worker's own earlier answer where a pair came again"
     ]
+    n_hasty = sum(one.is_under(settings.min_seconds_a_pair) for one in people)
+    if n_hasty:
+        lines.append(
+            f"!: {n_hasty:,} {'takes' if n_hasty == 1 else 'take'} under {settings.min_seconds_a_pair:g} s for half of "
+            "the pairs, too short to look at them ([review] min_seconds_a_pair)"
+        )
     most = settings.max_hits_per_worker
     if most is not None:
         n_capped = sum(one.capped for one in people)

@@ -1,11 +1,21 @@
 // The page is whole without this: it sorts tables and marks the section in view.
 const columns = (table) => [...table.tHead.rows[table.tHead.rows.length - 1].cells];
 
+const SECONDS = { s: 1, min: 60, h: 3600, "": 1 };
+
+// 1,234 · −$1,234.50 · ×3.6 · < 0.1 % · 4 min 12 s; anything else is words.
+const numberIn = (text) => {
+  const plain = text.replaceAll("−", "-").replace(/,(?=\d{3})/g, "").replace(/^[<>×≈]\s*/, "").replace(/^(-?)\$/, "$1").replace(/\s*%$/, "");
+  const time = plain.match(/^(\d+) (min|h) (\d+) (s|min)$/) ?? plain.match(/^(\d+(?:\.\d+)?) (s|min|h)$/);
+  if (time) return Number(time[1]) * SECONDS[time[2]] + Number(time[3] ?? 0) * SECONDS[time[4] ?? ""];
+  return plain === "" ? NaN : Number(plain);
+};
+
 const valueOf = (row, column) => {
   const cell = row.cells[column];
   const given = cell.dataset.value ?? cell.textContent.trim();
   if (given === "" || given === "–") return null;
-  const number = Number(given.replace("−", "-").replace(/,(?=\d{3})/g, "").replace(/^×|\s*%$/g, ""));
+  const number = numberIn(given);
   return Number.isNaN(number) ? given : number;
 };
 
@@ -13,7 +23,7 @@ const valueOf = (row, column) => {
 const compare = (x, y, sign) => {
   if (x === null || y === null) return (x === null) - (y === null);
   if (typeof x !== typeof y) return typeof x === "number" ? -1 : 1;
-  return sign * (typeof x === "number" ? x - y : x.localeCompare(y));
+  return sign * (typeof x === "number" ? x - y : x.localeCompare(y, "en", { numeric: true }));
 };
 
 for (const table of document.querySelectorAll("table.sortable")) {
