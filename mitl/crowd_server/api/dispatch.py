@@ -27,6 +27,7 @@ from mitl.crowd_server.api.params import Params
 from mitl.crowd_server.api.registry import OPERATIONS, Call, Operation
 from mitl.crowd_server.clock import Clock
 from mitl.crowd_server.errors import TurkError
+from mitl.crowd_server.forms.html_page import Sources
 from mitl.crowd_server.sigv4 import SignedRequest, verify
 from mitl.crowd_server.store import accounts, settling
 from mitl.crowd_server.store.database import Database
@@ -55,11 +56,12 @@ log = logging.getLogger(__name__)
 class RequesterApi:
     """The requester API over one database."""
 
-    def __init__(self, database: Database, clock: Clock, signing_clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, signing_clock: Clock, sources: Sources) -> None:
         """``signing_clock`` judges the age of signatures: clients sign with the machine's time."""
         self._database = database
         self._clock = clock
         self._signing_clock = signing_clock
+        self._sources = sources
         self._keys: dict[str, tuple[Environment, str]] = {}
 
     async def answer(self, request: Request) -> Response:
@@ -100,13 +102,17 @@ class RequesterApi:
             with self._database.write(environment) as connection:
                 if settling.is_due(connection, environment, now):
                     settling.settle(connection, environment, now)
-                return operation.handler(Call(connection, environment, now, params, request_id))
+                return operation.handler(
+                    Call(connection, environment, now, params, request_id, self._sources)
+                )
         with self._database.read() as connection:
             if not settling.is_due(connection, environment, now):
-                return operation.handler(Call(connection, environment, now, params, request_id))
+                return operation.handler(
+                    Call(connection, environment, now, params, request_id, self._sources)
+                )
         with self._database.write(environment) as connection:
             settling.settle(connection, environment, now)
-            return operation.handler(Call(connection, environment, now, params, request_id))
+            return operation.handler(Call(connection, environment, now, params, request_id, self._sources))
 
     def _authenticate(self, request: Request, body: bytes) -> Environment:
         signed = SignedRequest(

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 from sqlalchemy import Connection
 
 from mitl.crowd_server.api.params import Params, next_token
+from mitl.crowd_server.forms.html_page import Sources
 from mitl.records import Environment
 
 
@@ -22,6 +23,7 @@ class Call:
     now: dt.datetime
     params: Params
     request_id: str
+    sources: Sources
 
 
 Handler = Callable[[Call], dict[str, Any]]
