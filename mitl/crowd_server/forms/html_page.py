@@ -59,7 +59,6 @@ _OWN = {
     "crowd-html-elements-without-ce-polyfill.js": ("crowd-html-elements.js", ("crowd.aws",)),
 }
 _WORTH_READING = re.compile(r"<script\b[^<>]*\bsrc\b|<link\b|@import|<crowd-", re.IGNORECASE)
-_SENDS = re.compile(r"<(?:form|script)\b", re.IGNORECASE)
 _MARK = re.compile(r"<form\b[^<>]*\bdata-mitl-submit\b")
 _NAME = re.compile(r"<([a-z][^\s/>]*+)", re.IGNORECASE)
 _GAP = re.compile(r"[\s/]*+")
@@ -150,7 +149,7 @@ class _Tag:
 
 def why_unfit(html: str, sources: Sources) -> str | None:
     """Why a worker could not do this page in its frame, in one line for its requester; None where they can."""
-    if _SENDS.search(html) and not _WORTH_READING.search(html):
+    if _MARK.search(html) and not _WORTH_READING.search(html):
         return None
     tags = list(_tags(html))
     reasons = [*_unknown_elements(tags), *_blocked(html, tags, sources), *_unsendable(tags)]
@@ -168,7 +167,8 @@ def bind(html: str, submit_url: str, assignment_id: str, sources: Sources) -> st
         return html
     tags = list(_tags(html))
     named = any(_names_submission(tag.attributes.get("action", "")) for tag in tags if tag.name == "form")
-    pieces, done, begin = [], 0, 0
+    pieces: list[str] = []
+    done = begin = 0
     for tag in tags:
         if tag.name in ("!doctype", "html", "head") and not pieces:
             begin = tag.end
@@ -289,16 +289,20 @@ def _host(address: str) -> str:
 
 
 def _unsendable(tags: list[_Tag]) -> Iterator[str]:
+    """Fields whose answers no form would send here; a page without any is left to its requester."""
     forms = [tag.attributes for tag in tags if tag.name == "form"]
     named = any(_names_submission(form.get("action", "")) for form in forms)
     if any(_sends_answers(form, named) for form in forms):
         return
-    if any(tag.name in ("crowd-form", "script") for tag in tags):  # a script may make the form, or change it
+    names = {tag.name for tag in tags}
+    if names & {"crowd-form", "script"} or not names & {"input", "select", "textarea"}:
+        return  # a script may make the form, or change it
+    if any(_names_submission(tag.attributes.get("formaction", "")) for tag in tags):
         return
     elsewhere = [form["action"][:200] for form in forms if form.get("action")]
     yield (
         "its page could not be submitted: "
-        + (f"its forms send to {_listed(elsewhere)}" if elsewhere else "it has no form")
+        + (f"its forms send to {_listed(elsewhere)}" if elsewhere else "its fields are in no form")
         + "; give it a <form> whose action ends in externalSubmit, or a <crowd-form>"
     )
 
