@@ -21,6 +21,13 @@ ELEMENTS = "https://assets.crowd.aws/crowd-html-elements.js"
 JQUERY = "https://code.jquery.com/jquery-3.6.0.min.js"
 BOOTSTRAP = "https://cdn.jsdelivr.net/npm/bootstrap@4.6.2/dist/css/bootstrap.min.css"
 
+PICTURE = (
+    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' width='150' height='110' fill='%23a86'%3E"
+    "%3Cellipse cx='70' cy='60' rx='45' ry='22'/%3E%3Ccircle cx='115' cy='38' r='20'/%3E"
+    "%3Cpath d='M40 70h9v36h-9zM92 70h9v36h-9zM28 50L8 26l7-4 24 26zM103 24l-6 22 13-8z'/%3E"
+    "%3Ccircle cx='120' cy='35' r='3' fill='%23000'/%3E%3C/svg%3E"
+)
+
 AMTI = f"""
       <!DOCTYPE html>
       <html>
@@ -64,7 +71,7 @@ CROWD = f"""<script src="{ELEMENTS}"></script>
     <positive-example><p>“A red robin”</p></positive-example>
     <negative-example><p>“Nice”</p></negative-example>
   </crowd-instructions>
-  <crowd-image-classifier name="kind" src="data:image/gif;base64,R0lGODlhAQABAAAAACwAAAAAAQABAAA="
+  <crowd-image-classifier name="kind" src="{PICTURE}"
     categories="['Cat', 'Dog', 'None of them']" header="What does the image show?">
     <short-instructions>Choose the one that fits best.</short-instructions>
     <full-instructions header="Rules"><p>Drawings count.</p></full-instructions>

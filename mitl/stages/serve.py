@@ -62,8 +62,8 @@ def serve(
     with crowd_database(settings) as engine:
         if exposure.is_public:
             check_secrets(engine)
-        app = create_app(engine, public=[*public] or [settings.public], sources=sources)
-        app = wrap(app, exposure.policy)
+        pages = create_app(engine, public=[*public] or [settings.public], sources=sources)
+        app = wrap(pages, exposure.policy)
         server_id, token = admin.server_id(engine), admin.operator_token(engine)
 
         def ready(local_url: str) -> None:

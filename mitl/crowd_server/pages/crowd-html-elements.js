@@ -6,7 +6,7 @@
 
   const STYLE = `
     :host { display: block; margin: .5em 0; font: inherit; }
-    :host([hidden]) { display: none; }
+    :host([hidden]), [hidden] { display: none !important; }
     :host(crowd-button), :host(crowd-checkbox), :host(crowd-radio-button) { display: inline-block; }
     :host(crowd-checkbox), :host(crowd-radio-button) { padding: .25em; cursor: pointer; }
     :host([aria-disabled=true]) { opacity: .6; cursor: default; }
