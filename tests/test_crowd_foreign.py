@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import subprocess
+import sys
+
 import httpx
 import pytest
 from cli_kit import fails
-from crowd_kit import post_hit, question, refusal
+from crowd_kit import Crowd, post_hit, question, refusal
 from foreign_kit import (
     AMTI,
     BOOTSTRAP,
@@ -19,6 +24,7 @@ from foreign_kit import (
     vendor,
 )
 
+from mitl.crowd_server.clock import ManualClock
 from mitl.crowd_server.forms.html_page import CROWD_ELEMENTS, Sources, bind, why_unfit
 
 pytest_plugins = ("crowd_fixtures",)
@@ -244,3 +250,29 @@ def test_a_host_is_a_bare_name(host, tmp_path):
 
     assert told.startswith(f"--allow-host is {host!r}; give a bare host name")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_serve_takes_hosts_and_the_projects_own_copies(tmp_path, crowd_engine):
+    """``--allow-host`` and ``PROJECT/vendored`` reach CreateHIT and the pages; other hosts stay refused."""
+    vendor(tmp_path / "vendored", JQUERY, b"copy()")
+    words = ("serve", "--port", "0", "--json", "--project", str(tmp_path), "--allow-host", "A.example")
+    words += ("--crowd-db", str(crowd_engine.url))
+    with subprocess.Popen(
+        [sys.executable, "-m", "mitl", *words], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            assert process.stdout is not None
+            url = json.loads(process.stdout.readline())["counts"]["url"]
+            with contextlib.ExitStack() as stack:
+                crowd = Crowd(url, crowd_engine, ManualClock(), stack)
+                client = crowd.boto()
+                page = f"<script src=https://a.example/x.js></script>{JQUERY_PAGE}"
+                hit = post_hit(client, Question=question(page))
+                shown = crowd.worker().accept(hit["HITTypeId"]).page()
+                _, told = post(client, page.replace("a.example", "b.example"))
+        finally:
+            process.kill()
+
+    assert "https://a.example http://" in shown.headers["content-security-policy"]
+    assert "/w/vendored/code.jquery.com/" in shown.text
+    assert "https://b.example/x.js (script)" in told and JQUERY not in told

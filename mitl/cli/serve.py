@@ -92,8 +92,7 @@ def command(
         trusted_proxies=trusted_proxies,
         public_url=public_url,
     )
-    default = app.settings.project / "vendored"
-    sources = allow(allowed_hosts, vendored or (default if default.is_dir() else None))
+    sources = allow(allowed_hosts, vendored or app.settings.vendored)
     try:
         serve(app.settings, exposure=exposure, port=port, public=public, sources=sources, announce=app.finish)
     except KeyboardInterrupt:
