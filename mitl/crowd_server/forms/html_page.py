@@ -58,7 +58,7 @@ _OWN = {
     "crowd-html-elements.js": ("crowd-html-elements.js", ("crowd.aws",)),
     "crowd-html-elements-without-ce-polyfill.js": ("crowd-html-elements.js", ("crowd.aws",)),
 }
-_WORTH_READING = re.compile(r"<script\b[^<>]*\bsrc\b|<link\b|@import|<crowd-", re.IGNORECASE)
+_LOADS = re.compile(r"<(?:script\b[^<>]*\bsrc\b|link\b|crowd-)")
 _MARK = re.compile(r"<form\b[^<>]*\bdata-mitl-submit\b")
 _NAME = re.compile(r"<([a-z][^\s/>]*+)", re.IGNORECASE)
 _GAP = re.compile(r"[\s/]*+")
@@ -149,11 +149,17 @@ class _Tag:
 
 def why_unfit(html: str, sources: Sources) -> str | None:
     """Why a worker could not do this page in its frame, in one line for its requester; None where they can."""
-    if _MARK.search(html) and not _WORTH_READING.search(html):
+    if _MARK.search(html) and not _loads(html):
         return None
     tags = list(_tags(html))
     reasons = [*_unknown_elements(tags), *_blocked(html, tags, sources), *_unsendable(tags)]
     return "; ".join(reasons) or None
+
+
+def _loads(html: str) -> bool:
+    """Whether a page may load something: most of our own do not, and thousands are posted at a time."""
+    lowered = html.lower()
+    return "@import" in lowered or _LOADS.search(lowered) is not None
 
 
 def bind(html: str, submit_url: str, assignment_id: str, sources: Sources) -> str:
@@ -163,7 +169,7 @@ def bind(html: str, submit_url: str, assignment_id: str, sources: Sources) -> st
     which are bound by those.
     """
     own = _MARK.search(html) is not None
-    if own and not _WORTH_READING.search(html):
+    if own and not _loads(html):
         return html
     tags = list(_tags(html))
     named = any(_names_submission(tag.attributes.get("action", "")) for tag in tags if tag.name == "form")
