@@ -151,7 +151,7 @@ def _file(path: Path) -> Response:
     headers = {
         "Access-Control-Allow-Origin": "*",
         "Cache-Control": "no-cache",
-        "Content-Security-Policy": "default-src 'none'; sandbox",
+        "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; sandbox",
         "X-Content-Type-Options": "nosniff",
     }
     return FileResponse(path, headers=headers, media_type=MEDIA_TYPES[path.suffix.lower()])
