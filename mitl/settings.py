@@ -105,6 +105,12 @@ class Settings:
         """Where the pictures lie that pages show."""
         return self.project / "public"
 
+    @property
+    def vendored(self) -> Path | None:
+        """Copies of scripts and styles that requesters' pages name elsewhere; None where the folder is missing."""
+        folder = self.project / "vendored"
+        return folder if folder.is_dir() else None
+
     def secret(self) -> bytes:
         """The project's own secret (made at first use, mode 600); names of public images derive from it."""
         path = self.project / "project.key"

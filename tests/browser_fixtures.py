@@ -17,7 +17,8 @@ ARGUMENTS = (
     "--no-sandbox",
     # Chromium 150 puts sandboxed frames into processes of their own, and then takes a frame's offset off the place of
     # an emulated tap twice: pointer events arrive where they should, the click lands above.
-    "--disable-features=IsolateSandboxedIframes",
+    # It also keeps a page of another site from sending to this machine, where a test's server is.
+    "--disable-features=IsolateSandboxedIframes,LocalNetworkAccessChecks",
 )
 
 

@@ -27,6 +27,20 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Folder of pictures to serve under /i/; may be repeated [default: PROJECT/public].",
 )
+@click.option(
+    "--allow-host",
+    "allowed_hosts",
+    metavar="HOST",
+    multiple=True,
+    help="Let requesters' pages load scripts, styles and fonts from this host by https; may be repeated "
+    "[default: none].",
+)
+@click.option(
+    "--vendored",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder of copies that answer for such addresses, as FOLDER/code.jquery.com/jquery-3.7.1.min.js "
+    "[default: PROJECT/vendored, where it exists].",
+)
 @click.option("--tls-cert", type=_FILE, help="PEM file of the certificate chain to speak TLS with.")
 @click.option("--tls-key", type=_FILE, help="PEM file of its private key, without a password.")
 @click.option(
@@ -53,6 +67,8 @@ def command(
     host: str,
     port: int,
     public: tuple[Path, ...],
+    allowed_hosts: tuple[str, ...],
+    vendored: Path | None,
     tls_cert: Path | None,
     tls_key: Path | None,
     public_url: str | None,
@@ -65,6 +81,7 @@ def command(
     options only this machine reaches it; docs/security.md says how to open it to a network.
     """
     from mitl.crowd_server.door.exposure import plan
+    from mitl.crowd_server.forms.html_page import allow
     from mitl.stages.serve import serve
 
     exposure = plan(
@@ -75,8 +92,9 @@ def command(
         trusted_proxies=trusted_proxies,
         public_url=public_url,
     )
+    sources = allow(allowed_hosts, vendored or app.settings.vendored)
     try:
-        serve(app.settings, exposure=exposure, port=port, public=public, announce=app.finish)
+        serve(app.settings, exposure=exposure, port=port, public=public, sources=sources, announce=app.finish)
     except KeyboardInterrupt:
         # Not a failure: with --json, the object was printed when the server began.
         click.echo("stopped; start it again with `mitl serve`", err=True)

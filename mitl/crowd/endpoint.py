@@ -167,9 +167,10 @@ def _own(settings: Settings, environment: Environment, port: int, stack: context
 
 def _start(settings: Settings, engine: Engine, stack: contextlib.ExitStack) -> str:
     from mitl.crowd_server.app import create_app
+    from mitl.crowd_server.forms.html_page import Sources
     from mitl.crowd_server.serving import RunningServer
 
-    app = create_app(engine, public=[settings.public])
+    app = create_app(engine, public=[settings.public], sources=Sources(vendored=settings.vendored))
     return stack.enter_context(RunningServer(app)).url
 
 

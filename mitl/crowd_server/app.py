@@ -20,6 +20,7 @@ from mitl.crowd_server import admin, images
 from mitl.crowd_server.api.dispatch import RequesterApi
 from mitl.crowd_server.api.registry import OPERATIONS
 from mitl.crowd_server.clock import Clock, utc_now
+from mitl.crowd_server.forms.html_page import FRAME_SCRIPTS, MEDIA_TYPES, VENDORED, Sources
 from mitl.crowd_server.metrics import page as metrics_page
 from mitl.crowd_server.metrics.meter import Meter
 from mitl.crowd_server.operator import actions as operator_actions
@@ -38,7 +39,7 @@ log = logging.getLogger(__name__)
 
 Handler = Callable[..., Any]
 MOST_ROW = 2**31 - 1
-STATIC = ("style.css", "worker.js", "operator.css", "operator.js")
+STATIC = ("style.css", "worker.js", "operator.css", "operator.js", *FRAME_SCRIPTS)
 MODULES: tuple[Any, ...] = (
     sessions,
     worker_pages,
@@ -60,6 +61,7 @@ def create_app(
     clock: Clock = utc_now,
     signing_clock: Clock = utc_now,
     public: Sequence[Path] = (),
+    sources: Sources | None = None,
 ) -> Starlette:
     """The server over ``crowd.db``, which is made ready where it is new.
 
@@ -67,6 +69,7 @@ def create_app(
         clock: the crowd's time, by which HITs expire, leases end and work is approved by itself.
         signing_clock: the time by which signatures are judged, which clients take from their machine.
         public: folders whose images are served under ``/i/``.
+        sources: where requesters' pages may take scripts and styles from; nowhere by default.
 
     Raises:
         StoreError: the database is of another version, or not the crowd server's.
@@ -83,6 +86,7 @@ def create_app(
         secret=settings["secret"],
         operator_token=settings["operator_token"],
         public=tuple(public),
+        sources=sources or Sources(),
     )
 
     def healthz(request: Request) -> Response:
@@ -98,15 +102,23 @@ def create_app(
     def image(request: Request) -> Response:
         return images.image(site.public, request)
 
+    def vendored(request: Request) -> Response:
+        path = site.sources.file(request.path_params["address"])
+        return _file(path) if path is not None else Response("no such file", 404, media_type="text/plain")
+
     app = Starlette(
         routes=[
             Route(
-                "/", RequesterApi(database, clock, signing_clock, settings["secret"]).answer, methods=["POST"]
+                "/",
+                RequesterApi(database, clock, signing_clock, settings["secret"], site.sources).answer,
+                methods=["POST"],
             ),
             Route("/", _home),
             Route("/healthz", healthz),
             Route("/i/{name}", image),
             Route("/w/static/{name}", _static),
+            Route("/mturk-public/externalHIT_v1.js", _external_hit),
+            Route(VENDORED + "{address:path}", vendored),
             *_pages(site),
         ]
     )
@@ -130,9 +142,23 @@ def _static(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in STATIC:
         return Response("no such file", 404, media_type="text/plain")
-    return FileResponse(
-        PAGES / name, headers={"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
-    )
+    return _file(PAGES / name)
+
+
+def _external_hit(request: Request) -> Response:
+    """The script under the name that it had on Amazon's storage, for pages on other sites that load it."""
+    return _file(PAGES / "externalHIT_v1.js")
+
+
+def _file(path: Path) -> Response:
+    """A script, a style or what styles use; a page within a frame has no origin, yet may load modules and fonts."""
+    headers = {
+        "Access-Control-Allow-Origin": "*",
+        "Cache-Control": "no-cache",
+        "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; sandbox",
+        "X-Content-Type-Options": "nosniff",
+    }
+    return FileResponse(path, headers=headers, media_type=MEDIA_TYPES[path.suffix.lower()])
 
 
 def _pages(site: Site) -> Iterator[Route]:

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from mitl.crowd_server.clock import Clock
+from mitl.crowd_server.forms.html_page import Sources
 from mitl.crowd_server.store.database import Database
 
 PAGES = Path(__file__).parent / "pages"
@@ -70,6 +71,7 @@ class Site:
     operator_token: str
     public: Sequence[Path]
     """Folders whose images are served under ``/i/``."""
+    sources: Sources
     templates: jinja2.Environment = field(default_factory=template_environment)
 
     def page(self, name: str, *, status: int = 200, **values: object) -> HTMLResponse:

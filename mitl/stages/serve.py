@@ -16,6 +16,7 @@ from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.door.exposure import Exposure, check_secrets
 from mitl.crowd_server.door.limits import wrap
+from mitl.crowd_server.forms.html_page import Sources
 from mitl.crowd_server.serving import serve as run_server
 from mitl.crowd_server.store.workers import InvitationRow
 from mitl.db.engine import make_engine
@@ -45,11 +46,13 @@ def serve(
     exposure: Exposure,
     port: int,
     public: Sequence[Path],
+    sources: Sources,
     announce: Callable[[StageResult], None],
 ) -> None:
     """Serve until interrupted.
 
     Args:
+        sources: where requesters' pages may take scripts and styles from.
         announce: is given the addresses once the server can be reached.
 
     Raises:
@@ -59,7 +62,8 @@ def serve(
     with crowd_database(settings) as engine:
         if exposure.is_public:
             check_secrets(engine)
-        app = wrap(create_app(engine, public=[*public] or [settings.public]), exposure.policy)
+        pages = create_app(engine, public=[*public] or [settings.public], sources=sources)
+        app = wrap(pages, exposure.policy)
         server_id, token = admin.server_id(engine), admin.operator_token(engine)
 
         def ready(local_url: str) -> None:

@@ -28,6 +28,7 @@ from mitl.crowd_server.api.params import Params
 from mitl.crowd_server.api.registry import OPERATIONS, Call
 from mitl.crowd_server.clock import Clock
 from mitl.crowd_server.errors import TurkError
+from mitl.crowd_server.forms.html_page import Sources
 from mitl.crowd_server.sigv4 import SignedRequest, verify
 from mitl.crowd_server.store import accounts, settling
 from mitl.crowd_server.store.database import Database
@@ -56,17 +57,21 @@ log = logging.getLogger(__name__)
 class RequesterApi:
     """The requester API over one database."""
 
-    def __init__(self, database: Database, clock: Clock, signing_clock: Clock, secret: str) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, signing_clock: Clock, secret: str, sources: Sources
+    ) -> None:
         """The API.
 
         Args:
             signing_clock: judges the age of signatures: clients sign with the machine's time.
             secret: the server's own, which seals NextTokens.
+            sources: where scripts and styles of pages may come from.
         """
         self._database = database
         self._clock = clock
         self._signing_clock = signing_clock
         self._secret = secret
+        self._sources = sources
         self._keys: dict[str, tuple[Environment, str]] = {}
 
     async def answer(self, request: Request) -> Response:
@@ -107,7 +112,7 @@ class RequesterApi:
 
         def run(connection: Connection) -> dict[str, Any]:
             return operation.handler(
-                Call(connection, environment, now, params, request_id, name, self._secret)
+                Call(connection, environment, now, params, request_id, name, self._secret, self._sources)
             )
 
         if operation.writes:

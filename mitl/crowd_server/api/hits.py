@@ -211,7 +211,7 @@ def _post(call: Call, type_of: Callable[[Call], TypeRow]) -> dict[str, Any]:
             raise already("HitAlreadyExists", "HITs", "HIT", earlier)
     unsupported.refuse_parameters(params)
     question = params.text("Question", required=True)
-    questions.check(question)
+    questions.check(question, call.sources)
     hit = hits.add_hit(
         call.connection,
         call.environment,

@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 from xml.etree.ElementTree import Element
 
 from mitl.crowd_server.errors import invalid
+from mitl.crowd_server.forms import html_page, question_form, turk_xml
 from mitl.crowd_server.forms import page as form_page
-from mitl.crowd_server.forms import question_form, turk_xml
 from mitl.crowd_server.forms.question_form import QuestionForm
 
 _BASE = "http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/"
@@ -27,11 +27,14 @@ class Question:
     frame_height: int
 
 
-def check(xml: str) -> None:
-    """Raise the API's error for a question that is too long, malformed or of a kind not offered here."""
+def check(xml: str, sources: html_page.Sources) -> None:
+    """Raise the API's error for a question that is too long, malformed, or that no worker could answer here."""
     question = read(xml)
     if question.url is not None and not _is_secure(question.url):
         raise invalid("Question", "ExternalURL must be an https address of a host, without spaces")
+    unfit = html_page.why_unfit(question.html, sources) if question.html is not None else None
+    if unfit is not None:
+        raise invalid("Question", unfit)
 
 
 def read(xml: str) -> Question:

@@ -12,6 +12,7 @@ from sqlalchemy import Connection
 
 from mitl.crowd_server.api.params import Params
 from mitl.crowd_server.errors import invalid
+from mitl.crowd_server.forms.html_page import Sources
 from mitl.crowd_server.ids import seal, unseal
 from mitl.records import Environment
 
@@ -28,6 +29,8 @@ class Call:
     operation: str
     secret: str
     """The server's own, which seals NextTokens."""
+    sources: Sources
+    """Where scripts and styles of pages may come from."""
 
     def page(self) -> tuple[int, int]:
         """The row after which a page starts, and its length (10 unless told, at most 100).

@@ -35,6 +35,7 @@ PERMISSIONS = "camera=(), microphone=(), geolocation=(), payment=(), usb=()"
 NO_FRAMES = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'"
 
 
+_FILES = ("/i/", "/mturk-public/", "/w/qualifications/static/", "/w/static/", "/w/vendored/")
 PAGES, FILES, API, WORKER = Rate(10, 300), Rate(60, 1500), Rate(100, 300), Rate(2, 60)
 """A class of 20 people behind one address opens its list, its HIT and 20 pictures each within seconds: about 120
 pages and 500 files at once. A person alone never comes near a worker's rate."""
@@ -146,7 +147,7 @@ class _Limits:
         path = scope["path"]
         if is_api(scope):
             wait = self._api.take(key)
-        elif path.startswith(("/i/", "/w/static/", "/w/qualifications/static/")):
+        elif path.startswith(_FILES):
             wait = self._files.take(key)
         else:
             wait = self._pages.take(key)

@@ -24,6 +24,7 @@ from starlette.responses import HTMLResponse, Response
 from mitl.crowd.answer_xml import answers_xml
 from mitl.crowd_server.api import questions
 from mitl.crowd_server.api.questions import Question
+from mitl.crowd_server.forms import html_page
 from mitl.crowd_server.ids import seal, unseal
 from mitl.crowd_server.site import Site, origin
 from mitl.crowd_server.store import hits, leases, panels, work_history
@@ -108,10 +109,10 @@ def frame(site: Site, request: Request) -> Response:
         question = questions.read(hits.question(connection, lease.hit_id))
         earlier = work_history.latest_question(connection, lease)
     target = f"{origin(request)}/s/{token}/mturk/externalSubmit"
-    html = bind_submission(question.html or "", target, lease.mturk_id)
+    html = question.html or ""
     if earlier is not None:
         html = fold_instructions(html, questions.read(earlier).html or "")
-    return _hit_page(request, html, forms=True)
+    return _hit_page(site, request, html, (target, lease.mturk_id), forms=True)
 
 
 def preview_frame(site: Site, request: Request) -> Response:
@@ -121,8 +122,7 @@ def preview_frame(site: Site, request: Request) -> Response:
         return _small("not-found", 404)
     with site.database.read() as connection:
         question = questions.read(hits.question(connection, int(value)))
-    html = bind_submission(question.html or "", "about:blank", PREVIEW_ASSIGNMENT)
-    return _hit_page(request, html, forms=False)
+    return _hit_page(site, request, question.html or "", ("about:blank", PREVIEW_ASSIGNMENT), forms=False)
 
 
 async def submit(site: Site, request: Request) -> Response:
@@ -229,15 +229,21 @@ async def _parts(request: Request, body: bytes) -> list[tuple[str, str]] | str:
     return "files" if has_files else texts
 
 
-def _hit_page(request: Request, html: str, *, forms: bool) -> Response:
+def _hit_page(
+    site: Site, request: Request, html: str, submission: tuple[str, str], *, forms: bool
+) -> Response:
+    """The page bound to where its answers go and to its assignment, under a policy of what it may do."""
     home = origin(request)
     action = home if forms else "'none'"
+    scripts, styles = site.sources.policy(home, html)
+    fonts = f"font-src{styles}; " if styles else ""
     policy = (
-        f"default-src 'none'; img-src {home} https: data:; style-src 'unsafe-inline'; "
-        f"script-src 'unsafe-inline'; form-action {action}; base-uri 'none'; "
+        f"default-src 'none'; img-src {home} https: data:; style-src 'unsafe-inline'{styles}; {fonts}"
+        f"script-src 'unsafe-inline'{scripts}; form-action {action}; base-uri 'none'; "
         f"frame-ancestors {home}; sandbox allow-scripts{' allow-forms' if forms else ''}"
     )
-    return HTMLResponse(html, headers=_headers(policy))
+    bound = bind_submission(html_page.bind(html, *submission, site.sources), *submission)
+    return HTMLResponse(bound, headers=_headers(policy))
 
 
 _NOTES = {
