@@ -141,6 +141,7 @@ class ViltAnnotator:
         self.is_exact = precision == "float32"
         """Whether ``scores`` are in float32 anyway; else a ranking is settled by ``exact`` ones."""
         self._model, self._sizes, self._precision = model, model.sizes, precision
+        self.device = model.device
 
     def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
         """``state`` (N, T, D) float32, class token and patches, zeros behind the ``length`` (N,) of each.

@@ -8,8 +8,7 @@ and apply a GELU or a sum while the product is in registers. They know no gradie
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from typing import Protocol
 
@@ -130,17 +129,3 @@ def _probe_s(linear: Linear, x: Tensor) -> float:
         linear.gelu(x)
         times.append(time.perf_counter() - start)
     return min(times[1:])
-
-
-@contextmanager
-def full_float32() -> Iterator[None]:
-    """Multiply float32 as float32 whatever the process allows: torch can be told to round inputs to fewer bits."""
-    before = torch.get_float32_matmul_precision()
-    if before == "highest":
-        yield
-        return
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from annotators.base import Encoded
 from annotators.devices import inference
-from annotators.networks.linears import full_float32
 from annotators.networks.vilt_core import Side, ViltCore
 
 Rows = NDArray[np.int64]
@@ -66,7 +65,6 @@ class PairScorer:
 
         own = max(1, self._threads // workers) if self._device.type == "cpu" else self._threads
         with (
-            full_float32(),
             inference(own),
             ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(own,)) as pool,
         ):
