@@ -16,13 +16,13 @@ import torch
 from topk_kit import Vectors, encoded, full_sort, same_bytes, some_vectors
 
 from annotators import devices, registry
-from annotators.devices import device_of, full_precision, inference
+from annotators.devices import device_of, full_precision
 from annotators.options import Options
 from annotators.scoring import match_probability
 from mitl.datasets.scenes import generate, write_world
 from mitl.errors import AnnotatorError, RetrievalError
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem
-from mitl.retrieval import choosing, ray_work
+from mitl.retrieval import choosing, ray_work, vectors
 from mitl.retrieval.device_product import DeviceProduct
 from mitl.retrieval.engines import LocalEngine, Recipe
 from mitl.retrieval.ray_engine import RayEngine
@@ -344,20 +344,21 @@ def card(monkeypatch):
 
 def test_auto_takes_a_card_where_it_is_faster_and_says_so(card):
     """For a search that is worth it; a slow card is left alone, and so is a fast one for a small search."""
-    left, right = encoded(some_vectors(1, (60, 512))), encoded(some_vectors(2, (3000, 512)), "caption")
+    many = [encoded(some_vectors(seed, (8000, 64))) for seed in (1, 2)]
+    tasks = [choosing.Task(*map(vectors.Vectors, many), 9, back) for back in (None, 9)]
     card.setattr(choosing, "PROBE_WORK", 1.0)
-    expected, used = full_sort(left, right, 9), {}
 
-    for name, speed, least in (("fast", 1e6, 1.0), ("slow", 1e-6, 1.0), ("small", 1e6, 1e12)):
+    for speed, least, taken in ((1e6, 1.0, True), (1e-6, 1.0, False), (1e6, 1e12, False)):
         card.setattr(choosing, "card_speed", lambda width, speed=speed: speed)
         card.setattr(choosing, "CARD_WORK", least)
-        engine = LocalEngine()
-        assert same_bytes(engine.top_k(Vectors(), left, right, 9), expected)
-        engine.top_k_both(Vectors(), left, right, 9, 9)
-        used[name] = engine.used
+        for task in tasks:
+            assert ("cuda" in [product.name for product in choosing.choose("auto", task).ladder]) == taken
 
-    assert used["fast"] == {"cuda"}
-    assert "cuda" not in used["slow"] | used["small"]
+    card.setattr(choosing, "CARD_WORK", 1.0)
+    left, right = many[0].rows(slice(0, 9)), many[1].rows(slice(0, 2000))
+    engine = LocalEngine()
+    assert same_bytes(engine.top_k(Vectors(), left, right, 1), full_sort(left, right, 1))
+    assert engine.used == {"cuda"}
 
 
 def test_a_cards_speed_is_measured_and_one_that_breaks_its_bound_is_not_used(card):

@@ -22,7 +22,6 @@ from mitl.retrieval.choosing import Choice
 from mitl.retrieval.float_product import NumpyProduct
 from mitl.retrieval.products import Operand
 from mitl.retrieval.topk import top_k
-from mitl.retrieval.torch_products import TorchProduct
 
 KINDS = [AnnotatorKind.INNER_PRODUCT, AnnotatorKind.MULTI_VECTOR]
 
