@@ -97,7 +97,7 @@ class Model:
         self._scorers: dict[str, PairScorer] = {}
         for precision in dict.fromkeys(("float32", *precisions)):
             dtype = PRECISIONS[precision]
-            make = PlainLinear if compiled else fastest_linear(self.sizes.hidden_size, dtype, device)
+            make = PlainLinear if compiled else fastest_linear(dtype, device)
             with inference(threads):
                 core = ViltCore(trained.network, dtype, make, compiled=compiled)
             if precision == "float32":
@@ -211,7 +211,7 @@ class ViltAnnotator:
     ) -> NDArray[np.float32]:
         """(P,) scores of the pairs (image_rows[p], caption_rows[p]), in any order; ``exact``: in float32.
 
-        A pair's score does not depend on the others but for the last bits (1e-6 in float32).
+        A pair's score does not depend on what else is asked, not by a bit (of compiled code in float32 within 1e-6).
 
         Raises:
             AnnotatorError: a score is not finite.

@@ -228,7 +228,9 @@ class _Odds:
         if not products.amin() >= self.near:
             places = (products < _NEAR * (own + other)).nonzero()
             for part in blocks(len(places), _TOGETHER):
-                *row, item = place = places[part].unbind(1)
+                place = places[part].unbind(1)
+                # numpy would take a tensor of one number for that number.
+                *row, item = map(np.asarray, place) if isinstance(left, np.ndarray) else place
                 apart = torch.as_tensor(left[tuple(row)] - right[item])
                 products[place] = apart.square().sum(1) + EPSILON
         products.sqrt_()
