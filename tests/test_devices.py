@@ -453,3 +453,15 @@ def test_a_cluster_without_a_card_is_not_waited_for():
         RetrievalError, match=r"^backend 'cuda' needs a machine of the ray cluster with a GPU"
     ):
         engine._remote(ray_work.search_tile, SPACE)
+
+
+def test_the_check_of_a_card_says_that_there_is_none():
+    """`make gpu-check` fails in one line, for nothing was checked."""
+    if torch.cuda.is_available():
+        pytest.skip("there is a card")
+    folder = Path(__file__).resolve().parents[1] / "benchmarks"
+
+    done = subprocess.run([sys.executable, "gpu_check.py"], cwd=folder, capture_output=True, text=True)
+
+    assert done.returncode == 1
+    assert (done.stdout, done.stderr) == ("", "torch sees no CUDA device here, so nothing was checked\n")
