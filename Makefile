@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PEERS := build/peers
 
-.PHONY: venv peers demo test kill-tests lint format bench docs clean
+.PHONY: venv peers demo test kill-tests lint format bench gpu-check docs clean
 
 venv: $(STAMP)
 
@@ -46,6 +46,10 @@ format: venv
 
 bench: venv
 	for f in benchmarks/bench_*.py; do $(BIN)/python $$f || exit 1; done
+
+# For whoever has a card: whether it computes what the processor does, and how fast. Fails where there is none.
+gpu-check: venv
+	$(BIN)/python benchmarks/gpu_check.py
 
 # The documentation as a site in build/site; needs no network.
 docs: venv

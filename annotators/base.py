@@ -65,6 +65,7 @@ class Annotator(Protocol):
     * ``scores(images, captions, image_rows, caption_rows, *, exact=False)`` -> (P,) float32, the similarities of single
       pairs (rows of two ``Encoded``): they are kept as well and can be limited to a shortlist. ``is_exact`` (bool) says
       whether they are float32 as they come; where not, ``exact=True`` makes them so.
+    * ``device``: where its network runs.
     * ``top_k(queries, gallery, k, *, block_bytes, progress)`` -> ``Ranking``: a search of its own.
     """
 

@@ -212,6 +212,7 @@ class ClipAnnotator:
         self._network = loaded.network.to(device)
         self._encoder = loaded.encoder
         self._truncate = truncate
+        self.device = device
         self._how: dict[str, Any] = {"device": device, "threads": threads, "batch": batch}
 
     def encode_images(self, items: Sequence[ImageItem]) -> Encoded:

@@ -240,6 +240,7 @@ class DualEncoder(Generic[AnyNetwork]):
     ) -> None:
         self.network = network
         self._vocabulary, self._image_size, self._running = vocabulary, image_size, running
+        self.device = running.device
 
     def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
         """What the network keeps of each picture; AnnotatorError for a file that is missing or no image."""

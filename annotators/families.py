@@ -74,6 +74,7 @@ class DualEncoder:
             self._cut["padding"] = "max_length"
         if padded or truncate:
             self._cut["max_length"] = self._longest
+        self.device = device
         self._how: dict[str, Any] = {"device": device, "threads": threads, "batch": batch}
 
     def encode_images(self, items: Sequence[ImageItem]) -> Encoded:

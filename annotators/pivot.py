@@ -112,6 +112,7 @@ class SentencePivot:
         self.name = name
         self.fingerprint = _fingerprint(captions, f"minilm {encoder.sha256}")
         self._captions, self._path, self._encoder, self._threads = captions, path, encoder, threads
+        self.device = encoder.device
 
     def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
         """The images' machine captions as vectors; AnnotatorError where the file does not know an image."""

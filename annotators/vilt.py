@@ -97,7 +97,7 @@ class Model:
         self._scorers: dict[str, PairScorer] = {}
         for precision in dict.fromkeys(("float32", *precisions)):
             dtype = PRECISIONS[precision]
-            make = PlainLinear if compiled else fastest_linear(self.sizes.hidden_size, dtype, device)
+            make = PlainLinear if compiled else fastest_linear(dtype, device)
             with inference(threads):
                 core = ViltCore(trained.network, dtype, make, compiled=compiled)
             if precision == "float32":
@@ -142,6 +142,7 @@ class ViltAnnotator:
         self.is_exact = precision == "float32"
         """Whether ``scores`` are in float32 anyway; else a ranking is settled by ``exact`` ones."""
         self._model, self._sizes, self._precision = model, model.sizes, precision
+        self.device = model.device
 
     def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
         """``state`` (N, T, D) float32, class token and patches, zeros behind the ``length`` (N,) of each.
@@ -211,7 +212,7 @@ class ViltAnnotator:
     ) -> NDArray[np.float32]:
         """(P,) scores of the pairs (image_rows[p], caption_rows[p]), in any order; ``exact``: in float32.
 
-        A pair's score does not depend on the others but for the last bits (1e-6 in float32).
+        A pair's score does not depend on what else is asked, not by a bit (of compiled code in float32 within 1e-6).
 
         Raises:
             AnnotatorError: a score is not finite.

@@ -59,7 +59,7 @@ class VsrnAnnotator:
         self._networks = [network.to(device) for network in networks]
         self.reads_pictures = features is None
         self._vocabulary, self._features = vocabulary, features
-        self._device, self._threads, self._batch = device, threads, batch
+        self.device, self._threads, self._batch = device, threads, batch
 
     def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
         """``embedding`` (N, D) float32; AnnotatorError where an image has no features or no readable file."""
@@ -75,7 +75,7 @@ class VsrnAnnotator:
             self._read_image,
             encode,
             batch=self._batch,
-            device=self._device,
+            device=self.device,
             threads=self._threads,
         )
 
@@ -96,7 +96,7 @@ class VsrnAnnotator:
             read,
             encode,
             batch=self._batch,
-            device=self._device,
+            device=self.device,
             threads=self._threads,
         )
 

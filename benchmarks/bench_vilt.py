@@ -186,7 +186,7 @@ def run(
     for dtype in dtypes:
         for compile_it in (False, True) if compiled else (False,):
             with torch.inference_mode():
-                make = PlainLinear if compile_it else fastest_linear(config.hidden_size, dtype, device)
+                make = PlainLinear if compile_it else fastest_linear(dtype, device)
                 core = ViltCore(network, dtype, make, compiled=compile_it)
             scorer = PairScorer(
                 core,

@@ -18,16 +18,22 @@ from hypothesis import strategies as st
 
 from annotators.base import Encoded, Ranking
 from mitl import settings as known_settings
+from mitl.datasets.scenes import generate, write_world
 from mitl.errors import AnnotatorError, RetrievalError
+from mitl.records import AnnotatorKind, CaptionItem, ImageItem
+from mitl.retrieval import pair_scores, scoring
 from mitl.retrieval import tiles as tiling
 from mitl.retrieval.encodings import EncodingStore
-from mitl.retrieval.engines import LocalEngine
-from mitl.retrieval.pair_scores import Unit
+from mitl.retrieval.engines import Engine, LocalEngine, Recipe
+from mitl.retrieval.item_keys import caption_keys, image_keys
+from mitl.retrieval.known_scores import ScoredItems
+from mitl.retrieval.pair_scores import PairScores, Unit
 from mitl.retrieval.products import Backend
 from mitl.retrieval.ray_engine import RayEngine
 from mitl.retrieval.tiles import Merger, merged, tiles
 from mitl.retrieval.topk import top_k
 
+NETWORKS = {name: Recipe(name, {"device": "cpu", "threads": 2}) for name in ("vilt-mini", "pcme-mini")}
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="the extra mitl[ray] is not installed")
 """Not ``importorskip``: the engine decides on what ray is told before it is imported."""
 
@@ -94,7 +100,7 @@ def a_worker_dies(deaths):
 @pytest.fixture(scope="module")
 def engine(deaths, monkeypatch_module):
     """Two worker processes of this machine, for the whole module."""
-    recipes = {"jealous": JealousRecipe("jealous", {"threads": 1}, deaths)}
+    recipes = {"jealous": JealousRecipe("jealous", {"threads": 1}, deaths), **NETWORKS}
     monkeypatch_module.setenv("PYTHONPATH", str(Path(__file__).parent))
     with RayEngine(recipes, cpus=2, object_store_bytes=80 << 20) as made:
         yield made
@@ -123,6 +129,65 @@ def test_ray_ranks_vectors_to_the_same_bytes(engine, small_tiles):
         engine.top_k(network, left.rows(slice(0, 0)), right, 3),
         top_k(network, left.rows(slice(0, 0)), right, 3),
     )
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory) -> tuple[list[ImageItem], list[CaptionItem]]:
+    """Pictures and captions of a small world."""
+    folder = tmp_path_factory.mktemp("world")
+    world = generate(30, seed=5, split="check")
+    write_world(world, folder)
+    images = [ImageItem(int(i), i, folder / "images" / f"{i}.png") for i in world.scenes]
+    return images, [CaptionItem(int(i), i, int(c.image_id), c.text) for i, c in world.captions.items()]
+
+
+@needs_ray
+def test_pairs_have_the_same_scores_from_every_engine_in_units_of_any_size(
+    engine, drawn, tmp_path, monkeypatch
+):
+    """ViLT on two threads: all at once here, in small units by workers, and as the rest of a run that was killed."""
+    vilt = NETWORKS["vilt-mini"].build()
+    sides = vilt.encode_images(drawn[0]), vilt.encode_captions(drawn[1])
+    items = ScoredItems(*drawn, image_keys(drawn[0], None), caption_keys(drawn[1]))
+    pairs = np.divmod(np.arange(len(drawn[0]) * len(drawn[1])), len(drawn[1]))
+    monkeypatch.setattr(pair_scores, "_SMALLEST_UNIT", 100)
+
+    def kept(name: str, doing: Engine, unit: int) -> PairScores:
+        monkeypatch.setattr(pair_scores, "FIRST_UNIT", unit)
+        monkeypatch.setattr(pair_scores, "_LARGEST_UNIT", unit)
+        return PairScores(tmp_path / name, "vilt", items, partial(doing.score, vilt, *sides))
+
+    whole = kept("whole", LocalEngine(), 1 << 20).get(*pairs)
+    some = np.random.default_rng(0).permutation(len(whole))[:700]
+    kept("again", LocalEngine(), 333).get(pairs[0][some], pairs[1][some])
+    resumed = kept("again", LocalEngine(), 1000).get(*pairs)
+
+    assert resumed.tobytes() == whole.tobytes()
+    assert kept("ray", engine, 517).get(*pairs).tobytes() == whole.tobytes()
+
+
+@needs_ray
+def test_tiles_of_any_size_give_the_bytes_of_one_search_by_a_network(engine, drawn, monkeypatch):
+    """PCME's probabilities hang on what is compared together in their last bits: blocks are the same in all tiles."""
+    pcme = NETWORKS["pcme-mini"].build()
+    images, captions = pcme.encode_images(drawn[0]), pcme.encode_captions(drawn[1])
+    whole = engine.top_k(pcme, images, captions, 20)
+    assert_same(whole, LocalEngine().top_k(pcme, images, captions, 20))
+
+    monkeypatch.setattr(scoring, "BLOCK", (4, 16))  # workers know nothing of it
+    whole = top_k(pcme, images, captions, 20)
+    for shape in ((4, 16), (12, 32), (8, 160)):
+        merger = Merger(images, 20)
+        for tile in tiles(len(images), len(captions), shape):
+            part = captions.rows(tile.gallery)
+            merger.add(tile, top_k(pcme, images.rows(tile.queries), part, min(20, len(part))))
+        assert_same(merger.ranking(), whole)
+
+
+def test_tiles_for_networks_are_made_of_whole_blocks():
+    """Else the blocks of two tiles would lie otherwise than those of one search."""
+    for tile, block in zip(tiling.tile_shape(AnnotatorKind.PROBABILITY), scoring.BLOCK, strict=True):
+        assert tile % block == 0
 
 
 @needs_ray

@@ -79,6 +79,35 @@ def test_the_product_form_is_the_definition(q, g, width, sizes, scale, shift, si
     assert (error <= within_float32(left, right, scale, shift)).all()
 
 
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 2**32),
+    apart=st.lists(st.sampled_from([0.0, 1e-7, 1e-4, 1e-2, 0.1, 0.3, 1.0]), min_size=6, max_size=6),
+    width=st.sampled_from([3, 64, 1024]),
+    scale=st.floats(0.1, 20),
+    shift=st.floats(-1, 16),
+)
+def test_samples_that_coincide_or_nearly_do_are_as_exact_as_others(seed, apart, width, scale, shift):
+    """Where rounding |a|^2 + |b|^2 - 2 ab would leave nothing of a distance: 1e-5 on every path, at any odds."""
+    left = samples(2, width, seed % 97, size=3)
+    rng = np.random.default_rng(seed)
+    steps = rng.normal(size=(6, 3, width)) * np.array(apart)[:, None, None] / width**0.5
+    right = (left[rng.integers(0, 2, 6)][:, ::-1] + steps).astype(np.float32)
+    squares = squared_lengths(left), squared_lengths(right)
+    on_device = np.empty((2, 6), np.float32)
+
+    on_cpu = match_probabilities(left, right, scale, shift, threads=1)
+    match_probability._fill_on_device(
+        torch.device("cpu"), on_device, (left, squares[0]), (right, squares[1]), scale, shift
+    )
+    one = probabilities_of_one(left[0], squares[0][0], right, squares[1], scale, shift)
+
+    expected = explicit(left, right, scale, shift)
+    for found in (on_cpu, on_device):
+        assert np.abs(found - expected).max() < 1e-5
+    assert np.abs(one - expected[0]).max() < 1e-5
+
+
 def test_at_the_paper_s_size_it_keeps_the_order():
     """Seven samples of 1024 numbers at scale and shift 15: equal to 1e-6, in the same order beyond 1e-5."""
     left, right = samples(8, 1024, 1, sigma=0.004), samples(60, 1024, 2, sigma=0.004)

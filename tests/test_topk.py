@@ -22,7 +22,6 @@ from mitl.retrieval.choosing import Choice
 from mitl.retrieval.float_product import NumpyProduct
 from mitl.retrieval.products import Operand
 from mitl.retrieval.topk import top_k
-from mitl.retrieval.torch_products import TorchProduct
 
 KINDS = [AnnotatorKind.INNER_PRODUCT, AnnotatorKind.MULTI_VECTOR]
 
@@ -184,23 +183,6 @@ def test_a_product_through_which_nearly_everything_gets_makes_room_for_a_better_
 
     assert same_bytes(ranking, exact)
     assert "exact" in used[used.index("wild") :]
-
-
-def test_torch_below_its_highest_precision_widens_the_bound():
-    """Where torch may multiply in bfloat16 its inputs are taken to have 8 significant bits; elsewhere all."""
-    import torch
-
-    before = torch.get_float32_matmul_precision()
-    try:
-        torch.set_float32_matmul_precision("medium")
-        reduced = TorchProduct().input_error
-        torch.set_float32_matmul_precision("highest")
-        highest = TorchProduct().input_error
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-    assert reduced >= 2.0**-8
-    assert highest == 0
 
 
 @pytest.mark.parametrize("block_bytes", [2_000, 1 << 26])

@@ -7,9 +7,7 @@ and apply a GELU or a sum while the product is in registers. They know no gradie
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from typing import Protocol
 
@@ -19,10 +17,6 @@ from torch.nn import functional as F
 
 MakeLinear = Callable[[Tensor, Tensor], "Linear"]
 """Weight (O, D) and bias (O,) to a map."""
-
-_PROBE_ROWS, _PROBE_RUNS = 256, 5
-_CLEARLY_FASTER = 1.25
-"""Another kernel sums in another order, so what is chosen should not hang on a busy moment."""
 
 
 class Linear(Protocol):
@@ -87,20 +81,14 @@ class OneDnnLinear:
 
 
 @cache
-def fastest_linear(width: int, dtype: torch.dtype, device: torch.device) -> MakeLinear:
-    """Which kernels a network of this width should use for inference.
+def fastest_linear(dtype: torch.dtype, device: torch.device) -> MakeLinear:
+    """Which kernels a network should use for inference: oneDNN's on the CPU, where they are there.
 
-    On the CPU oneDNN's, unless they are not there or a probe of some 50 ms shows torch's own to be clearly faster.
+    Another kernel sums in another order, so no stopwatch decides: workers on machines of one kind give the same bits.
     """
     if device.type != "cpu" or dtype not in (torch.float32, torch.bfloat16) or not _has_onednn(dtype):
         return PlainLinear
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(_PROBE_ROWS, width, generator=generator).to(dtype)
-    weight = torch.randn(4 * width, width, generator=generator).to(dtype)
-    bias = torch.zeros(4 * width, dtype=dtype)
-    with torch.inference_mode():
-        plain, packed = (_probe_s(make(weight, bias), x) for make in (PlainLinear, OneDnnLinear))
-    return PlainLinear if plain * _CLEARLY_FASTER < packed else OneDnnLinear
+    return OneDnnLinear
 
 
 def _has_onednn(dtype: torch.dtype) -> bool:
@@ -121,26 +109,3 @@ def _has_onednn(dtype: torch.dtype) -> bool:
             return all(bool((a.float() - b.float()).abs().max() <= near) for a, b in pairs)
     except (AttributeError, NotImplementedError, RuntimeError):
         return False
-
-
-def _probe_s(linear: Linear, x: Tensor) -> float:
-    times = []
-    for _ in range(_PROBE_RUNS + 1):
-        start = time.perf_counter()
-        linear.gelu(x)
-        times.append(time.perf_counter() - start)
-    return min(times[1:])
-
-
-@contextmanager
-def full_float32() -> Iterator[None]:
-    """Multiply float32 as float32 whatever the process allows: torch can be told to round inputs to fewer bits."""
-    before = torch.get_float32_matmul_precision()
-    if before == "highest":
-        yield
-        return
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)

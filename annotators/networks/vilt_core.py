@@ -154,8 +154,15 @@ class ViltCore:
         """(P,) float32: the rank head's logit for each pair of image row i and caption row c."""
         return self.joint(self.entered(images), self.entered(captions), i, c)
 
-    def joint(self, images: Side, captions: Side, i: Tensor, c: Tensor) -> Tensor:
-        """``score`` for items that have ``entered``."""
+    def joint(
+        self, images: Side, captions: Side, i: Tensor, c: Tensor, together: int | None = None
+    ) -> Tensor:
+        """``score`` for items that have ``entered``.
+
+        Args:
+            together: so many pairs go through the last layer and the head at once, filled up by repeats: those read one
+                row of a pair, and a product of few rows adds in an order that hangs on how many they are.
+        """
 
         def pairs(name: str) -> Tensor:
             return torch.cat([captions[name][c], images[name][i]], 1)
@@ -167,7 +174,14 @@ class ViltCore:
             seen = torch.cat([words, patches], 1)[:, None, None]  # (P, 1, 1, N)
         if self._layers:
             x = self.mixed(x, pairs("qkv"), seen)
-        return self._logit(self._first_token(x.float(), seen))
+        if together is None:
+            return self._logit(self._first_token(x.float(), seen))
+        assert seen is None, "pairs without padding"
+        scores = []
+        for part in torch.split(x, together):
+            full = torch.cat([part, part[-1:].expand(together - len(part), -1, -1)])
+            scores.append(self._logit(self._first_token(full.float(), None))[: len(part)])
+        return torch.cat(scores)
 
     def _mixed(self, x: Tensor, qkv: Tensor, seen: Tensor | None) -> Tensor:
         """States (P, N, D) behind all layers but the last, of states that have entered the first."""

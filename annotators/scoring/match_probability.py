@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from annotators.devices import full_precision
 from mitl.errors import AnnotatorError
 
 EPSILON = 1e-6
@@ -23,6 +25,10 @@ _ROWS = 64
 _PIECE = 1 << 15
 """Numbers that one thread takes through all steps while they lie in its cache. Up to so many torch starts no threads
 of its own, which would wait for each other after every step."""
+_NEAR = 2.0**-5
+"""A squared distance below this share of both squared lengths has lost too much to their rounding."""
+_TOGETHER = 4096
+"""Samples that are subtracted at once."""
 _DEVICE_NUMBERS = 1 << 26
 """Numbers of a block on another device than the CPU."""
 
@@ -44,8 +50,10 @@ def match_probabilities(
     """(Q, G) float32 from 0 to 1: the mean over all pairs of samples of sigmoid(2 (shift - scale d)).
 
     d is the Euclidean distance sqrt(|a - b|^2 + 1e-6). |a - b|^2 = |a|^2 + |b|^2 - 2 ab turns the S x S differences
-    of D numbers into inner products in float32, hundreds of times faster. At PCME's odds (15 and 15) and lengths (about
-    1) a probability moves by less than 1e-6. Memory: ``out`` and a block of constant size.
+    of D numbers into inner products in float32, hundreds of times faster; only samples that nearly coincide, of whose
+    distance rounding would leave nothing, are subtracted. At PCME's odds (15 and 15) and lengths (about 1) a
+    probability moves by less than 1e-6, at any odds up to scale 20 by less than 1e-5. Memory: ``out`` and a block of
+    constant size.
 
     Args:
         left, right: (Q, S, D) and (G, T, D), memory maps too.
@@ -64,7 +72,8 @@ def match_probabilities(
     found = np.empty((len(left), len(right)), np.float32) if out is None else out
     own, other = squares or (squared_lengths(left), squared_lengths(right))
     if device is None or device.type == "cpu":
-        work = _OnCpu(left.shape[1], scale, shift, threads or torch.get_num_threads())
+        odds = _Odds(scale, torch.tensor(2 * shift), _near(own, other))
+        work = _OnCpu(left.shape[1], odds, threads or torch.get_num_threads())
         work.fill(found, (left, own), (right, other))
     else:
         _fill_on_device(device, found, (left, own), (right, other), scale, shift)
@@ -81,10 +90,13 @@ def probabilities_of_one(
 ) -> NDArray[np.float32]:
     """(G,) float32: ``match_probabilities`` of one query (S, D), (S,) with items (G, T, D), (G, T), all float32."""
     g, t, d = items.shape
-    products = torch.from_numpy(query) @ torch.from_numpy(items.reshape(g * t, d)).T  # (S, G T)
+    left, right = torch.from_numpy(query), torch.from_numpy(items.reshape(g * t, d))
+    with full_precision():
+        products = left @ right.T  # (S, G T)
+    odds = _Odds(scale, torch.tensor(2 * shift), _near(query_squares, squares))
     own = torch.from_numpy(query_squares + np.float32(EPSILON))[:, None]
     other = torch.from_numpy(squares.reshape(g * t))
-    total = _odds_in_place(products, own, other, scale, torch.tensor(2 * shift)).view(g, t).sum(1)
+    total = odds.in_place(products, own, other, left, right).view(g, t).sum(1)
     mean: NDArray[np.float32] = total.div_(t * len(query)).numpy()
     return mean
 
@@ -140,11 +152,10 @@ Side = tuple[Samples, NDArray[np.float32]]
 class _OnCpu:
     """NumPy's product, whose BLAS knows every processor, then the odds in place while a piece lies in the cache."""
 
-    def __init__(self, samples: int, scale: float, shift: float, threads: int) -> None:
+    def __init__(self, samples: int, odds: _Odds, threads: int) -> None:
         self._columns = max(1, _PIECE // samples)
         self._memory = np.empty(_ROWS * samples * self._columns, np.float32)
-        self._scale, self._shift = scale, torch.tensor(2 * shift)
-        self._threads = threads
+        self._odds, self._threads = odds, threads
 
     def fill(self, out: NDArray[np.float32], left: Side, right: Side) -> None:
         """All blocks of ``out``."""
@@ -165,9 +176,10 @@ class _OnCpu:
             np.matmul(left[0].reshape(q * s, d), right[0][:, sample].T, out=flat)
             other = torch.from_numpy(right[1][:, sample].copy())
 
-            def finish(part: slice, other: Tensor = other) -> None:
+            def finish(part: slice, other: Tensor = other, sample: int = sample) -> None:
                 for row in range(part.start, part.stop):
-                    total[row] += _odds_in_place(products[row], own[row], other, self._scale, self._shift)
+                    sides = left[0][row], right[0][:, sample]
+                    total[row] += self._odds.in_place(products[row], own[row], other, *sides)
 
             list(pool.map(finish, blocks(q, -(-q // self._threads))))
         summed: NDArray[np.float32] = total.div_(s * t).numpy()
@@ -180,25 +192,54 @@ def _fill_on_device(
     """The same on a GPU: torch's product, larger blocks."""
     samples, other_samples = left[0].shape[1], right[0].shape[1]
     step = max(1, int((_DEVICE_NUMBERS / samples) ** 0.5))
-    twice = torch.tensor(2 * shift, device=device)
+    odds = _Odds(scale, torch.tensor(2 * shift, device=device), _near(left[1], right[1]))
     for rows in blocks(len(left[0]), step):
-        queries = _moved(left[0][rows], device).flatten(0, 1)  # (q S, D)
+        queries = _moved(left[0][rows], device)  # (q, S, D)
         own = _moved(left[1][rows], device)[:, :, None] + EPSILON
         for columns in blocks(len(right[0]), step):
             gallery = _moved(right[0][columns], device)  # (g, T, D)
             others = _moved(right[1][columns], device)
             total = torch.zeros(len(own), len(gallery), device=device)
             for sample in range(other_samples):
-                products = (queries @ gallery[:, sample].T).view(len(own), samples, -1)
-                total += _odds_in_place(products, own, others[:, sample], scale, twice)
+                items = gallery[:, sample]
+                with full_precision():
+                    products = (queries.flatten(0, 1) @ items.T).view(len(own), samples, -1)
+                total += odds.in_place(products, own, others[:, sample], queries, items)
             out[rows, columns] = total.div_(samples * other_samples).cpu().numpy()
 
 
-def _odds_in_place(products: Tensor, own: Tensor, other: Tensor, scale: float, twice_shift: Tensor) -> Tensor:
-    """Inner products (..., S, G) to the sums of probabilities over S (..., G), on the products' own memory."""
-    torch.add(own, products, alpha=-2, out=products).add_(other).clamp_min_(EPSILON).sqrt_()
-    torch.add(twice_shift, products, alpha=-2 * scale, out=products).sigmoid_()
-    return products.sum(-2)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Odds:
+    """What makes probabilities of inner products."""
+
+    scale: float
+    twice_shift: Tensor
+    near: float
+    """A squared distance from which on none has lost much, whatever the lengths."""
+
+    def in_place(self, products: Tensor, own: Tensor, other: Tensor, left: Any, right: Any) -> Tensor:
+        """Inner products (..., S, G) to the sums of probabilities over S (..., G), on the products' own memory.
+
+        Args:
+            own, other: (..., S, 1) and (G,) squared lengths, ``own`` with ``EPSILON``.
+            left, right: (..., S, D) and (G, D) samples.
+        """
+        torch.add(own, products, alpha=-2, out=products).add_(other)
+        if not products.amin() >= self.near:
+            places = (products < _NEAR * (own + other)).nonzero()
+            for part in blocks(len(places), _TOGETHER):
+                place = places[part].unbind(1)
+                # numpy would take a tensor of one number for that number.
+                *row, item = map(np.asarray, place) if isinstance(left, np.ndarray) else place
+                apart = torch.as_tensor(left[tuple(row)] - right[item])
+                products[place] = apart.square().sum(1) + EPSILON
+        products.sqrt_()
+        torch.add(self.twice_shift, products, alpha=-2 * self.scale, out=products).sigmoid_()
+        return products.sum(-2)
+
+
+def _near(squares: NDArray[np.float32], others: NDArray[np.float32]) -> float:
+    return _NEAR * float(squares.max(initial=0) + others.max(initial=0))
 
 
 def _moved(array: NDArray[Any], device: torch.device) -> Tensor:

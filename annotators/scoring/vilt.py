@@ -14,21 +14,28 @@ from torch import Tensor
 
 from annotators.base import Encoded
 from annotators.devices import inference
-from annotators.networks.linears import full_float32
 from annotators.networks.vilt_core import Side, ViltCore
 
 Rows = NDArray[np.int64]
 
-_PIECE_BYTES = {"cpu": 12 << 20, "cuda": 1 << 30}
-"""What the widest states of the pairs in the joint layers may take: on the CPU a core's caches, about."""
+_PIECE_BYTES = 12 << 20
+"""What the widest states of the pairs in the joint layers may take on the CPU: a core's caches, about."""
+_PIECE_CUDA = 64
+"""Pairs of a piece on a card, which fill it well; always so many, for there how a product adds hangs on its size."""
 _PIECES = {"cpu": 2, "cuda": 1}
 """Pieces to a batch: pairs whose items are looked up and enter the network together."""
+_TOGETHER_BYTES, _TOGETHER_MOST = 48 << 10, 64
+"""The same of pairs that go through the last layer and the head together, one token each: 4 at full size."""
 _WORKERS_CUDA = 2
 """So that one batch is looked up while another is computed."""
 
 
 class PairScorer:
     """One core's scores of pairs; ``threads`` batches at a time on the CPU, a thread each.
+
+    A score does not depend on what else is asked, not by a bit: on a card all products have one size, filled up by
+    repeats. On the CPU those of the joint layers, of all of a pair's tokens, add each row alike however many there are,
+    and only the last layer needs that.
 
     Args:
         batch: pairs whose items are looked up together; by their size where it is None.
@@ -57,16 +64,15 @@ class PairScorer:
         """(P,) the rank head's logits of the pairs (image_rows[p], caption_rows[p]), whatever their order."""
         found = np.empty(len(image_rows), np.float32)
         lengths = (images.arrays["length"][image_rows], captions.arrays["length"][caption_rows])
-        batches = _batches(*lengths, image_rows, caption_rows, self._batch_of)
+        batches = _batches(*lengths, image_rows, caption_rows, self._batch_of, self._workers)
         workers = max(1, min(self._workers, len(batches)))
 
         def score(places: Rows) -> None:
             with torch.inference_mode():
                 found[places] = self._score(images, captions, image_rows[places], caption_rows[places])
 
-        own = max(1, self._threads // workers) if self._device.type == "cpu" else self._threads
+        own = 1 if self._device.type == "cpu" and self._workers > 1 else self._threads
         with (
-            full_float32(),
             inference(own),
             ThreadPoolExecutor(workers, initializer=torch.set_num_threads, initargs=(own,)) as pool,
         ):
@@ -80,7 +86,9 @@ class PairScorer:
 
     def _piece(self, tokens: int) -> int:
         """Pairs of so many tokens that go through the joint layers together."""
-        return max(1, _PIECE_BYTES[_kind(self._device)] // (tokens * self._core.token_bytes))
+        if _kind(self._device) == "cuda":
+            return _PIECE_CUDA
+        return max(1, _PIECE_BYTES // (tokens * self._core.token_bytes))
 
     def _batch_of(self, tokens: int) -> int:
         """Pairs of so many tokens that are looked up together."""
@@ -94,13 +102,22 @@ class PairScorer:
         entered_images = self._entered_images(images, wanted)
         texts, c = np.unique(caption_rows, return_inverse=True)
         length = int(captions.arrays["length"][texts[0]])
-        tokens = np.ascontiguousarray(captions.arrays["tokens"][texts, :length], np.int64)
+        tokens = captions.arrays["tokens"][self._filled(texts), :length].astype(np.int64)
         entered_captions = self._core.entered(self._core.captions(torch.from_numpy(tokens).to(self._device)))
-        places = torch.from_numpy(np.stack([i, c])).to(self._device)
-        pieces = torch.split(places, self._piece(length + entered_images["state"].shape[1]), dim=1)
-        scores = [self._core.joint(entered_images, entered_captions, piece[0], piece[1]) for piece in pieces]
-        numbers: NDArray[np.float32] = torch.cat(scores).float().cpu().numpy()
+        size = self._piece(length + entered_images["state"].shape[1])
+        together = max(1, min(_TOGETHER_MOST, _TOGETHER_BYTES // self._core.token_bytes))
+        places = torch.from_numpy(self._filled(np.stack([i, c]))).to(self._device)
+        scores = [
+            self._core.joint(entered_images, entered_captions, piece[0], piece[1], together=together)
+            for piece in torch.split(places, size, dim=1)
+        ]
+        numbers: NDArray[np.float32] = torch.cat(scores)[: len(i)].float().cpu().numpy()
         return numbers
+
+    def _filled(self, rows: Rows) -> Rows:
+        """(..., n) with the last one repeated, on a card, until it fills the piece."""
+        missing = -rows.shape[-1] % _PIECE_CUDA if _kind(self._device) == "cuda" else 0
+        return np.concatenate([rows, np.repeat(rows[..., -1:], missing, axis=-1)], axis=-1)
 
     def _entered_images(self, images: Encoded, rows: Rows) -> Side:
         states = images.arrays["state"]
@@ -108,7 +125,7 @@ class PairScorer:
         new = [place for place, one in enumerate(entered) if one is None]
         if new:
             length = int(images.arrays["length"][rows[0]])
-            fresh = torch.from_numpy(np.stack([states[rows[place], :length] for place in new]))
+            fresh = torch.from_numpy(np.stack([states[row, :length] for row in self._filled(rows[new])]))
             found = self._core.entered({"state": fresh.to(self._device)})
             if len(new) == len(rows) and not self._kept.budget:
                 return found
@@ -135,10 +152,12 @@ def _batches(
     image_rows: Rows,
     caption_rows: Rows,
     size: Callable[[int], int],
+    workers: int,
 ) -> list[Rows]:
     """Places of pairs of one shape, an image's pairs one after another, at most ``size`` of so many tokens.
 
-    The dearest come first, so that threads finish together.
+    Of a shape that does not fill a batch for each worker all have a share. The dearest come first, so that threads
+    finish together.
     """
     order = np.lexsort((caption_rows, image_rows, caption_lengths, image_lengths))
     shapes = np.stack([image_lengths[order], caption_lengths[order]])
@@ -146,7 +165,7 @@ def _batches(
     tokens = (image_lengths + caption_lengths).tolist()
     found: list[Rows] = []
     for bucket in np.split(order, cuts) if len(order) else ():
-        step = size(tokens[bucket[0]])
+        step = min(size(tokens[bucket[0]]), -(-len(bucket) // workers))
         found += [bucket[start : start + step] for start in range(0, len(bucket), step)]
     return sorted(found, key=lambda places: -len(places) * tokens[places[0]])
 

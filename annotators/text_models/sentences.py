@@ -42,7 +42,7 @@ class SentenceEncoder:
         self._tokenizer.no_padding()
         self._tokenizer.enable_truncation(LONGEST)
         self._network = Bert(load_file(path, device=str(device)), heads=HEADS)
-        self._device = device
+        self.device = device
         self._known: dict[str, NDArray[np.float32]] = {}
 
     def vectors(self, texts: Sequence[str], threads: int) -> NDArray[np.float32]:
@@ -62,7 +62,7 @@ class SentenceEncoder:
         # A full batch, the last text repeated: the same shape sums in the same order whatever else is asked.
         full = pieces + [pieces[-1]] * (BATCH - len(pieces))
         with torch.inference_mode():
-            states = self._network(torch.tensor(full, device=self._device))  # (16, L, 384)
+            states = self._network(torch.tensor(full, device=self.device))  # (16, L, 384)
             unit = torch.nn.functional.normalize(states.mean(1), dim=1)
         rows: NDArray[np.float32] = unit[: len(pieces)].cpu().numpy()
         return rows

@@ -17,7 +17,7 @@ from mitl.retrieval.bounds import product_errors
 from mitl.retrieval.float_product import FloatProduct, NumpyProduct
 from mitl.retrieval.products import Backend, Buffers, Product, Side, tile_errors
 from mitl.retrieval.search import RESCORING
-from mitl.retrieval.threads import loaded_torch, one_thread_of_blas
+from mitl.retrieval.threads import count, loaded_torch, one_thread_of_blas
 from mitl.retrieval.vectors import Floats, Vectors
 
 PROBE_WORK = 2e9
@@ -26,13 +26,17 @@ IMPORT_WORK = 1e12
 """Multiply-adds from which it pays to import torch for its products alone."""
 INTEGER_WORK = 1e11
 """Multiply-adds from which 8-bit integers, whose lists of survivors are the longest, are worth a look."""
+CARD_WORK = 1e11
+"""Multiply-adds from which it pays to wake a GPU, which takes a second or two."""
 _CLEARLY_FASTER = 1.1
 _NEARER = 15
 """What a second look at a survivor costs for each number, in multiply-adds of the float32 product."""
 _NEWCOMER = 5000.0
 """What taking an item in costs, in the same unit, and, measured, how many come while lists of ``survivors`` grow."""
 _TILE_ITEMS, _SHARP = 2048, 1.6
-_LOADING = {"numpy": 14.0, "bf16": 60.0, "int8": 90.0}
+_CARD_PROBE = 2048, 8192
+"""Queries and items of its probe: some 20 microseconds of a large card, as long as it takes to ask it."""
+_LOADING = {"numpy": 14.0, "bf16": 60.0, "int8": 90.0, "cuda": 14.0}
 """What converting one number costs, in multiply-adds of the float32 product."""
 _SAMPLE_QUERIES, _SAMPLE_ITEMS, _SAMPLE_RANK = 16, 2048, 16
 _FEWEST_ITEMS, _SAMPLE_SHARE = 256, 10
@@ -65,8 +69,9 @@ class Choice:
 def choose(backend: Backend, task: Task) -> Choice:
     """The products for a task.
 
-    ``auto`` takes, of the units that this machine has, the one whose product, loading and rescoring together cost
-    least, with more precise ones behind it. A small search is not worth a look and takes numpy's.
+    ``auto`` takes, of the units that this machine has, a GPU among them, the one whose product, loading and rescoring
+    together cost least, with more precise ones behind it on the processor. A small search is not worth a look and takes
+    numpy's.
 
     Raises:
         RetrievalError: the backend is not installed.
@@ -88,7 +93,7 @@ def _makers(task: Task) -> dict[str, Callable[[], Product]]:
         "linear": lambda: TorchProduct(linear=True),
         "bf16": Bfloat16Product,
         "int8": Int8Product if task.k_back is None else lambda: Int8Product.for_both_ways(task.left),
-        "cuda": DeviceProduct,
+        "cuda": lambda: DeviceProduct(products=task.left.per_item * task.right.per_item),
     }
 
 
@@ -114,6 +119,12 @@ def _cheapest(task: Task) -> Choice:
     for number in reversed(range(len(names))):
         if costs[number] * _CLEARLY_FASTER < costs[first]:
             first = number
+    if task.work >= CARD_WORK and (rate := card_speed(task.left.width)):
+        card = makers["cuda"]()
+        listed = survivors_of(card, task)
+        # All of our threads share the one card.
+        if _cost(task, rate / count(), _LOADING["cuda"], listed) * _CLEARLY_FASTER < costs[first]:
+            return Choice((card,), _places(task, listed))
     return Choice(tuple(products[first:]), _places(task, survivors[first]))
 
 
@@ -201,17 +212,36 @@ def speeds(width: int) -> dict[str, float]:
 
     Measured once in a process, in some 50 milliseconds. A unit that breaks its own error bound is not used.
     """
-    rng = np.random.default_rng(0)
-    left, right = (_as_vectors(rng.standard_normal((count, width), np.float32)) for count in (256, 1024))
+    left, right = _probed(width, 256, 1024)
     makers = _makers(Task(left, right, 1))
     del makers["cuda"]
     with one_thread_of_blas():
-        times = {name: _probe_s(make, left, right) for name, make in makers.items()}
+        times = {name: _probe_s(make, left, right, time.thread_time) for name, make in makers.items()}
     return {name: times["numpy"] / seconds for name, seconds in times.items()}
 
 
-def _probe_s(make: Callable[[], Product], left: Vectors, right: Vectors) -> float:
+@cache
+def card_speed(width: int) -> float:
+    """How many times faster than one thread of numpy's float32 product a GPU is; 0 where none is to be used."""
+    torch = loaded_torch()
+    if torch is None or not torch.cuda.is_available():
+        return 0.0
+    sides, small = _probed(width, *_CARD_PROBE), _probed(width, 256, 1024)
+    with one_thread_of_blas():
+        plain = _probe_s(NumpyProduct, *small, time.thread_time) / (256 * 1024)
+        card = _probe_s(_makers(Task(*sides, 1))["cuda"], *sides, time.perf_counter)
+    return plain * len(sides[0]) * len(sides[1]) / card
+
+
+def _probed(width: int, queries: int, items: int) -> tuple[Vectors, Vectors]:
+    rng = np.random.default_rng(0)
+    left, right = (rng.standard_normal((count, width), np.float32) for count in (queries, items))
+    return _as_vectors(left), _as_vectors(right)
+
+
+def _probe_s(make: Callable[[], Product], left: Vectors, right: Vectors, clock: Callable[[], float]) -> float:
     """The least time of a product; infinite where it fails or is further off than it says."""
+    part = slice(0, 256), slice(0, 1024)
     buffers = Buffers()
     try:
         product = make()
@@ -220,17 +250,18 @@ def _probe_s(make: Callable[[], Product], left: Vectors, right: Vectors) -> floa
         tile = product.multiply(one, other, buffers)
     except (RuntimeError, RetrievalError):
         return math.inf
-    near = product.near(tile, one, other, slice(None), slice(None))
-    exact = left.array[:, 0].astype(np.float64) @ right.array[:, 0].T.astype(np.float64)
-    exact = exact[:, other.places]
-    allowed = tile_errors(product, one, other)[:, None] + product.rounding * np.abs(near)
+    near = product.near(tile, one, other, *part)
+    items = right.array[:, 0][other.places][part[1]]
+    exact = left.array[part[0], 0].astype(np.float64) @ items.T.astype(np.float64)
+    allowed = tile_errors(product, one, other)[part[0], None] + product.rounding * np.abs(near)
     if not (np.abs(near - exact) <= allowed).all():
         return math.inf
     times = []
     for _ in range(3):
-        start = time.thread_time()
-        product.multiply(one, other, buffers)
-        times.append(time.thread_time() - start)
+        start = clock()
+        tile = product.multiply(one, other, buffers)
+        product.near(tile, one, other, slice(0, 1), slice(0, 1))  # a card is done when it can be read
+        times.append(clock() - start)
     return min(times)
 
 

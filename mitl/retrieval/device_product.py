@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
 
 from mitl.errors import RetrievalError
 from mitl.retrieval.bounds import Doubles
-from mitl.retrieval.products import Buffers, Operand, Reached, Side, tile_errors
+from mitl.retrieval.products import MOST_SHARE, Buffers, Operand, Reached, Side, tile_errors
 from mitl.retrieval.seeding import near_kth
+from mitl.retrieval.threads import exactly
 from mitl.retrieval.torch_products import Bfloat16Product, import_torch
 from mitl.retrieval.vectors import Floats, Vectors, bounded, writeable
 
@@ -21,6 +23,7 @@ class DeviceProduct:
 
     Args:
         device: a torch device; ``cpu`` runs the same code without a GPU.
+        products: K L, of each pair.
 
     Raises:
         RetrievalError: torch is not installed or sees no such device.
@@ -35,7 +38,7 @@ class DeviceProduct:
     threads = 4
     chunk = 128
 
-    def __init__(self, device: str = "cuda") -> None:
+    def __init__(self, device: str = "cuda", products: int = 1) -> None:
         self._torch = import_torch("cuda")
         on_gpu = device.startswith("cuda")
         if on_gpu and not self._torch.cuda.is_available():
@@ -44,15 +47,17 @@ class DeviceProduct:
             )
         self._device = self._torch.device(device)
         free = int(self._torch.cuda.mem_get_info(self._device)[0]) if on_gpu else _CPU_MEMORY
-        self.tile = tile_for(free, self.threads)
+        self.tile = tile_for(free, self.threads, products)
         self._kept: dict[tuple[Vectors, int, int], Operand] = {}
         self._keep_bytes = free // 4
+        self._lock = threading.Lock()
 
     def load(self, vectors: Vectors, rows: slice, side: Side) -> Operand:
         """The items rounded to bfloat16 there; blocks of the right are kept while a quarter of its memory holds."""
         key = (vectors, rows.start, rows.stop)
-        if key in self._kept:
-            return self._kept[key]
+        with self._lock:
+            if key in self._kept:
+                return self._kept[key]
         torch = self._torch
         exact = torch.from_numpy(writeable(vectors.block(rows))).to(self._device)
         data = exact.to(torch.bfloat16)
@@ -62,9 +67,11 @@ class DeviceProduct:
         losses = bounded(_squares(exact - data.float()), vectors.width)
         losses[lengths == 0] = 0
         operand = Operand(data.transpose(0, 1).contiguous(), lengths, losses)
-        if side == "right" and (size := operand.data.nbytes) <= self._keep_bytes:
-            self._keep_bytes -= size
-            self._kept[key] = operand
+        if side == "right":
+            with self._lock:
+                if key not in self._kept and operand.data.nbytes <= self._keep_bytes:
+                    self._keep_bytes -= operand.data.nbytes
+                    self._kept[key] = operand
         return operand
 
     def multiply(self, left: Operand, right: Operand, buffers: Buffers) -> Any:
@@ -75,13 +82,14 @@ class DeviceProduct:
             "device tile", shape, lambda: torch.empty(shape, dtype=torch.bfloat16, device=self._device)
         )
         pairs = ((query, item) for query in left.data for item in right.data)
-        for out, (query, item) in zip(tile, pairs, strict=True):
-            torch.mm(query, item.T, out=out)
+        with exactly():
+            for out, (query, item) in zip(tile, pairs, strict=True):
+                torch.mm(query, item.T, out=out)
         return tile
 
     def near(self, tile: Any, left: Operand, right: Operand, rows: slice, columns: slice) -> Floats:
         """The numbers, brought here."""
-        near: Floats = tile[:, rows, columns].amax(0).float().cpu().numpy()
+        near: Floats = _largest(tile[:, rows, columns]).float().cpu().numpy()
         return near
 
     kth = near_kth
@@ -112,30 +120,44 @@ class DeviceProduct:
         _, rows, columns = tile.shape
         if side == "left" and part == slice(0, columns) and columns % self.chunk == 0:
             chunks = columns // self.chunk
-            peaks = tile.view(-1, rows, chunks, self.chunk).amax(3).amax(0).float()
+            peaks = _largest(tile.view(-1, rows, chunks, self.chunk).amax(3)).float()
             hits = (peaks >= least[:, None]).view(-1).nonzero()[:, 0]
             if len(hits) * self.chunk <= max(most, self.chunk) * 4:
-                cells = tile.view(-1, rows * chunks, self.chunk)[:, hits].amax(0).float()
+                cells = _largest(tile.view(-1, rows * chunks, self.chunk)[:, hits]).float()
                 reach = cells >= least[hits // chunks][:, None]
                 hit, place = reach.nonzero(as_tuple=True)
                 if len(hit) > most:
                     return None
                 hit_chunk = hits[hit]
                 return hit_chunk // chunks, hit_chunk % chunks * self.chunk + place, cells[hit, place]
-        cells = tile[:, :, part].amax(0).float()
+        cells = _largest(tile[:, :, part]).float()
         reach = cells >= (least[:, None] if side == "left" else least[part])
-        if int(reach.count_nonzero()) > most:
+        if int(reach.sum()) > most:
             return None
         row, column = reach.nonzero(as_tuple=True)
         return row, column + part.start, cells[row, column]
 
 
-def tile_for(memory: int, threads: int) -> tuple[int, int]:
-    """Rows and columns of a tile, of which each thread has one with its peaks in a quarter of the memory."""
+def cell_bytes(products: int) -> int:
+    """What a cell of a tile takes at most on the device, with all that ``reached`` makes of it.
+
+    Its K L products of 2 bytes; the largest of them, 2 more where there are several; that as float32, 4; whether it
+    reaches, 1; and of one cell in ``MOST_SHARE`` two places of 8 bytes, one of them twice, and a value of 4.
+    """
+    return 2 * products + (2 if products > 1 else 0) + 4 + 1 + -(-28 // MOST_SHARE)
+
+
+def tile_for(memory: int, threads: int, products: int = 1) -> tuple[int, int]:
+    """Rows and columns of a tile, of which each thread has one with what is made of it in a quarter of the memory."""
     rows, columns = 8192, 32768
-    while rows * columns * 3 * threads > memory // 4 and columns > 1024:
+    while rows * columns * cell_bytes(products) * threads > memory // 4 and columns > 1024:
         rows, columns = max(1024, rows // 2), columns // 2
     return rows, columns
+
+
+def _largest(cells: Any) -> Any:
+    """The largest of the K L products (K L, ...)."""
+    return cells[0] if len(cells) == 1 else cells.amax(0)
 
 
 def _squares(vectors: Any) -> Floats:

@@ -74,6 +74,8 @@ class Engine(Protocol):
     """Does units of work; what comes back does not depend on which engine it was."""
 
     name: str
+    used: set[str]
+    """What multiplied vectors so far: names of ``mitl.retrieval.products``."""
 
     def encode(
         self, annotator: Annotator, modality: Modality, chunks: Iterable[Chunk]
@@ -128,6 +130,7 @@ class LocalEngine:
 
     def __init__(self, backend: Backend = "auto") -> None:
         self._backend: Backend = backend
+        self.used: set[str] = set()
 
     def encode(
         self, annotator: Annotator, modality: Modality, chunks: Iterable[Chunk]
@@ -162,7 +165,8 @@ class LocalEngine:
         progress: Progress = no_progress,
     ) -> Ranking:
         """The search itself."""
-        return top_k(annotator, queries, gallery, k, backend=self._backend, progress=progress)
+        options: Any = {"backend": self._backend, "progress": progress, "used": self.used}
+        return top_k(annotator, queries, gallery, k, **options)
 
     def top_k_both(
         self,
@@ -175,8 +179,8 @@ class LocalEngine:
         progress: Progress = no_progress,
     ) -> tuple[Ranking, Ranking]:
         """Both searches at once."""
-        backend = self._backend
-        return top_k_both(annotator, images, captions, k_i2t, k_t2i, backend=backend, progress=progress)
+        options: Any = {"backend": self._backend, "progress": progress, "used": self.used}
+        return top_k_both(annotator, images, captions, k_i2t, k_t2i, **options)
 
     def __enter__(self) -> LocalEngine:
         return self

@@ -22,6 +22,8 @@ Backend = Literal["auto", "numpy", "torch", "bf16", "int8", "cuda", "faiss"]
 Side = Literal["left", "right"]
 
 MANY_THREADS = 1 << 16
+MOST_SHARE = 12
+"""``Product.reached`` is asked for one of so many cells of a large tile at most."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,6 +8,7 @@ under the same paths on every machine; searching needs none.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annotators.base import Annotator, Encoded, Modality, Ranking
+from mitl.errors import RetrievalError
 from mitl.progress import Progress, no_progress
 from mitl.records import AnnotatorKind
 from mitl.retrieval import ray_work
@@ -49,6 +51,7 @@ class RayEngine:
         self._recipes, self._backend = recipes, backend
         self._cluster = RayCluster(address, cpus=cpus, object_store_bytes=object_store_bytes)
         self._here = LocalEngine(backend)
+        self.used = self._here.used
 
     def __enter__(self) -> RayEngine:
         """Connect.
@@ -73,8 +76,7 @@ class RayEngine:
         if order is None:
             yield from self._here.encode(annotator, modality, chunks)
             return
-        cores = self._cores(order.recipe)
-        encode = self._cluster.remote(ray_work.encode_chunk, cores, gpu=self._wants_gpu(order.recipe))
+        encode, cores = self._remote(ray_work.encode_chunk, order)
         jobs = ((number, _begin(encode, order, modality, items)) for number, items in chunks)
         yield from self._cluster.results(jobs, cores)
 
@@ -92,8 +94,7 @@ class RayEngine:
         if order is None:
             yield from self._here.score(annotator, images, captions, units, exact=exact)
             return
-        cores = self._cores(order.recipe)
-        score = self._cluster.remote(ray_work.score_pairs, cores, gpu=self._wants_gpu(order.recipe))
+        score, cores = self._remote(ray_work.score_pairs, order)
 
         def jobs() -> Iterator[tuple[int, Begin]]:
             for unit in units:
@@ -125,9 +126,9 @@ class RayEngine:
             depth = min(k, tile.gallery.stop - tile.gallery.start)
             return _begin(search, asked, block, others, depth, self._backend)
 
-        search = self._searching(ray_work.search_tile)
+        search, cores = self._remote(ray_work.search_tile, asked)
         label = f"rank {annotator.name}"
-        for tile, found in self._tiles(annotator.kind, queries, gallery, begin, progress, label):
+        for tile, found in self._tiles(annotator.kind, queries, gallery, begin, cores, progress, label):
             merger.add(tile, found)
         return merger.ranking()
 
@@ -151,15 +152,12 @@ class RayEngine:
             rows, columns = (part.stop - part.start for part in (tile.queries, tile.gallery))
             return _begin(search, asked, block, others, min(k_i2t, columns), min(k_t2i, rows), self._backend)
 
-        search = self._searching(ray_work.search_tile_both)
+        search, cores = self._remote(ray_work.search_tile_both, asked)
         label = f"rank {annotator.name} both ways"
-        for tile, found in self._tiles(annotator.kind, images, captions, begin, progress, label):
+        for tile, found in self._tiles(annotator.kind, images, captions, begin, cores, progress, label):
             i2t.add(tile, found[0])
             t2i.add(tile.turned, found[1])
         return i2t.ranking(), t2i.ranking()
-
-    def _searching(self, function: Callable[..., Any]) -> Any:
-        return self._cluster.remote(function, 1, gpu=self._backend == "cuda")
 
     def _tiles(
         self,
@@ -167,6 +165,7 @@ class RayEngine:
         queries: Encoded,
         gallery: Encoded,
         begin: Callable[[Tile, Encoded, Ref], Begin],
+        cores: int,
         progress: Progress,
         label: str,
     ) -> Iterator[tuple[Tile, Any]]:
@@ -180,7 +179,8 @@ class RayEngine:
                 yield tile, begin(tile, _plain(queries.rows(tile.queries)), held[1])
 
         with progress(label, total=len(queries) * len(gallery)) as advance:
-            for tile, found in self._cluster.results(jobs(), 1):
+            for tile, (found, used) in self._cluster.results(jobs(), cores):
+                self.used |= used
                 yield tile, found
                 advance(tile.pairs)
 
@@ -194,17 +194,33 @@ class RayEngine:
     def _order(self, annotator: Any) -> Order | None:
         """What workers need to build it; None where another process would build something else."""
         recipe = self._recipes.get(annotator.name)
-        return Order(recipe, annotator.fingerprint) if recipe is not None and is_reusable(annotator) else None
+        if recipe is None or not is_reusable(annotator):
+            return None
+        if str(recipe.config.get("device", "")).startswith("cuda:"):
+            # The card that ray gives a worker is the only one that it sees.
+            recipe = replace(recipe, config={**recipe.config, "device": "cuda"})
+        return Order(recipe, annotator.fingerprint)
+
+    def _remote(self, function: Callable[..., Any], asked: Order | Space) -> tuple[Any, int]:
+        """The function as workers run it that have what it needs, and how many cores that takes."""
+        has_gpu = any(node["Resources"].get("GPU", 0) >= 1 for node in self._cluster.nodes())
+        if isinstance(asked, Order):
+            cores, device = self._cores(asked.recipe), str(asked.recipe.config.get("device", "auto"))
+            who = f"device 'cuda' of annotator {asked.recipe.name!r}"
+        else:
+            cores, device = 1, self._backend if self._backend in ("auto", "cuda") else "cpu"
+            who = "backend 'cuda'"
+        if device == "cuda" and not has_gpu:  # ray would wait for one forever
+            raise RetrievalError(
+                f"{who} needs a machine of the ray cluster with a GPU, and there is none; use 'auto'"
+            )
+        return self._cluster.remote(function, cores, gpu=has_gpu and device != "cpu"), cores
 
     def _cores(self, recipe: Recipe) -> int:
         """What an annotator's work takes: its own threads; a whole machine where none are set."""
         smallest = min(int(node["Resources"].get("CPU", 0)) or 1 for node in self._cluster.nodes())
         threads = recipe.config.get("threads", smallest)
         return max(1, min(int(threads), smallest))
-
-    def _wants_gpu(self, recipe: Recipe) -> bool:
-        has_gpu = any(node["Resources"].get("GPU", 0) >= 1 for node in self._cluster.nodes())
-        return has_gpu and str(recipe.config.get("device", "auto")) != "cpu"
 
 
 def _is_searchable(gallery: Encoded, k: int) -> bool:

@@ -77,20 +77,23 @@ def score_pairs(
 
 def search_tile(
     asked: Order | Space, queries: Encoded, gallery: Encoded, k: int, backend: Backend
-) -> Ranking:
-    """The tile's top k."""
+) -> tuple[Ranking, set[str]]:
+    """The tile's top k, and what multiplied its vectors."""
+    used: set[str] = set()
     if isinstance(asked, Space):
-        return top_k(asked, queries, gallery, k, backend=backend)
-    return top_k(_annotator(asked), _own(queries), _own(gallery), k, backend=backend)
+        return top_k(asked, queries, gallery, k, backend=backend, used=used), used
+    return top_k(_annotator(asked), _own(queries), _own(gallery), k, backend=backend, used=used), used
 
 
 def search_tile_both(
     asked: Order | Space, images: Encoded, captions: Encoded, k_i2t: int, k_t2i: int, backend: Backend
-) -> tuple[Ranking, Ranking]:
-    """The tile's top k of either side for the other."""
+) -> tuple[tuple[Ranking, Ranking], set[str]]:
+    """The tile's top k of either side for the other, and what multiplied its vectors."""
+    used: set[str] = set()
     if isinstance(asked, Space):
-        return top_k_both(asked, images, captions, k_i2t, k_t2i, backend=backend)
-    return top_k_both(_annotator(asked), _own(images), _own(captions), k_i2t, k_t2i, backend=backend)
+        return top_k_both(asked, images, captions, k_i2t, k_t2i, backend=backend, used=used), used
+    sides = _own(images), _own(captions)
+    return top_k_both(_annotator(asked), *sides, k_i2t, k_t2i, backend=backend, used=used), used
 
 
 def _annotator(order: Order) -> Annotator:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.retrieval.threads import loaded_torch
+from mitl.retrieval.threads import exactly, loaded_torch
 from mitl.retrieval.vectors import Floats, Vectors, writeable
 
 Places = NDArray[np.int64]
@@ -79,7 +79,8 @@ class SampledProducts:
             size=(len(one), len(other)),
             check_invariants=False,
         )
-        found: NDArray[Any] = torch.sparse.sampled_addmm(pattern, one, other.T, beta=0.0).values().numpy()
+        with exactly():
+            found: NDArray[Any] = torch.sparse.sampled_addmm(pattern, one, other.T, beta=0.0).values().numpy()
         return found
 
     def _wide(self, positions: Places) -> Any:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from annotators.base import Annotator, Encoded
 from mitl.errors import RetrievalError
 from mitl.progress import Advance
-from mitl.retrieval.blocks import Cost, cut, plan, survivor_bytes
+from mitl.retrieval.blocks import Cost, plan, survivor_bytes
 from mitl.retrieval.products import compared
 from mitl.retrieval.search import Found, halves
 from mitl.retrieval.seeding import kth_of_chunks
@@ -16,7 +18,9 @@ from mitl.retrieval.vectors import Floats
 
 _PAIR_BYTES = 256
 """Memory for each pair of a block: room for some 50 numbers (7 x 7 samples, say) besides our own."""
-_BLOCK = (2048, 8192)
+BLOCK = (128, 2048)
+"""Queries and items of a block, from the first ones on. An engine's tiles are multiples of it, so that what has a part
+in how an annotator's sums are rounded comes together alike everywhere."""
 _MOST_SHARE = 16
 """Newcomers that are taken in at once: one of so many pairs of a block."""
 
@@ -24,7 +28,7 @@ _MOST_SHARE = 16
 def best_by_annotator(
     annotator: Annotator, queries: Encoded, gallery: Encoded, k: int, *, block_bytes: int, advance: Advance
 ) -> Found:
-    """The best k of the gallery for each query, by blocks of ``annotator.similarities``, which are canonical.
+    """The best k of the gallery for each query, by blocks of ``annotator.similarities``.
 
     Raises:
         RetrievalError: a block is of the wrong shape, or a value is not finite.
@@ -32,15 +36,19 @@ def best_by_annotator(
     found = Found.empty(len(queries), k)
     places = 2 * k + 64
     cost = Cost(_PAIR_BYTES, survivor_bytes(places), 0)
-    chosen = plan(len(queries), len(gallery), _BLOCK, cost, threads=1, block_bytes=block_bytes)
-    for rows in cut(0, len(queries), chosen.rows):
+    chosen = plan(*BLOCK, BLOCK, cost, threads=1, block_bytes=block_bytes)
+    for rows in _blocks(len(queries), chosen.rows):
         survivors = Survivors(rows.stop - rows.start, k, places, None)
-        for columns in cut(0, len(gallery), chosen.columns):
+        for columns in _blocks(len(gallery), chosen.columns):
             values = _similarities(annotator, queries.rows(rows), gallery.rows(columns))
             _offer(survivors, values, columns.start)
             advance(values.size)
         found.positions[rows], found.similarities[rows] = survivors.finish()
     return found
+
+
+def _blocks(count: int, step: int) -> Iterator[slice]:
+    return (slice(start, min(start + step, count)) for start in range(0, count, step))
 
 
 def _offer(survivors: Survivors, values: Floats, start: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from mitl.progress import Advance
 from mitl.retrieval.blocks import Plan, column_blocks, cut
-from mitl.retrieval.products import Buffers, Operand, Product, Reached, Side, tile_errors
+from mitl.retrieval.products import MOST_SHARE, Buffers, Operand, Product, Reached, Side, tile_errors
 from mitl.retrieval.rescoring import Rescorer
 from mitl.retrieval.seeding import seeds
 from mitl.retrieval.survivors import Survivors
-from mitl.retrieval.threads import one_thread_of_blas
+from mitl.retrieval.threads import exactly, loaded_torch, one_thread_of_blas
 from mitl.retrieval.vectors import Floats, Vectors
 
 Submit = Callable[..., "Future[Any]"]
@@ -27,8 +27,8 @@ _FIRST_SHARPENING, _SHARPENING = 1024, 2
 """Items after which bounds are sharpened first, and how many times more until the next time."""
 _SHARP = 2.0
 """Survivors per row, in units of k, up to which sharpening gains nothing."""
-_MOST, _MOST_SHARE = 4096, 12
-"""Newcomers that are taken in at once: so many, or one of so many pairs of the tile."""
+_MOST = 4096
+"""Newcomers that are taken in at once from a small tile."""
 RESCORING = 40
 """What one number of a rescored pair costs, in multiply-adds of the float32 product (measured 30 to 60)."""
 
@@ -92,7 +92,11 @@ class Search:
 
     @contextmanager
     def _pool(self) -> Iterator[Submit]:
-        with one_thread_of_blas(), ThreadPoolExecutor(self.plan.threads) as pool:
+        with ExitStack() as settings:
+            settings.enter_context(one_thread_of_blas())
+            if loaded_torch() is not None:
+                settings.enter_context(exactly())  # once, instead of for each product
+            pool = settings.enter_context(ThreadPoolExecutor(self.plan.threads))
             try:
                 yield pool.submit
             except BaseException:
@@ -178,7 +182,7 @@ class Search:
             survivors.reach(known)
         errors = block.operand.by_item(tile_errors(product, block.operand, partner.operand))
         shape = len(pair[0]), len(pair[1])
-        most = max(*shape, _MOST, shape[0] * shape[1] // _MOST_SHARE)
+        most = max(*shape, _MOST, shape[0] * shape[1] // MOST_SHARE)
         parts = [slice(0, shape[1])]
         while parts:
             part = parts.pop()

@@ -6,13 +6,14 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 _lock = threading.Lock()
 _users = 0
 _settings = ExitStack()
 _count_before = 1
+_torch_is_limited = False
 _controllers: dict[tuple[bool, ...], Any] = {}
 """What threadpoolctl found; it looks through all loaded libraries, which takes milliseconds."""
 
@@ -28,6 +29,13 @@ def loaded_torch() -> Any:
     return sys.modules.get("torch")
 
 
+def exactly() -> AbstractContextManager[None]:
+    """The switches of torch without which no error bound holds, around every product of its floats."""
+    from annotators.devices import full_precision  # brings torch, which numpy's product does without
+
+    return full_precision()
+
+
 def can_limit_blas() -> bool:
     """Whether numpy's BLAS can be held to one thread."""
     return bool(_blas_pools())
@@ -36,11 +44,17 @@ def can_limit_blas() -> bool:
 @contextmanager
 def one_thread_of_blas() -> Iterator[None]:
     """BLAS and torch use one thread for each thread of ours; the old settings come back with the last user."""
-    global _users, _count_before
+    global _users, _count_before, _torch_is_limited
     with _lock:
         if _users == 0:
             _count_before = _count_now()
-            _limit(_settings)
+            if (controller := _controller()) is not None:
+                _settings.enter_context(controller.limit(limits=1, user_api="blas"))
+        # A search may import torch after it has begun.
+        if not _torch_is_limited and (torch := loaded_torch()) is not None:
+            _settings.callback(torch.set_num_threads, torch.get_num_threads())
+            torch.set_num_threads(1)
+            _torch_is_limited = True
         _users += 1
     try:
         yield
@@ -49,6 +63,7 @@ def one_thread_of_blas() -> Iterator[None]:
             _users -= 1
             if _users == 0:
                 _settings.close()
+                _torch_is_limited = False
 
 
 def _count_now() -> int:
@@ -57,19 +72,6 @@ def _count_now() -> int:
     if (torch := loaded_torch()) is not None:
         limits.append(torch.get_num_threads())
     return max(1, min(cores, max(limits, default=cores)))
-
-
-def _limit(settings: ExitStack) -> None:
-    controller = _controller()
-    if controller is not None:
-        settings.enter_context(controller.limit(limits=1, user_api="blas"))
-    if (torch := loaded_torch()) is not None:
-        settings.callback(torch.set_num_threads, torch.get_num_threads())
-        torch.set_num_threads(1)
-        # A GPU may otherwise add parts of a bfloat16 product in bfloat16, beyond every bound.
-        matmul, name = torch.backends.cuda.matmul, "allow_bf16_reduced_precision_reduction"
-        settings.callback(setattr, matmul, name, getattr(matmul, name))
-        setattr(matmul, name, False)
 
 
 def _controller() -> Any:

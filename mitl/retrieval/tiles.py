@@ -20,7 +20,7 @@ VECTOR_KINDS = (AnnotatorKind.INNER_PRODUCT, AnnotatorKind.MULTI_VECTOR)
 TILE_QUERIES, TILE_ITEMS = 8192, 65536
 """About half a second of two cores at 512 numbers an item."""
 _JOINT_SHRINK = 4
-"""Both sides are so much shorter where an annotator compares pairs itself."""
+"""Both sides are so much shorter where an annotator compares pairs itself; still multiples of ``scoring.BLOCK``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ def top_k(
     block_bytes: int = DEFAULT_BLOCK_BYTES,
     progress: Progress = no_progress,
     backend: Backend = "auto",
+    used: set[str] | None = None,
 ) -> Ranking:
     """Each query's ``k`` most similar items of the gallery, best first, ties to the smaller id.
 
@@ -51,6 +52,7 @@ def top_k(
         progress: counts pairs of a query and an item.
         backend: ``auto`` measures what this machine's processor can do and takes the fastest; ``numpy`` and
             ``torch`` are float32, ``bf16`` and ``int8`` torch's low precision, ``cuda`` a GPU, ``faiss`` the library.
+        used: takes the names of what multiplied the vectors.
 
     Raises:
         RetrievalError: k is not between 1 and the size of the gallery, gallery ids do not rise, embeddings
@@ -67,12 +69,14 @@ def top_k(
             )
         elif backend == "faiss":
             sides = _sides(queries, gallery)
+            if used is not None:
+                used.add(backend)
             about_to_search(Task(*sides, k).work)
             found = best_by_faiss(*sides, k, block_bytes=block_bytes, advance=advance)
         else:
             with one_thread_of_blas():
                 task = Task(*_sides(queries, gallery), k)
-                found = _search(task, backend, block_bytes, advance).one_way(k)
+                found = _search(task, backend, block_bytes, advance, used).one_way(k)
     return _ranking(queries, gallery, found)
 
 
@@ -86,6 +90,7 @@ def top_k_both(
     block_bytes: int = DEFAULT_BLOCK_BYTES,
     progress: Progress = no_progress,
     backend: Backend = "auto",
+    used: set[str] | None = None,
 ) -> tuple[Ranking, Ranking]:
     """Each image's best captions and each caption's best images, the same bytes as ``top_k`` gives twice.
 
@@ -94,6 +99,7 @@ def top_k_both(
     Args:
         block_bytes: about how much memory is used besides O((images + captions) k).
         progress: counts pairs, once where they are multiplied once.
+        used: as of ``top_k``.
 
     Raises:
         RetrievalError: as ``top_k``.
@@ -101,7 +107,7 @@ def top_k_both(
     _check(annotator, images, captions, k_i2t, block_bytes, backend)
     _check(annotator, captions, images, k_t2i, block_bytes, backend)
     if hasattr(annotator, "top_k") or annotator.kind not in _VECTORS or backend == "faiss":
-        options: Any = {"block_bytes": block_bytes, "progress": progress, "backend": backend}
+        options: Any = {"block_bytes": block_bytes, "progress": progress, "backend": backend, "used": used}
         return (
             top_k(annotator, images, captions, k_i2t, **options),
             top_k(annotator, captions, images, k_t2i, **options),
@@ -111,10 +117,10 @@ def top_k_both(
         # The survivors of the left side stay to the end, those of the right only for a span.
         if len(images) <= len(captions):
             task = Task(*_sides(images, captions), k_i2t, k_t2i)
-            there, back = _search(task, backend, block_bytes, advance).both_ways(k_i2t, k_t2i)
+            there, back = _search(task, backend, block_bytes, advance, used).both_ways(k_i2t, k_t2i)
         else:
             task = Task(*_sides(captions, images), k_t2i, k_i2t)
-            back, there = _search(task, backend, block_bytes, advance).both_ways(k_t2i, k_i2t)
+            back, there = _search(task, backend, block_bytes, advance, used).both_ways(k_t2i, k_i2t)
     return _ranking(images, captions, there), _ranking(captions, images, back)
 
 
@@ -128,9 +134,13 @@ def _sides(queries: Encoded, gallery: Encoded) -> tuple[Vectors, Vectors]:
     return left, right
 
 
-def _search(task: Task, backend: Backend, block_bytes: int, advance: Advance) -> Search:
+def _search(
+    task: Task, backend: Backend, block_bytes: int, advance: Advance, used: set[str] | None
+) -> Search:
     about_to_search(task.work)
     choice = choose(backend, task)
+    if used is not None:
+        used.add(choice.ladder[0].name)
     left, right = task.left, task.right
     number_bytes = max(product.number_bytes for product in choice.ladder)
     fewest = (2 * task.k + 64, 2 * (task.k_back or 0) + 64)

@@ -25,6 +25,7 @@ from mitl.retrieval.products import (
     with_errors,
 )
 from mitl.retrieval.seeding import kth_of_chunks, near_kth
+from mitl.retrieval.threads import exactly
 from mitl.retrieval.vectors import Floats, Vectors, bounded, writeable
 
 PIECE = 512
@@ -54,30 +55,20 @@ class TorchProduct(FloatProduct):
     def __init__(self, *, linear: bool = False) -> None:
         self._torch = import_torch("torch")
         self._linear = linear
-        self.input_error = 0.0 if _keeps_float32(self._torch) else 2.0**-8 * (1 + 2.0**-8)
 
     def load(self, vectors: Vectors, rows: slice, side: Side) -> Operand:
         """The items as float32 tensors."""
         block = vectors.block(rows)
         lengths = vectors.lengths(block, rows.start)
         data = self._torch.from_numpy(writeable(block)).transpose(0, 1)
-        return Operand(data, lengths, self.input_error * lengths)
+        return Operand(data, lengths, np.zeros(len(lengths)))
 
     def _multiply(self, query: Any, item: Any, out: Floats) -> None:
-        if self._linear:
-            np.copyto(out, self._torch.nn.functional.linear(query, item).numpy())
-        else:
-            self._torch.mm(query, item.T, out=self._torch.from_numpy(out))
-
-
-def _keeps_float32(torch: Any) -> bool:
-    """Whether torch multiplies float32 as it is; told otherwise, it may round it to 8 significant bits."""
-    matmul = getattr(torch.backends.mkldnn, "matmul", None)
-    try:
-        highest = torch.get_float32_matmul_precision() == "highest"
-    except RuntimeError:  # settings of both of torch's ways to set it
-        return False
-    return highest and getattr(matmul, "fp32_precision", "none") in ("none", "ieee")
+        with exactly():
+            if self._linear:
+                np.copyto(out, self._torch.nn.functional.linear(query, item).numpy())
+            else:
+                self._torch.mm(query, item.T, out=self._torch.from_numpy(out))
 
 
 class Bfloat16Product:
@@ -133,9 +124,10 @@ class Bfloat16Product:
         shape = (len(left.data) * len(right.data), len(left), len(right))
         tile = buffers.get("tile", shape, np.int16)
         outs = iter(torch.from_numpy(tile).view(torch.bfloat16))
-        for query in left.data:
-            for item in right.data:
-                torch.mm(query, item.T, out=next(outs))
+        with exactly():
+            for query in left.data:
+                for item in right.data:
+                    torch.mm(query, item.T, out=next(outs))
         return tile
 
     def near(

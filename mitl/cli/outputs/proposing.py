@@ -57,6 +57,8 @@ COUNTS: dict[str, dict[str, str]] = {
         "captions_encoded": "the same of captions",
         "pairs_scored": "pairs that had to be scored one by one",
         "kept_bytes": "what encodings and scores of pairs take in `runs/`; both folders can be deleted at any time",
+        "devices": "by annotator: where its network ran, as torch calls it",
+        "products": "what multiplied vectors: numpy, torch, bf16, int8, cuda or faiss; none where rankings were there",
         "shortlists": "annotator and direction → how much of the true top k its shortlist holds: share, low, high, k, "
         "depth, candidates of a query, gallery, and on what that was measured",
         "annotators": "by annotator: proposed, unique, new (not by those before it), exclusive, overlap (share also "

@@ -86,7 +86,7 @@ def propose(
         rankings, computed = rank_with(folder, chosen, queries, depths)
     table = take_top(rankings, top_k)
     new_pairs = 0 if known else _store(settings, run_hash, config, queries, built, table)
-    return _result(run_hash, folder, top_k, queries, table, new_pairs, computed, means)
+    return _result(run_hash, folder, top_k, queries, table, new_pairs, computed, means, _devices(built))
 
 
 def _store(
@@ -122,6 +122,7 @@ def _result(
     new_pairs: int,
     computed: int,
     means: Means,
+    devices: dict[str, str],
 ) -> StageResult:
     summary = proposal_summary(table)
     n_images, n_captions = (len(queries[direction]) for direction in Direction)
@@ -137,6 +138,8 @@ def _result(
         "captions_encoded": means.encodings.computed["caption"],
         "pairs_scored": sum(means.scored.values()),
         "kept_bytes": means.kept_bytes,
+        "devices": devices,
+        "products": sorted(means.engine.used),
         "shortlists": means.shortlists,
         "annotators": {
             row.annotator: {
@@ -162,10 +165,24 @@ def _result(
         tables=(shares,),
         lines=(
             *means.shortlist_lines,
+            *(_where(devices, means.engine.used) if computed else ()),
             f"{summary.distinct:,} candidate pairs, {new_pairs:,} of them new to the project",
         ),
         next="mitl publish --sandbox",
     )
+
+
+def _devices(built: Sequence[Annotator | RankingSource]) -> dict[str, str]:
+    """Where each annotator's network runs, of those that have one."""
+    return {one.name: str(device) for one in built if (device := getattr(one, "device", None)) is not None}
+
+
+def _where(devices: dict[str, str], products: set[str]) -> Iterator[str]:
+    """What ``auto`` came to."""
+    if devices:
+        yield f"networks ran on {', '.join(sorted(set(devices.values())))}"
+    if products:
+        yield f"vectors were multiplied by {', '.join(sorted(products))}"
 
 
 def _choose(side: list[tuple[str, int]], choice: QueryChoice, seed: int, direction: Direction) -> list[int]:

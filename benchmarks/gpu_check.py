@@ -1,0 +1,135 @@
+"""Whether a card computes what the processor does, and how near its search comes to its own matrix product.
+
+Checked are the error bound, on embeddings that lose as much as a sum can; rankings, to the byte; PCME's probabilities;
+the five networks on pictures of `scenes`. The last line says how the search compares with the card's product. The exit
+status is 1 where a check fails, and where there is no card: then nothing is checked.
+
+    make gpu-check
+    python benchmarks/gpu_check.py --device cpu --items 3000
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+from bench_topk_gpu import WIDTH, K, measured_rate, peak_flops
+from topk_kit import Space, encoded, unit_vectors
+
+from annotators import registry
+from annotators.scoring.match_probability import match_probabilities
+from mitl.datasets.scenes import generate, write_world
+from mitl.records import CaptionItem, ImageItem
+from mitl.retrieval import choosing
+from mitl.retrieval.device_product import DeviceProduct
+from mitl.retrieval.products import Buffers, tile_errors
+from mitl.retrieval.topk import top_k, top_k_both
+from mitl.retrieval.vectors import Vectors
+
+NEAR = {"pvse": 1e-4, "vsrn": 1e-4, "pcme": 1e-3, "vilt": 1e-4, "clip": 1e-4}
+"""How far similarities of the small networks may be off: float32 in another order."""
+
+Check = tuple[str, float, float]
+"""What was checked, how far it was off, and how far it may be."""
+
+
+def bound(device: str) -> Iterator[Check]:
+    """Products against float64, in shares of their bound: random ones, and chains of which running sums lose all."""
+    for name, sides in (
+        ("random vectors", [unit_vectors((512, WIDTH), seed) for seed in (1, 2)]),
+        *((f"sums of {lanes} lanes", _chains(lanes)) for lanes in (1, 2, 8, 32)),
+    ):
+        product = DeviceProduct(device)
+        one, other = (
+            product.load(Vectors(encoded(side, "image")), slice(0, len(side)), where)
+            for side, where in zip(sides, ("left", "right"), strict=True)
+        )
+        near = product.near(product.multiply(one, other, Buffers()), one, other, slice(None), slice(None))
+        off = np.abs(near - sides[0].astype(np.float64) @ sides[1].T.astype(np.float64))
+        allowed = tile_errors(product, one, other)[:, None] + product.rounding * np.abs(near)
+        yield f"bound, {name}", float((off / allowed).max()), 1.0
+
+
+def _chains(lanes: int) -> list[np.ndarray]:
+    left = np.full((64, lanes * 128), 2.0**-12, np.float32)
+    right = np.full((64, lanes * 128), 2.0**-13, np.float32)
+    left[:, :lanes] = left[:, -lanes:] = right[:, :lanes] = 1
+    right[:, -lanes:] = -1
+    return [left, right]
+
+
+def rankings(device: str, items: int) -> Iterator[Check]:
+    """Both ways, of embeddings with copies among them, against numpy's: rows of other bytes."""
+    makers = choosing._makers
+    choosing._makers = lambda task: makers(task) | {"cuda": lambda: DeviceProduct(device)}
+    sides = (
+        encoded(unit_vectors((items // 8, WIDTH), 1), "image"),
+        encoded(unit_vectors((items, WIDTH), 2), "caption"),
+    )
+    sides[1].arrays["embedding"][::7] = sides[1].arrays["embedding"][0]
+    by_numpy = top_k_both(Space(), *sides, K, K, backend="numpy")
+    for name, found, wanted in (
+        ("rankings", (top_k(Space(), *sides, K, backend="cuda"),), by_numpy[:1]),
+        ("rankings both ways", top_k_both(Space(), *sides, K, K, backend="cuda"), by_numpy),
+    ):
+        other = sum(
+            int((a.item_ids != b.item_ids).any(1).sum())
+            + int((a.similarities != b.similarities).any(1).sum())
+            for a, b in zip(found, wanted, strict=True)
+        )
+        yield name, float(other), 0.0
+    choosing._makers = makers
+
+
+def networks(device: str) -> Iterator[Check]:
+    """PCME's probabilities on coinciding and other samples, and all networks' similarities."""
+    samples = unit_vectors((40, 7, 1024), 3)
+    gallery = np.concatenate([samples, unit_vectors((400, 7, 1024), 4)])
+    there = match_probabilities(samples, gallery, 15, 1, device=torch.device(device))
+    yield "probabilities", float(np.abs(there - match_probabilities(samples, gallery, 15, 1)).max()), 1e-5
+    with tempfile.TemporaryDirectory() as folder:
+        world = generate(20, seed=5, split="check")
+        write_world(world, Path(folder))
+        images = [ImageItem(int(i), i, Path(folder) / "images" / f"{i}.png") for i in world.scenes]
+        captions = [CaptionItem(int(i), i, int(c.image_id), c.text) for i, c in world.captions.items()]
+        for name, near in NEAR.items():
+            found = []
+            for where in ("cpu", device):
+                annotator = registry.build(f"{name}-mini", {"device": where})
+                sides = annotator.encode_images(images), annotator.encode_captions(captions)
+                found.append(annotator.similarities(*sides))
+            yield f"{name}-mini", float(np.abs(found[0] - found[1]).max()), near
+
+
+def main() -> None:
+    """Check, print a line for each, and leave with 1 where one fails."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--items", type=int, default=100_000, help="of the gallery that is ranked and timed")
+    options = parser.parse_args()
+    if options.device.startswith("cuda") and not torch.cuda.is_available():
+        sys.exit("torch sees no CUDA device here, so nothing was checked")
+    failed = 0
+    for checks in (bound(options.device), rankings(options.device, options.items), networks(options.device)):
+        for name, off, most in checks:
+            failed += not off <= most
+            print(
+                f"{'ok    ' if off <= most else 'FAILED'} {name}: {off:.3g} of at most {most:g}", flush=True
+            )
+    peak = peak_flops(options.device, min(8192, options.items))
+    rate = measured_rate(options.device, options.items // 8, options.items, 2)
+    print(
+        f"search at {100 * 2 * WIDTH * rate / peak:.0f} % of this device's product, {peak / 1e12:.2f} TFLOP/s"
+    )
+    sys.exit(f"{failed} of the checks failed" if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
