@@ -9,6 +9,7 @@ Two sets have labels beside their scale: `Relevance` a "broken link", the weathe
 "cannot tell". `ordered` leaves those answers out, and the items whose truth is one of them.
 
     python benchmarks/reliability.py --data DIR [--figure docs/figures/reliability.svg]
+    python benchmarks/reliability.py --simulated
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr, ndtri
 
 from mitl.crowd.populations import CHARACTERS, PRESETS, parse_population
 from mitl.datasets.scenes.world import generate, truth_matrix
 from mitl.judgements.answer_table import UNKNOWN, AnswerTable, answer_table, codes
 from mitl.judgements.calibration import Calibration, calibration
 from mitl.judgements.dawid_skene import fit_dawid_skene
-from mitl.judgements.majority import POSITIVE_LABELS
+from mitl.judgements.majority import POSITIVE_LABELS, majority_table
 from mitl.judgements.ordinal import fit_ordinal
 
 Floats = NDArray[np.float64]
@@ -39,6 +41,13 @@ REAL = {
     "bluebird": ("SpectralMethodsMeetEM__bluebird", None),
     "rte": ("SpectralMethodsMeetEM__rte", None),
     "trec": ("SpectralMethodsMeetEM__trec", None),
+    "Duck": ("crowd_truth_inference__d_Duck_Identification", None),
+    "web": ("SpectralMethodsMeetEM__web", None),
+    "CF": ("active-crowd-toolkit__CF", None),
+    "CF_amt": ("active-crowd-toolkit__CF_amt", None),
+    "MS": ("active-crowd-toolkit__MS", None),
+    "Face": ("crowd_truth_inference__s4_Face_Sentiment_Identification", None),
+    "fact_eval": ("crowdscale2013__fact_eval", None),
     "SP": ("active-crowd-toolkit__SP", None),
     "SP_amt": ("active-crowd-toolkit__SP_amt", None),
     "ZenCrowd_all": ("active-crowd-toolkit__ZenCrowd_all", None),
@@ -51,8 +60,31 @@ REAL = {
     "CF, ordered": ("active-crowd-toolkit__CF", 3),
     "CF_amt, ordered": ("active-crowd-toolkit__CF_amt", 3),
 }
-SHOWN = ("SP", "jn-product", "ZenCrowd_all", "Relevance, ordered", "scenes, 1.2 answers", "scenes, 3 answers")
+SHOWN = (
+    "web",
+    "jn-product",
+    "ZenCrowd_all",
+    "trec",
+    "scenes, 1.2 answers",
+    "scenes, 3 answers",
+)
 """The panels of the figure: the larger sets."""
+SIMULATED = {
+    "normal": "normal matches and biases",
+    "wide": "the same, biases twice as wide",
+    "rare": "four fifths of the items are of the worst label",
+    "lapses": "blind answers, mostly of the worst label",
+    "off": "a third of the workers a level off, nearly all to one side",
+    "clusters off": "the same, matches gathered about the middle of each level",
+    "spam": "a third answer blindly, each by a habit",
+    "yes-sayers": "a third nearly always give the best label",
+    "common": "the same where two thirds of the items are of that label, gathered",
+    "few careful": "twelve busy workers are careful, a hundred are not",
+    "matrices": "a true label and a confusion matrix each, no match in degrees",
+}
+"""Simulated crowds of 3,000 items with six answers, of 120 workers of uneven diligence."""
+_SHARES = [0.15, 0.2, 0.25, 0.4]
+"""Of the labels among the items of most simulated crowds, the best first."""
 FEWEST = 15
 """Cases of a bin that is drawn; a share of fewer says little."""
 PER_WORKER = 120
@@ -120,6 +152,53 @@ def scripted_crowd(per_pair: float, *, n_pairs: int = 6000, seed: int = 0) -> Cr
     return Crowd(table, pairs, truth[:n_pairs], (POSITIVE_LABELS,))
 
 
+def simulated_crowd(kind: str, *, n_items: int = 3000, seed: int = 0) -> Crowd:
+    """Workers of uneven diligence on a scale of matches: see ``SIMULATED`` for the kinds."""
+    rng = np.random.default_rng(seed)
+    shares = np.array({"rare": [0.04, 0.06, 0.1, 0.8], "common": [0.65, 0.12, 0.08, 0.15]}.get(kind, _SHARES))
+    n_workers, n_labels = 120, len(shares)
+    thresholds = ndtri(shares[::-1].cumsum()[:-1])
+    match = rng.standard_normal(n_items)
+    level = (match[:, None] >= thresholds).sum(axis=1)
+    if kind in ("common", "clusters off"):
+        edges = np.concatenate([[-2.2], thresholds, [2.2]])
+        match = (match + (edges[1:] + edges[:-1])[level] / 2) / 2
+    bias = (0.6 if kind == "wide" else 0.3) * rng.standard_normal(n_workers)
+    noise = 0.5 * np.exp(0.4 * rng.standard_normal(n_workers))
+    lapse, habit = np.full(n_workers, 0.03), np.full((n_workers, n_labels), 1 / n_labels)
+    some = rng.random(n_workers) < 0.3
+    if kind in ("off", "clusters off"):
+        bias[some] += 0.7 * np.sign(rng.random(some.sum()) - 0.1)
+    elif kind == "lapses":
+        lapse, habit = rng.beta(1.5, 3, n_workers), rng.dirichlet([0.4, 0.4, 0.4, 3], n_workers)
+    elif kind == "spam":
+        lapse[some], habit[some] = 0.9, rng.dirichlet([0.2] * 4, some.sum())
+    elif kind in ("yes-sayers", "common"):
+        lapse[some], habit[some] = 0.85, [0.85, 0.05, 0.05, 0.05]
+    elif kind == "few careful":
+        careful = np.arange(n_workers) < 12
+        bias = np.where(careful, 0.2 * bias, 0.4 + bias)
+        noise, lapse = np.where(careful, 0.25, 0.6), np.where(careful, 0.12, rng.beta(4, 6, n_workers))
+        habit = rng.dirichlet([0.5, 0.5, 0.5, 2], n_workers)
+    load = np.arange(1, n_workers + 1) ** -0.9
+    item = np.repeat(np.arange(n_items), 6)
+    worker = rng.choice(n_workers, size=len(item), p=load / load.sum())
+    if kind == "matrices":
+        scale = np.arange(n_labels)
+        near = np.exp(-1.2 * np.abs(scale[:, None] - scale))
+        near /= near.sum(axis=1, keepdims=True)
+        own = np.stack([rng.dirichlet(6 * row, n_workers) for row in near], axis=1)  # by true level
+        drawn = (0.6 * own + 0.4 * near)[worker, level[item]]
+    else:
+        seen = (thresholds + bias[worker, None] - match[item, None]) / noise[worker, None]
+        reached = np.column_stack([np.ones(len(item)), ndtr(-seen), np.zeros(len(item))])
+        blind = lapse[worker, None]
+        drawn = (1 - blind) * (reached[:, :-1] - reached[:, 1:]) + blind * habit[worker, ::-1]
+    given = (rng.random(len(item))[:, None] > drawn.cumsum(axis=1)[:, :-1]).sum(axis=1)
+    table = answer_table(item, worker, n_labels - 1 - given, n_labels=n_labels, n_workers=n_workers)
+    return Crowd(table, np.arange(n_items), n_labels - 1 - level, tuple(range(1, n_labels)))
+
+
 def _drawn_pairs(seed: int, n_pairs: int, rng: np.random.Generator) -> Ints:
     """True labels of pairs of the world, equally many of each."""
     world = generate(300, seed=seed)
@@ -148,7 +227,10 @@ def fitted(crowd: Crowd, method: str) -> Fitted:
     """How right and how well calibrated an aggregator is on a crowd."""
     probability = METHODS[method](crowd.table)[crowd.items]
     n_labels = probability.shape[1]
-    label = n_labels - 1 - probability[:, ::-1].argmax(axis=1)
+    if method == "majority":
+        label = majority_table(crowd.table).label[crowd.items]  # its ties go to the median
+    else:
+        label = n_labels - 1 - probability[:, ::-1].argmax(axis=1)
     stated = np.concatenate([probability[:, :best].sum(axis=1).clip(0, 1) for best in crowd.events])
     true = np.concatenate([crowd.truth < best for best in crowd.events])
     return Fitted(float((label == crowd.truth).mean()), calibration(stated, true))
@@ -204,12 +286,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, help="folder of NAME.label.csv.gz and NAME.truth.csv")
     parser.add_argument("--figure", type=Path, help="SVG to write")
+    parser.add_argument("--simulated", action="store_true", help="simulated crowds instead of all others")
     given = parser.parse_args()
     print(
         "| set | accuracy: majority / Dawid–Skene / ordinal | Brier | calibration error |\n| --- | --- | --- | --- |"
     )
     found: dict[str, dict[str, Fitted]] = {}
-    for name, crowd in crowds(given.data):
+    simulated = ((f"{kind}: {words}", simulated_crowd(kind)) for kind, words in SIMULATED.items())
+    for name, crowd in simulated if given.simulated else crowds(given.data):
         found[name] = {method: fitted(crowd, method) for method in METHODS}
         cells = (
             " / ".join(f"{value:.3f}".lstrip("0") for value in values)

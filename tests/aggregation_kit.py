@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 from hypothesis import strategies as st
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
 
 from mitl.judgements.answer_table import UNKNOWN, AnswerTable, answer_table, codes
@@ -71,6 +71,51 @@ def draw_ordinal(
     truth = len(THRESHOLDS) - (z[:, None] >= THRESHOLDS).sum(axis=1)
     table = answer_table(item, worker, label, n_workers=n_workers, known=known)
     return Drawn(table, z, bias, log_noise, truth)
+
+
+def draw_uneven(
+    truth: NDArray[np.int64],
+    match: NDArray[np.float64],
+    thresholds: NDArray[np.float64],
+    per_item: int,
+    *,
+    bias: NDArray[np.float64],
+    noise: NDArray[np.float64],
+    blind: NDArray[np.float64],
+    busy: float,
+    seed: int = 0,
+) -> AnswerTable:
+    """Answers of workers of (W,) bias and noise, and (W, labels) shares of answers given blindly.
+
+    The first workers answer most: the load of the n-th falls as n to the power of ``-busy``.
+    """
+    rng = np.random.default_rng(seed)
+    n_workers, n_labels = blind.shape
+    load = np.arange(1, n_workers + 1) ** -busy
+    item = np.repeat(np.arange(len(truth)), per_item)
+    worker = rng.choice(n_workers, size=len(item), p=load / load.sum())
+    seen = match[item] - bias[worker] + noise[worker] * rng.standard_normal(len(item))
+    label = n_labels - 1 - (seen[:, None] >= thresholds).sum(axis=1)
+    blindly = rng.random(len(item))[:, None] > blind[worker].cumsum(axis=1)
+    clicked = blindly.sum(axis=1)
+    label = np.where(clicked < n_labels, clicked, label)
+    return answer_table(item, worker, label, n_labels=n_labels, n_workers=n_workers)
+
+
+def draw_scale(
+    n_items: int, shares: ArrayLike, *, gathered: float = 0.0, seed: int = 0
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Normal matches cut into levels of these shares, the best first: true labels, matches and thresholds.
+
+    Args:
+        gathered: how far each match is drawn towards the middle of its level, from 0 to 1.
+    """
+    thresholds = ndtri(np.cumsum(np.asarray(shares)[::-1])[:-1])
+    match = np.random.default_rng(seed).standard_normal(n_items)
+    level = (match[:, None] >= thresholds).sum(axis=1)
+    edges = np.concatenate([[-2.2], thresholds, [2.2]])
+    middle = (edges[1:] + edges[:-1]) / 2
+    return len(thresholds) - level, (1 - gathered) * match + gathered * middle[level], thresholds
 
 
 def draw_confused(

@@ -178,6 +178,14 @@ def test_a_fit_that_ran_out_of_passes_says_so(crowd):
     assert "stopped by the limit of 2 passes" in convergence.line
 
 
+def test_a_crowd_that_knows_little_settles_without_a_warning():
+    """Answers that are nearly blind: the last passes change a likelihood of thousands by thousandths."""
+    nearly_blind = np.full((4, 4), 0.22) + 0.12 * np.eye(4)
+    table, _ = draw_confused(1500, np.stack([nearly_blind] * 60), 3)
+
+    assert fit_dawid_skene(table).convergence.settled
+
+
 def test_without_answers_there_is_no_fit():
     """A clear refusal."""
     with pytest.raises(ValueError, match="no answers"):

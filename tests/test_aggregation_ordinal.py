@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from aggregation_kit import THRESHOLDS, answers, as_table, draw_confused, draw_ordinal
+from aggregation_kit import (
+    THRESHOLDS,
+    answers,
+    as_table,
+    draw_confused,
+    draw_ordinal,
+    draw_scale,
+    draw_uneven,
+)
 from hypothesis import given, settings
 from scipy.special import ndtr
 
@@ -16,6 +26,8 @@ from mitl.judgements.dawid_skene import fit_dawid_skene
 from mitl.judgements.majority import majority_table
 from mitl.judgements.ordinal import OrdinalOptions, fit_ordinal
 from mitl.judgements.ordinal_curves import curves, make_grid
+from mitl.judgements.ordinal_parameters import starting_parameters
+from mitl.judgements.ordinal_steps import common_bias
 
 QUICK = OrdinalOptions(n_cells=17, limit=40)
 
@@ -48,12 +60,12 @@ def test_what_the_crowd_was_made_of_comes_out(drawn, fitted):
     """Thresholds, spread, typical noise, and each worker's bias and noise."""
     found = fitted.parameters
 
-    # Thresholds are the median worker's; with the mean bias they are free of where that one stands.
+    # Thresholds are the common standard's; with the mean bias they are free of where that one stands.
     assert found.thresholds + found.bias.mean() == pytest.approx(THRESHOLDS + drawn.bias.mean(), abs=0.12)
     assert found.bias_spread == pytest.approx(drawn.bias.std(), abs=0.1)
     # A part of the noise passes for blind answers, of which there are none here.
     assert found.typical_log_noise == pytest.approx(drawn.log_noise.mean(), abs=0.25)
-    assert found.typical_lapse < 0.1
+    assert found.typical_blind.sum() < 0.1
     assert found.noise_spread == pytest.approx(drawn.log_noise.std(), abs=0.1)
     assert np.corrcoef(found.bias, drawn.bias)[0, 1] > 0.95
     assert np.corrcoef(found.log_noise, drawn.log_noise)[0, 1] > 0.85
@@ -151,6 +163,102 @@ def test_workers_who_always_give_one_label_move_no_threshold():
 
     assert (model.label == truth).mean() > (skene.label == truth).mean() - 0.02
     assert (model.label == truth).mean() > (majority_table(table).label == truth).mean()
+
+
+def test_many_careless_workers_of_few_answers_do_not_set_the_scale():
+    """Twelve careful workers give most answers and agree; a hundred others are late, noisy or blind.
+
+    The scale is that of the twelve, not of the median worker: labels are righter than the majority's
+    and than Dawid-Skene's, and the probabilities better.
+    """
+    rng = np.random.default_rng(0)
+    truth, match, thresholds = draw_scale(1500, [0.12, 0.18, 0.26, 0.2, 0.24])
+    careful = np.arange(120) < 12
+    lapse = np.where(careful, 0.12, rng.beta(4, 6, 120))
+    table = draw_uneven(
+        truth,
+        match,
+        thresholds,
+        6,
+        bias=np.where(careful, 0.06, 0.4) * rng.standard_normal(120) + np.where(careful, 0, 0.4),
+        noise=np.where(careful, 0.25, 0.6),
+        blind=lapse[:, None] * rng.dirichlet([0.5, 0.5, 0.5, 0.5, 2], 120),
+        busy=1.1,
+    )
+    model, skene = fit_ordinal(table), fit_dawid_skene(table)
+
+    assert (model.label == truth).mean() > (majority_table(table).label == truth).mean() + 0.03
+    assert (model.label == truth).mean() >= (skene.label == truth).mean()
+    assert step_brier(model.level, truth) < step_brier(skene.posterior, truth)
+
+
+def test_clickers_on_the_commonest_label_do_not_move_a_skewed_scale():
+    """Two thirds of the items are the best there is, and a third of the workers click just that label."""
+    rng = np.random.default_rng(0)
+    truth, match, thresholds = draw_scale(1500, [0.65, 0.12, 0.08, 0.15], gathered=0.5)
+    clicks = rng.random(200) < 0.35
+    shares = np.where(clicks[:, None], [0.85, 0.05, 0.05, 0.05], [0.25] * 4)
+    table = draw_uneven(
+        truth,
+        match,
+        thresholds,
+        8,
+        bias=0.3 * rng.standard_normal(200),
+        noise=np.exp(np.log(0.5) + 0.4 * rng.standard_normal(200)),
+        blind=np.where(clicks, 0.8, 0.03)[:, None] * shares,
+        busy=1.0,
+    )
+    model, skene = fit_ordinal(table), fit_dawid_skene(table)
+
+    assert (model.label == truth).mean() > (majority_table(table).label == truth).mean() + 0.03
+    assert step_brier(model.level, truth) < step_brier(skene.posterior, truth)
+
+
+def step_brier(probability, truth):
+    """Mean squared distance of P(at this step of the scale or better) and truth, over all steps but the last."""
+    steps = np.arange(1, probability.shape[1])
+    return float(np.mean((probability.astype(float).cumsum(axis=1)[:, :-1] - (truth[:, None] < steps)) ** 2))
+
+
+@pytest.mark.parametrize(
+    ("bias", "noise", "expected"),
+    [
+        (np.r_[np.full(20, -0.3), np.linspace(-1, 1.6, 60)], 1.0, (-0.32, -0.2)),
+        (np.linspace(-0.6, 0.6, 61), 1.0, (-0.1, 0.1)),
+        (
+            np.r_[np.full(20, -0.3), np.full(40, 0.3)],
+            np.r_[np.full(20, 0.5), np.full(40, 8.0)],
+            (-0.32, -0.2),
+        ),
+    ],
+)
+def test_the_common_standard_is_that_of_the_workers_who_agree(bias, noise, expected):
+    """Where many stand closely together; the middle where nobody does; never where the noisy gather."""
+    crowd = starting_parameters(answer_table(range(len(bias)), range(len(bias)), np.zeros(len(bias), int)))
+    crowd = replace(
+        crowd,
+        bias=bias,
+        log_noise=crowd.log_noise + np.log(noise),
+        mean_bias=float(bias.mean()),
+        bias_spread=float(bias.std()),
+        bias_variance=np.full(len(bias), 0.03**2),
+    )
+
+    assert expected[0] < common_bias(crowd) < expected[1]
+
+
+def test_blind_answers_of_a_worker_seen_little_are_taken_for_the_crowds_habit():
+    """Many workers click the worst label when they do not look: none of it passes for bias."""
+    truth, match, thresholds = draw_scale(1200, [0.25] * 4)
+    workers = np.ones(150)
+    blind = 0.4 * workers[:, None] * np.array([0.0, 0.0, 0.0, 1.0])
+    table = draw_uneven(
+        truth, match, thresholds, 5, bias=0 * workers, noise=0.3 * workers, blind=blind, busy=0.8
+    )
+    found = fit_ordinal(table).parameters
+
+    assert found.typical_blind[0] > 0.7 * found.typical_blind.sum()
+    assert found.typical_blind.sum() == pytest.approx(0.4, abs=0.1)
 
 
 def test_workers_with_few_answers_stay_near_the_crowd():

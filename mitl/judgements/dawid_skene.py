@@ -29,7 +29,7 @@ class DawidSkeneOptions:
     """Answers to each true label that the prior is worth; 0 fits without a prior, as crowd-kit does."""
     limit: int = 500
     """Passes at most."""
-    tolerance: float = 1e-7
+    tolerance: float = 1e-5
     """The fit has settled when a pass changes the objective by no more than this, in nats an answer."""
 
 

@@ -7,9 +7,11 @@ why it is here:
 
 * The typical noise s is learned and not 1: z has variance 1, so nothing else says how well a crowd tells pairs apart.
 * A share of each worker's answers is blind, given without looking, by shares of the labels that are the worker's
-  own; both are learned, under priors. Without it one slip rules a level out, and clickers pass for noise or bias.
-* Thresholds are those of the median worker, and the mean of b is learned: a few who always give one label do not
-  move everybody's scale.
+  own; both are learned, under priors around the crowd's. Without it one slip rules a level out, and clickers pass
+  for noise or bias.
+* Thresholds are those of the workers who agree closely and whose answers hang on the match, and the mean of b is
+  learned: moving all thresholds and biases together changes no answer's probability, so something has to say where
+  the scale begins, and neither a few who always give one label nor many careless workers should.
 * z has mean 0 and variance 1, but its shape is learned, held near the normal: pairs that plainly match or plainly
   do not are more common than the middle of a normal distribution allows.
 

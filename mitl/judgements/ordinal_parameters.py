@@ -40,8 +40,8 @@ class Parameters:
     """Mean of log s."""
     noise_spread: float
     """γ, the standard deviation of log s."""
-    typical_lapse: float
-    """The crowd's share of blind answers, all levels together."""
+    typical_blind: Floats
+    """(K,) the crowd's share of blind answers, by level."""
     bias_variance: Floats
     """(W,) what is left to know of b."""
     noise_variance: Floats
@@ -61,7 +61,7 @@ def starting_parameters(table: AnswerTable) -> Parameters:
         bias_spread=SPREAD,
         typical_log_noise=TYPICAL_LOG_NOISE,
         noise_spread=SPREAD,
-        typical_lapse=LAPSE,
+        typical_blind=np.full(table.n_labels, LAPSE / table.n_labels),
         bias_variance=workers + SPREAD**2,
         noise_variance=workers + SPREAD**2,
     )

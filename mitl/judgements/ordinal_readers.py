@@ -53,11 +53,10 @@ class Reader:
         self.match, self.low, self.high = (np.empty(n, dtype=np.float32) for _ in range(3))
         self._grid, self._tail, self._known = grid, (1 - interval) / 2, table.known
         self._within = (grid.within(parameters.thresholds) / grid.mass)[::-1].T  # (Q, labels)
-        noise, blind = (
-            np.exp([parameters.typical_log_noise]),
-            np.full((1, n_labels), parameters.typical_lapse / n_labels),
+        noise = np.exp([parameters.typical_log_noise])
+        typical = curves(
+            grid.nodes, parameters.thresholds, np.zeros(1), noise, parameters.typical_blind[None]
         )
-        typical = curves(grid.nodes, parameters.thresholds, np.zeros(1), noise, blind)
         self._answers = typical.probability[0, ::-1].T  # (Q, labels)
 
     def read(self, start: int, stop: int, posterior: Floats) -> None:

@@ -18,8 +18,19 @@ _SPREAD_WORKERS = 4.0
 _LAPSE_ANSWERS = 10.0
 """Answers that the crowd's share of blind ones is worth against a worker's own."""
 
-_EVEN_ANSWERS = 2.0
-"""Blind answers that even shares of the levels are worth."""
+_HABIT_ANSWERS = 2.0
+"""Blind answers that the crowd's shares of the levels among blind ones are worth."""
+
+_SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)
+"""Shares of the workers who may apply the common standard."""
+_CLOSENESS = (1 / 12, 1 / 6, 1 / 3)
+"""How closely they may do so; this and what follows in spreads of the crowd's bias."""
+_PLACE_SPREAD = 0.5
+"""Standard deviation of the common standard's place about the crowd's mean."""
+_FARTHEST, _PLACES = 2.5, 61
+"""The places tried."""
+_LEAST_INFORMATION = 1e-6
+"""A worker's answers say nothing of their bias if they say less than this part of what the crowd does."""
 
 _CHUNK = 1 << 17
 """Cells (workers × nodes) of a chunk."""
@@ -32,7 +43,7 @@ _THRESHOLD_INFORMATION = 1e-3
 
 
 def step_thresholds(parameters: Parameters, counts: Floats, grid: Grid) -> Parameters:
-    """One step of Fisher scoring for the shared thresholds; they are those of the median worker.
+    """One step of Fisher scoring for the shared thresholds; they are those of :func:`common_bias`.
 
     Args:
         counts: (W, K, Q) expected number of answers by level and node.
@@ -51,7 +62,7 @@ def step_thresholds(parameters: Parameters, counts: Floats, grid: Grid) -> Param
         information[places[1:], places[:-1]] -= between
     step = np.asarray(np.linalg.solve(information, gradient), dtype=np.float64)
     moved = _ascending(parameters.thresholds + _bounded(step))
-    centre = _median_bias(parameters)
+    centre = common_bias(parameters)
     return replace(
         parameters,
         thresholds=moved + centre,
@@ -94,9 +105,9 @@ def step_workers(
     # Less noise than half a cell cannot be told from none.
     np.maximum(log_noise, np.log(grid.width / 2), out=log_noise)
     answers, gone = counts.sum(axis=(1, 2)), blind.sum(axis=1)
-    lapse = (gone + _LAPSE_ANSWERS * parameters.typical_lapse) / (answers + _LAPSE_ANSWERS)
-    even = _EVEN_ANSWERS / counts.shape[1]
-    shares = (blind + even) / (gone + _EVEN_ANSWERS)[:, None]
+    typical = parameters.typical_blind
+    lapse = (gone + _LAPSE_ANSWERS * typical.sum()) / (answers + _LAPSE_ANSWERS)
+    shares = (blind + _HABIT_ANSWERS * typical / typical.sum()) / (gone + _HABIT_ANSWERS)[:, None]
     return replace(
         parameters,
         bias=bias,
@@ -122,7 +133,7 @@ def step_spread(parameters: Parameters, active: NDArray[np.bool_]) -> Parameters
         bias_spread=_spread(squares_b, n),
         typical_log_noise=float(typical),
         noise_spread=_spread(squares_n, n),
-        typical_lapse=float((parameters.blind[active].sum() + LAPSE) / (n + 1)),
+        typical_blind=(parameters.blind[active].sum(axis=0) + LAPSE / parameters.blind.shape[1]) / (n + 1),
     )
 
 
@@ -155,16 +166,38 @@ def observed_shares(
     return shares[0], shares[1]
 
 
-def _median_bias(parameters: Parameters) -> float:
-    """The median worker's bias, those weighing less of whom less is known.
+def common_bias(parameters: Parameters) -> float:
+    """The bias of the workers who apply the common standard: the posterior median of where they stand.
 
-    The mean would follow a few who always give the same label, and with it the thresholds and every level.
+    Some share of the workers stands closely around one place, the others scatter as the crowd does; share,
+    closeness and place are unknown, and the former two are integrated out. A worker speaks in proportion to how
+    much the match decides their answers, so neither careless workers of few answers nor clickers set
+    the standard by their number. If nobody stands closer together than the crowd at large, the place is
+    near the crowd's mean.
     """
-    weight = 1 - parameters.bias_variance * parameters.bias_spread**-2
-    order = np.argsort(parameters.bias, kind="stable")
-    weight = weight.clip(min=1e-9)[order]
-    middle = weight.cumsum() - weight / 2
-    return float(np.interp(weight.sum() / 2, middle, parameters.bias[order]))
+    spread, mean = parameters.bias_spread, parameters.mean_bias
+    information = parameters.bias_variance**-1 * spread**2 - 1  # in units of what the crowd says of a worker
+    seen = np.flatnonzero(information > _LEAST_INFORMATION)
+    variance = 1 / information[seen]
+    own = (parameters.bias[seen] - mean) / spread * (1 + variance)  # without the pull towards the mean
+    noise = np.exp(parameters.log_noise[seen] - parameters.typical_log_noise)
+    voice = (1 - parameters.blind[seen].sum(axis=1)) ** 2 / (1 + noise**2)
+    places = np.linspace(-_FARTHEST, _FARTHEST, _PLACES)
+    log_posterior = np.zeros((len(_CLOSENESS), len(_SHARES), _PLACES))
+    for start in range(0, len(seen), max(1, _CHUNK // _PLACES)):
+        rows = slice(start, start + max(1, _CHUNK // _PLACES))
+        v, at = variance[rows], own[rows]
+        strays = np.exp(-0.5 * at**2 / (1 + v)) / np.sqrt(1 + v)
+        for i, closeness in enumerate(_CLOSENESS):
+            total = closeness**2 + v
+            near = np.exp(-0.5 * (at - places[:, None]) ** 2 / total) / np.sqrt(total)
+            ratio = near / strays.clip(min=1e-300) - 1
+            for j, share in enumerate(_SHARES):
+                log_posterior[i, j] += np.log1p(share * ratio) @ voice[rows]
+    log_posterior -= 0.5 * (places / _PLACE_SPREAD) ** 2
+    mass = np.exp(log_posterior - log_posterior.max()).sum(axis=(0, 1))
+    below = mass.cumsum() - mass / 2
+    return mean + spread * float(np.interp(mass.sum() / 2, below, places))
 
 
 def _workers(parameters: Parameters, grid: Grid) -> Iterator[tuple[slice, Curves, Floats]]:
