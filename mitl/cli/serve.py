@@ -75,6 +75,8 @@ def command(
         trusted_proxies=trusted_proxies,
         public_url=public_url,
     )
+    if app.json:
+        app.tell_how_to_stop()
     try:
         serve(app.settings, exposure=exposure, port=port, public=public, announce=app.finish)
     except KeyboardInterrupt:
