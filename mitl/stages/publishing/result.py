@@ -127,7 +127,7 @@ def completed_lines(plan: Planned) -> tuple[str, ...]:
     """What to know where an interrupted run's plan was completed alone."""
     if not plan.leftover:
         return ()
-    return ("an interrupted run's plan is complete; what else is open is planned by the next run",)
+    return ("an interrupted run's plan is complete, and nothing was planned beside it",)
 
 
 def money_counts(quote: Quote) -> dict[str, object]:
