@@ -352,7 +352,7 @@ def test_what_opened_since_is_left_to_the_run_after(world):
     interrupted(world, Campaign(SANDBOX, direction="t2i", limit=54, reward_cents=100), posted=0)
     left = states(world)
 
-    completing = run_publish(world, direction="i2t", max_cost_cents=200)
+    completing = run_publish(world, direction="i2t", max_cost_cents=300)
 
     assert completing.counts["batch"] is None
     assert completing.counts["hits_posted"] == sum(left.values()) - left[HitState.POSTED]
