@@ -79,6 +79,8 @@ class Process:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if ready not in line:
+            self._process.kill()
+            self._process.wait()
             raise RuntimeError(f"the server did not start: {line}{self.log()}")
 
     def kill(self) -> None:
@@ -90,7 +92,7 @@ class Process:
     def stop(self) -> None:
         """End it in good order, once; what it said on standard error stays in ``last_words``."""
         if self._process.poll() is None:
-            self._process.send_signal(signal.SIGINT)
+            self._process.send_signal(signal.SIGTERM)  # SIGINT is ignored in a script's background
             try:
                 self._process.wait(20)
             except subprocess.TimeoutExpired:

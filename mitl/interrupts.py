@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -35,6 +36,18 @@ def interrupts_held() -> Iterator[Callable[[], None]]:
         yield let_through
     finally:
         let_through()
+
+
+def interrupts_ignored() -> bool:
+    """Whether this process was started to ignore Ctrl-C, as a script's shell asks it of what runs in the background."""
+    return signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def how_to_stop() -> str:
+    """What ends this process, in words."""
+    if not interrupts_ignored():
+        return "Ctrl-C stops it"
+    return f"Ctrl-C is ignored, as in the background of a script; `kill {os.getpid()}` stops it"
 
 
 def interrupts_kill() -> None:

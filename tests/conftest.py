@@ -15,6 +15,7 @@ import httpx
 import pytest
 from hypothesis import settings
 from sqlalchemy import create_engine, text
+from suite_kit import ctrl_c, pytest_terminal_summary, start_program  # noqa: F401 - pytest finds them here
 
 # A busy machine is no failure: no test judges by the clock.
 settings.register_profile("mitl", deadline=None)

@@ -38,7 +38,8 @@ class Scenario:
     crowd: str = ""
     """Settings of ``[crowd]``. A ceiling is what has been spent and what the command costs, to the cent."""
     balances: bool = True
-    """Whether both sides' books are equal afterwards: not where HITs are left to post, or a file's text is kept."""
+    """Whether the sandbox's books are equal on both sides afterwards: not where HITs are left to post, or a file's text
+    is kept."""
 
 
 def _typed(*lines: str) -> Callable[[Settings], Sequence[Command]]:
@@ -49,6 +50,10 @@ def _gift(settings: Settings) -> Sequence[Command]:
     with open_database(settings.db_url, read_only=True) as session:
         worker = answers.assignments(session, SANDBOX)[0].worker
     return [["pay", "compensate", worker, "--amount", "2.50", "--reason", "the page of a HIT did not load"]]
+
+
+def _the_budget_is_just_enough(project: Project) -> None:
+    project.must([["crowd", "budget", "--set", "8.00"]])
 
 
 def _people_work(project: Project) -> None:
@@ -97,7 +102,22 @@ def submissions(settings: Settings, decision: Decision) -> list[int]:
 
 SCENARIOS = (
     Scenario("publish", "propose", _typed("publish --sandbox --max-cost 5.00"), crowd="ceiling_cents = 500"),
-    Scenario("publish --pilot", "propose", _typed("publish --sandbox --pilot 3")),
+    Scenario(
+        "publish --pilot",
+        "propose",
+        _typed("publish --sandbox --pilot 3 --no-wait-for-pilot --max-cost 3.00"),
+        crowd="ceiling_cents = 300",
+    ),
+    Scenario(
+        "publish --limit",
+        "propose",
+        _typed(
+            "publish --live --limit 40 --overlap 0.1 --assignments 2 --max-cost 8.00 --yes-total 8.00 --probe-images 0"
+        ),
+        first=_the_budget_is_just_enough,
+        crowd="ceiling_cents = 800",
+        balances=False,
+    ),
     Scenario("harvest", "publish", _typed("harvest"), first=_people_work),
     Scenario("review approve", "harvest", _review("approve", place=0)),
     Scenario("review exclude", "harvest", _review("exclude", place=0)),
@@ -110,6 +130,12 @@ SCENARIOS = (
     ),
     Scenario("review settle", "harvest", _typed("review settle")),
     Scenario("publish again", "review settle", _typed("publish --sandbox"), crowd="ceiling_cents = 800"),
+    Scenario(
+        "publish again --limit",
+        "review settle",
+        _typed("publish --sandbox --limit 20 --max-cost 1.00 --probe-images 0"),
+        crowd="ceiling_cents = 600",
+    ),
     Scenario(
         "publish --reconcile",
         "propose",
@@ -135,12 +161,23 @@ SCENARIOS = (
     Scenario(
         "hits extend --assignments",
         "publish",
-        _typed("hits extend b1 --assignments 2"),
+        _typed("hits extend b1 --assignments 2 --max-cost 5.00"),
         crowd="ceiling_cents = 1000",
     ),
     Scenario("hits extend --days", "publish", _typed("hits extend b1 --days 20")),
     Scenario("hits delete", "review settle", _typed("hits delete --all")),
-    Scenario("pay top-up", "review settle", _typed("pay top-up --floor 900.00")),
+    Scenario(
+        "pay top-up",
+        "review settle",
+        _typed("pay top-up --floor 900.00 --max-cost 128.08"),
+        crowd="ceiling_cents = 13308",
+    ),
+    Scenario(
+        "prefer publish --limit",
+        "propose",
+        _typed("prefer publish --sandbox --queries 9 --per-hit 5 --limit 6 --max-cost 2.10 --probe-images 0"),
+        crowd="ceiling_cents = 210",
+    ),
     Scenario("pay compensate", "review settle", _gift, crowd="ceiling_cents = 750"),
 )
 

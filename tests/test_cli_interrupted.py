@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -107,13 +107,23 @@ def test_a_walk_whose_every_step_was_interrupted_ends_as_one_that_was_not(
     assert found["paid_cents"] == found["submissions"] * 100
 
 
-def start(*words: str) -> subprocess.Popen[str]:
-    """`mitl` in a process of its own."""
-    command = [sys.executable, "-m", "mitl", *words]
-    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    )
+Start = Callable[..., subprocess.Popen[str]]
+
+IN_BACKGROUND = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
+"""Before a command's words: what a script's shell does with `COMMAND &`."""
+
+
+@pytest.fixture
+def start(start_program) -> Start:
+    """Starts `mitl` in a process of its own, after the words in ``by``."""
+
+    def started(*words: str, by: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+        command = [*by, sys.executable, "-m", "mitl", *words]
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        pipe = subprocess.PIPE
+        return start_program(command, stdout=pipe, stderr=pipe, text=True, env=environment)
+
+    return started
 
 
 def press(process: subprocess.Popen[str]) -> tuple[int, str, str]:
@@ -123,7 +133,7 @@ def press(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-def test_a_real_signal_during_init_leaves_no_project_and_the_next_run_makes_it(folder):
+def test_a_real_signal_during_init_leaves_no_project_and_the_next_run_makes_it(folder, start):
     """The pictures drawn so far stay; no settings file and no database speak of a project that is not there."""
     words = ("init", "--dataset", "scenes", "--n-images", "400")
     process = start(*words)
@@ -139,14 +149,11 @@ def test_a_real_signal_during_init_leaves_no_project_and_the_next_run_makes_it(f
 
 
 @pytest.fixture
-def serving(folder):
+def serving(folder, start):
     """A server in a process of its own, started with ``--json``, and the object that it printed."""
     process = start("serve", "--port", "0", "--json")
     assert process.stdout is not None
-    line = process.stdout.readline()
-    yield process, json.loads(line)
-    process.kill()
-    process.communicate()
+    return process, json.loads(process.stdout.readline())
 
 
 def test_serve_prints_its_object_once_it_can_be_reached_and_stops_at_a_signal(serving):
@@ -165,7 +172,42 @@ def test_serve_prints_its_object_once_it_can_be_reached_and_stops_at_a_signal(se
     assert err == "stopped; start it again with `mitl serve`\n"
 
 
-def test_serve_tells_people_its_address(folder):
+@pytest.mark.parametrize("form", ["lines", "json"])
+def test_a_server_in_a_scripts_background_ignores_ctrl_c_and_says_what_stops_it(folder, start, form):
+    """The script's own Ctrl-C is not meant for it; `kill` with the number that it names is."""
+    process = start("serve", "--port", "0", *(["--json"] if form == "json" else []), by=IN_BACKGROUND)
+    said = (process.stderr if form == "json" else process.stdout).readline()
+    url = (
+        json.loads(process.stdout.readline())["counts"]["url"]
+        if form == "json"
+        else re.search("http[^ ]+", said)[0]
+    )
+
+    process.send_signal(signal.SIGINT)
+    for _ in range(3):
+        assert httpx.get(f"{url}/healthz").status_code == 200
+
+    assert f"Ctrl-C is ignored, as in the background of a script; `kill {process.pid}` stops it" in said
+    process.terminate()
+    assert process.wait(timeout=60) == -signal.SIGTERM
+
+
+def test_a_watch_in_a_scripts_background_says_what_stops_it(folder, start):
+    """Not Ctrl-C, which it goes on after."""
+    ok("init", "--dataset", "scenes", "--n-images", "10")
+    process = start("status", "--watch", "--every", "0.05", by=IN_BACKGROUND)
+    process.stdout.readline()
+
+    process.send_signal(signal.SIGINT)
+
+    assert process.stderr.readline().endswith(f"`kill {process.pid}` stops it\n")
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(timeout=0.3)
+    process.terminate()
+    assert process.wait(timeout=60) == -signal.SIGTERM
+
+
+def test_serve_tells_people_its_address(folder, start):
     """Another port than the usual one is told to `mitl crowd invite` too."""
     process = start("serve", "--port", "0")
     assert process.stdout is not None
@@ -178,7 +220,7 @@ def test_serve_tells_people_its_address(folder):
     assert lines[2].endswith(f"--base-url http://127.0.0.1:{port[1]}\n")
 
 
-def test_a_reader_that_goes_away_is_no_traceback(folder):
+def test_a_reader_that_goes_away_is_no_traceback(folder, start):
     """As in `mitl annotators | head -1`."""
     process = start("annotators")
     assert process.stdout is not None and process.stderr is not None

@@ -224,20 +224,20 @@ def free_port() -> int:
 
 
 @pytest.fixture
-def server(tmp_path) -> Iterator[int]:
+def server(tmp_path, start_program) -> Iterator[int]:
     """The crowd server under the compose file's options; its port."""
     port = free_port()
     words = [
         *("serve", "--quiet", "--host=0.0.0.0", f"--port={port}", "--public-url=https://localhost"),
         *("--plain-http-behind-proxy", "--trusted-proxy=172.30.7.130", "--trusted-proxy=127.0.0.1"),
     ]
-    with subprocess.Popen(
+    process = start_program(
         [sys.executable, "-m", "mitl", *words], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    ) as process:
-        wait_until_well(f"http://127.0.0.1:{port}")
-        yield port
-        process.send_signal(signal.SIGTERM)
-        said, _ = process.communicate(timeout=60)
+    )
+    wait_until_well(f"http://127.0.0.1:{port}")
+    yield port
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=60)
     assert b"token" not in said
 
 
@@ -268,7 +268,7 @@ def test_the_health_check_tells_a_server_from_silence(server):
 
 
 @pytest.mark.slow
-def test_caddy_ends_tls_before_the_server(server, tmp_path):
+def test_caddy_ends_tls_before_the_server(server, tmp_path, start_program):
     """Under the Caddyfile as it is, https reaches the server with Host and scheme right, and http leads to https."""
     caddy = shutil.which("caddy")
     if caddy is None:
@@ -289,22 +289,16 @@ def test_caddy_ends_tls_before_the_server(server, tmp_path):
     }
     words = [caddy, "run", "--config", str(tmp_path / "Caddyfile"), "--adapter", "caddyfile"]
     authority = tmp_path / "data" / "caddy" / "pki" / "authorities" / "local" / "root.crt"
-    with subprocess.Popen(
-        words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
-    ) as process:
-        try:
-            for _ in range(300):
-                if authority.exists():
-                    break
-                time.sleep(0.1)
-            context = ssl.create_default_context(cafile=str(authority))
-            reply = _open(f"https://localhost:{https}/healthz", context)
-            assert b"mitl-crowd" in reply.read()
-            assert "max-age" in reply.headers["strict-transport-security"]
-            assert _open(f"http://127.0.0.1:{health}/", context).status == 200
-        finally:
-            process.terminate()
-            process.communicate(timeout=60)
+    start_program(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    for _ in range(300):
+        if authority.exists():
+            break
+        time.sleep(0.1)
+    context = ssl.create_default_context(cafile=str(authority))
+    reply = _open(f"https://localhost:{https}/healthz", context)
+    assert b"mitl-crowd" in reply.read()
+    assert "max-age" in reply.headers["strict-transport-security"]
+    assert _open(f"http://127.0.0.1:{health}/", context).status == 200
 
 
 def _open(url: str, context: ssl.SSLContext) -> Any:

@@ -137,26 +137,23 @@ def test_two_harvests_and_two_backups_at_once(project):
     assert verify_dump(project.folder / "two.tar").refusal is None
 
 
-def test_the_server_in_a_process_of_its_own_beside_commands(project):
+def test_the_server_in_a_process_of_its_own_beside_commands(project, start_program):
     """`mitl serve` answers people and commands while others harvest and publish on the same databases."""
     words = ["serve", "--port", "0", "--json", "--project", str(project.folder)]
     urls = {"MITL_DB": project.urls["db_url"], "MITL_CROWD_DB": project.urls["crowd_url"]}
-    process = subprocess.Popen(
+    process = start_program(
         [sys.executable, "-u", "-m", "mitl", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, **urls},
     )
-    assert process.stdout is not None
     process.stdout.readline()
-    try:
-        project.at_once((work.publish, "i2t"))
-        project.at_once((work.work, "careful", 3), (work.poll, 2), (work.publish, "t2i"), work.harvest)
-        project.at_once(work.harvest)
-    finally:
-        process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+    project.at_once((work.publish, "i2t"))
+    project.at_once((work.work, "careful", 3), (work.poll, 2), (work.publish, "t2i"), work.harvest)
+    project.at_once(work.harvest)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
 
     assert err == "stopped; start it again with `mitl serve`\n"
     assert_books_agree(project.settings)

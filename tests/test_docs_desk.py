@@ -32,23 +32,18 @@ def folder(reviewed, tmp_path, monkeypatch) -> Path:
     return tmp_path / "p"
 
 
-def test_the_command_runs_as_written_and_stops_at_a_signal(folder):
+def test_the_command_runs_as_written_and_stops_at_a_signal(folder, start_program):
     """The printed link opens the desk; Ctrl-C ends it with 130 and a line."""
     [words] = mitl_lines("docs/desk.md")
     command = [sys.executable, "-m", "mitl", *words, "--port", "0", "--json"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        found = json.loads(process.stdout.readline())
-        with httpx.Client(trust_env=False) as browser:
-            opened = browser.get(found["counts"]["link"])
-            page = browser.get(found["counts"]["url"] + "/")
-            stranger = httpx.get(found["counts"]["url"] + "/", trust_env=False)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-    finally:
-        process.kill()
-        process.communicate()
+    process = start_program(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    found = json.loads(process.stdout.readline())
+    with httpx.Client(trust_env=False) as browser:
+        opened = browser.get(found["counts"]["link"])
+        page = browser.get(found["counts"]["url"] + "/")
+        stranger = httpx.get(found["counts"]["url"] + "/", trust_env=False)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
 
     assert found["command"] == "desk" and set(found["counts"]) == set(COUNTS["desk"])
     assert (opened.status_code, page.status_code, stranger.status_code) == (200, 200, 403)

@@ -192,6 +192,23 @@ def test_an_extension_that_was_cut_short_is_completed_and_never_doubled(asked, l
     assert list_hits(asked).warnings == ()
 
 
+def test_an_extension_that_was_cut_short_is_completed_alone(asked):
+    """Its maximum was meant for what it planned; HITs that ask too few since then come with the next run."""
+    more(asked, 2, max_cost_cents=len(keys(asked)) * 100)
+    forget(
+        asked,
+        "UPDATE journal SET state = 'sending' WHERE kind = 'extend' AND id = (SELECT max(id) FROM journal)",
+    )
+    forget(asked, "DELETE FROM journal WHERE kind = 'extend' AND state = 'done'")
+    forget(asked, "UPDATE hit SET assignments = 1")
+
+    result, lines = more(asked, 2, max_cost_cents=0)
+
+    assert (result.counts["hits_extended"], result.counts["total_cents"], lines) == (1, 0, [])
+    result, lines = more(asked, 2)
+    assert result.counts["hits_extended"] == len(keys(asked)) - 1 and lines
+
+
 def test_ten_workers_are_refused_with_mturks_reason(asked):
     """Nothing is planned, called or promised."""
     before = promised(asked)

@@ -180,17 +180,16 @@ def test_a_whole_loop_at_its_loudest_logs_nothing_of_anybody(tmp_path_factory):
     assert {line["command"] for line in objects(log)} >= {"publish", "simulate", "harvest", "review reject"}
 
 
-def start(*words):
-    """`mitl` in a process of its own."""
-    command = [sys.executable, "-u", "-m", "mitl", *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
 @pytest.mark.parametrize("form", ["lines", "json"])
-def test_a_watched_status_says_each_change_once(project, form):
+def test_a_watched_status_says_each_change_once(project, form, start_program):
     """A line for people, an object for programs, at once and at each change; Ctrl-C ends it like a server."""
     words = ["status", "--watch", "--every", "0.05", *(["--json"] if form == "json" else [])]
-    process = start(*words)
+    process = start_program(
+        [sys.executable, "-u", "-m", "mitl", *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdout is not None
     everything = [process.stdout.readline()]
     ok("publish", "--sandbox")
@@ -214,17 +213,17 @@ def test_a_watched_status_says_each_change_once(project, form):
         assert " sandbox: 0 pairs open" in everything[-1]
 
 
-def test_a_watched_status_on_a_terminal_is_one_screen(project):
+def test_a_watched_status_on_a_terminal_is_one_screen(project, start_program):
     """Drawn anew at each change; it says when it was seen and how to end it."""
     import os
     import pty
 
     ours, theirs = pty.openpty()
     command = [sys.executable, "-m", "mitl", "status", "--watch", "--every", "0.05"]
-    process = subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL)
+    process = start_program(command, stdout=theirs, stderr=subprocess.DEVNULL)
     os.close(theirs)
     text = b""
-    while b"Ctrl-C ends this" not in text:
+    while b"Ctrl-C stops it" not in text:
         text += os.read(ours, 4096)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 130

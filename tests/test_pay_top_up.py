@@ -119,6 +119,19 @@ def test_what_was_confirmed_and_not_sent_goes_first_and_is_not_asked_about_again
     assert granted(settings) == {"slow": [SLOW], "untimed": [UNTIMED]}
 
 
+def test_what_an_interrupted_run_left_is_completed_alone(settings):
+    """Its maximum holds for all its runs together: who is short besides is proposed a bonus by the next run."""
+    with pytest.raises(KeyboardInterrupt):
+        run(settings, max_cost_cents=SLOW + UNTIMED, progress=Interrupted())
+
+    again = run(settings, max_cost_cents=SLOW + UNTIMED + 200, floor_cents=2400)
+
+    assert granted(settings) == {"slow": [SLOW], "untimed": [UNTIMED]}
+    assert "the next run proposes their bonuses" in again.lines[1]
+    assert run(settings, floor_cents=2400).counts["resumed"] == 0
+    assert granted(settings)["fair"] == [200]
+
+
 @pytest.mark.parametrize("remembers", [True, False])
 def test_a_bonus_whose_reply_was_lost_is_found_and_not_sent_twice(settings, remembers):
     """By its token within 24 hours, by its reference among the server's bonuses after that."""

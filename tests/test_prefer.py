@@ -23,6 +23,7 @@ from mitl.errors import (
     TemplateError,
     UsageError,
 )
+from mitl.progress import no_progress
 from mitl.records import (
     BatchKind,
     ComparisonRole,
@@ -132,9 +133,33 @@ def test_more_queries_add_to_what_was_asked(settings):
 def test_a_limit_leaves_the_rest_to_the_next_run(settings):
     """As with pairs."""
     assert run_study(settings, limit=10).counts["comparisons"] == 10
+    again = run_study(settings, limit=10)
     rest = run_study(settings)
 
+    assert again.lines[0].startswith(
+        "nothing to do: 10 comparisons of b1 are out, and --limit 10 counts them"
+    )
     assert rest.counts["comparisons"] == 26 - rest.counts["alike"]
+
+
+def test_an_interrupted_study_with_a_limit_posts_its_own_hits_and_no_more(settings):
+    """Completed by the same command, under the same maximum; what is asked again counts against the limit too."""
+
+    def killed(label, total):
+        if label == "post":
+            raise KeyboardInterrupt
+        return no_progress(label, total)
+
+    wish = study(settings, limit=6, reward_cents=100, max_cost_cents=300)
+    with pytest.raises(KeyboardInterrupt):
+        publish_study(settings, wish, confirm=lambda total: True, progress=killed)
+    for expected in ("done", "nothing_to_do"):
+        assert publish_study(settings, wish, confirm=lambda total: True).status == expected
+        assert len(posted_pages(settings)) == 1
+    in_database(settings, "UPDATE hit SET state = 'closed'")
+
+    assert publish_study(settings, wish, confirm=lambda total: True).counts["hits_again"] == 1
+    assert publish_study(settings, wish, confirm=lambda total: True).status == "nothing_to_do"
 
 
 def test_a_dry_run_posts_and_plans_nothing(settings):

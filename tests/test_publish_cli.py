@@ -65,7 +65,7 @@ def test_a_ceiling_in_the_settings_holds(project):
         config.write("\n[crowd]\nceiling_cents = 150\n")
     ok("publish", "--sandbox", "--limit", "18")
 
-    message = fails(1, "publish", "--sandbox", "--limit", "18")
+    message = fails(1, "publish", "--sandbox", "--limit", "36")
 
     assert "$1.00 of the ceiling of $1.50 on sandbox are spent or promised" in message
     assert "raise ceiling_cents" in message

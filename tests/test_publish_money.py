@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -254,4 +255,142 @@ def test_the_floor_prices_and_refuses(world):
 
     assert run_publish(rich, limit=18).counts["reward_cents"] == 150
     with pytest.raises(UsageError, match=r"\$12\.00 an hour, below the wage floor of \$18\.00"):
-        run_publish(rich, limit=18, reward_cents=100)
+        run_publish(rich, limit=36, reward_cents=100)
+
+
+def interrupted(settings, campaign, *, posted):
+    """Ctrl-C while HITs are posted, after so many."""
+
+    @contextmanager
+    def bar(label, total):
+        def advance(count):
+            nonlocal posted
+            posted -= count
+            if posted <= 0:
+                raise KeyboardInterrupt
+
+        yield advance if label == "post" else lambda count: None
+
+    with pytest.raises(KeyboardInterrupt):
+        publish(settings, campaign, confirm=lambda total: True, progress=bar)
+
+
+def states(settings):
+    """How many HITs are in each state."""
+    with open_database(settings.db_url, read_only=True) as session:
+        return dict(hits.state_counts(session, SANDBOX))
+
+
+LIMITED = Campaign(SANDBOX, limit=72, reward_cents=100, max_cost_cents=400)
+"""Four HITs for four dollars, of a world that has more."""
+
+
+def test_a_limited_command_that_was_interrupted_completes_its_own_hits_and_no_more(world):
+    """However often it is run: the limit, the maximum and the ceiling hold for all its runs together."""
+    bounded = replace(world, ceiling_cents=400)
+    interrupted(bounded, LIMITED, posted=1)
+    assert sum(states(world).values()) == 4 and states(world)[HitState.POSTED] < 4
+    lines = []
+
+    again = publish(bounded, LIMITED, confirm=lambda total: True, announce=lines.append)
+
+    before = 4 - again.counts["hits_posted"]
+    assert states(world) == {HitState.POSTED: 4} and 0 < before < 4
+    assert committed(world) == 400
+    assert again.counts["total_cents"] == 400 - before * 100
+    assert "an interrupted run's plan is complete" in again.lines[1]
+    assert any(
+        line.split()[:6] == ["posted", "before", f"${before}.00", "whole", "bill", "$4.00"] for line in lines
+    )
+    third = publish(bounded, LIMITED, confirm=lambda total: pytest.fail("there is nothing to confirm"))
+    assert third.status == "nothing_to_do"
+    assert third.lines[0].startswith("nothing to do: 72 pairs of b1 are out, and --limit 72 counts them")
+
+
+def test_work_that_came_back_meanwhile_opens_no_room_for_more(world):
+    """HITs of the interrupted run that are answered and closed count against its limit as those that are out do."""
+    interrupted(world, LIMITED, posted=1)
+    simulate(world, SANDBOX)
+    harvest(world, SANDBOX)
+    assert states(world)[HitState.CLOSED] > 0
+
+    for expected in ("done", "nothing_to_do"):
+        assert publish(world, LIMITED, confirm=lambda total: True).status == expected
+        assert sum(states(world).values()) == 4
+
+
+def test_the_total_of_an_interrupted_command_confirms_it_again(world):
+    """`--yes-total` names the whole bill, as before; another amount is asked about as any total is."""
+    interrupted(world, LIMITED, posted=1)
+    shown = []
+
+    with pytest.raises(UsageError, match="not confirmed"):
+        publish(world, LIMITED, confirm=lambda total: shown.append(total), repeats=lambda whole: whole == 300)
+    result = publish(
+        world, LIMITED, confirm=lambda total: pytest.fail("confirmed"), repeats=lambda whole: whole == 400
+    )
+
+    assert shown == [result.counts["total_cents"]] and 0 < shown[0] < 400
+    assert committed(world) == 400
+
+
+def test_the_maximum_counts_what_an_interrupted_run_has_posted(world):
+    """Less than the whole bill is refused though the rest would fit, and nothing further is posted."""
+    interrupted(world, LIMITED, posted=1)
+    out = states(world)
+
+    with pytest.raises(
+        UsageError, match=r"the bill is \$4\.00 in all, with what an interrupted run posted of it, above"
+    ):
+        publish(world, replace(LIMITED, max_cost_cents=399), confirm=lambda total: True)
+
+    assert states(world) == out
+
+
+def test_what_opened_since_is_left_to_the_run_after(world):
+    """An interrupted plan is completed alone, whatever the command that finds it asks for."""
+    interrupted(world, Campaign(SANDBOX, direction="t2i", limit=54, reward_cents=100), posted=0)
+    left = states(world)
+
+    completing = run_publish(world, direction="i2t", max_cost_cents=300)
+
+    assert completing.counts["batch"] is None
+    assert completing.counts["hits_posted"] == sum(left.values()) - left[HitState.POSTED]
+    assert states(world) == {HitState.POSTED: 3}
+    assert run_publish(world, direction="i2t").counts["batch"] == "b2"
+
+
+def test_a_limit_counts_the_runs_of_its_own_words(world):
+    """A higher limit posts the difference; other directions, wordings and unlimited runs have limits of their own."""
+    run_publish(world, direction="t2i", limit=18)
+
+    assert run_publish(world, direction="t2i", limit=18).status == "nothing_to_do"
+    assert run_publish(world, direction="t2i", limit=30).counts["pairs"] == 12
+    assert run_publish(world, direction="i2t", limit=18).counts["pairs"] == 18
+    assert run_publish(world, template="pairs-rationale", direction="t2i", limit=3).counts["pairs"] == 3
+
+
+def test_a_limit_begins_anew_when_the_work_is_done(world):
+    """A plan counts whole until its last HIT is closed; then the same command asks the next pairs."""
+    run_publish(world, limit=36)
+    simulate(world, SANDBOX, max_hits=1)
+    harvest(world, SANDBOX)
+    assert states(world) == {HitState.POSTED: 1, HitState.CLOSED: 1}
+    assert run_publish(world, limit=36).status == "nothing_to_do"
+
+    simulate(world, SANDBOX)
+    harvest(world, SANDBOX)
+
+    assert run_publish(world, limit=36).counts["pairs"] == 36
+
+
+def test_what_asks_again_counts_against_the_limit_until_it_is_done(world):
+    """A run that only asks again is a plan too: its repetition posts no more."""
+    run_publish(world, limit=36)
+    with open_database(world.db_url) as session:
+        session.execute(text("UPDATE hit SET state = 'closed'"))
+        session.commit()
+
+    assert run_publish(world, limit=18, max_cost_cents=100).counts["hits_again"] == 1
+    assert run_publish(world, limit=18, max_cost_cents=100).status == "nothing_to_do"
+    assert run_publish(world, limit=36).counts["hits_again"] == 1

@@ -163,6 +163,16 @@ def test_a_killed_pilot_is_finished_and_the_rest_still_waits(world):
     assert [batch.pilot for batch in posted_batches(world)] == [True]
 
 
+def test_a_pilot_beside_another_is_not_repeated(world):
+    """With `--no-wait-for-pilot` too, the same command posts as many HITs as it says, however often it is run."""
+    assert run_publish(world, pilot=2, wait_for_pilot=False).counts["hits_posted"] == 2
+
+    again = run_publish(world, pilot=2, wait_for_pilot=False)
+
+    assert "2 HITs of pilot b1 are out, and --pilot 2 counts them" in again.lines[0]
+    assert run_publish(world, pilot=3, wait_for_pilot=False).counts["hits_posted"] == 1
+
+
 def test_a_pilot_whose_replies_were_lost_is_recognised(world):
     """The server has its HITs: they are adopted, and the rest waits without an error."""
     run_publish(world, pilot=2)

@@ -21,6 +21,7 @@ from mitl import logs
 from mitl.cli.tables import printable as printable
 from mitl.cli.tables import render_table
 from mitl.errors import MitlError, UsageError
+from mitl.interrupts import how_to_stop, interrupts_ignored
 from mitl.progress import Progress, no_progress, terminal_progress
 from mitl.records import StageResult, Verdict
 from mitl.settings import Settings, load, log_form
@@ -65,6 +66,11 @@ class App:
             click.echo(printable(line))
         if result.next:
             click.echo(f"next: {printable(result.next)}")
+
+    def tell_how_to_stop(self) -> None:
+        """Where Ctrl-C would not end a command that goes on until it is stopped: say what does."""
+        if interrupts_ignored() and (self.json or not self.quiet):
+            click.echo(how_to_stop(), err=True)
 
     def conclude(self, verdict: Verdict) -> int:
         """Print what a check found and, where it will not do, why; returns the exit status."""

@@ -30,6 +30,8 @@ def command(app: App, host: str, port: int, browser: bool, environment: Environm
     """
     from mitl.stages.reviewing.desk import desk
 
+    if app.json:
+        app.tell_how_to_stop()
     try:
         desk(
             app.settings,

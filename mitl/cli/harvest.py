@@ -99,6 +99,8 @@ def command(
 def _watch(app: App, environment: Environment | None, every: float | None) -> None:
     from mitl.stages.harvesting.watching import EVERY_S, watch
 
+    app.tell_how_to_stop()
+
     def tell(line: str) -> None:
         if not app.quiet:
             click.echo(printable(line), err=True)

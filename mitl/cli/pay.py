@@ -60,7 +60,7 @@ def top_up(
     """Lift those who earned less than the wage floor to it, by a bonus each.
 
     The bonuses are shown, and on live confirmed by their total, before any is sent. Run again after an
-    interruption, it sends what is missing and nothing twice.
+    interruption, it sends what is missing of them, nothing twice and nothing new.
     """
     from mitl.stages.paying.top_up import TopUpTerms
     from mitl.stages.paying.top_up import top_up as stage

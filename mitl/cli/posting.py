@@ -39,6 +39,10 @@ class Posting:
             total_cents, self.yes_total, subject="the bill", verb="post", undone="nothing was posted"
         )
 
+    def repeats(self, whole_cents: int) -> bool:
+        """Whether ``--yes-total`` is the bill that the interrupted run of this command was given it for."""
+        return self.yes_total == whole_cents
+
 
 def require_environment(environment: Environment | None) -> Environment:
     """UsageError where neither --sandbox nor --live was given: nothing is owed by default."""
@@ -59,12 +63,17 @@ def posting_options(function: F) -> F:
         metavar="DOLLARS",
         help="Per HIT, as 1.00 [default: 12.00 an hour at the estimate].",
     )
-    @click.option("--max-cost", type=DOLLARS, metavar="DOLLARS", help="Refuse a bill above this.")
+    @click.option(
+        "--max-cost",
+        type=DOLLARS,
+        metavar="DOLLARS",
+        help="Refuse a bill above this; that of an interrupted run counts whole.",
+    )
     @click.option(
         "--yes-total",
         type=DOLLARS,
         metavar="DOLLARS",
-        help="With --live: the exact total, instead of typing it.",
+        help="With --live: the exact total, instead of typing it; repeated after an interruption, it still holds.",
     )
     @click.option(
         "--probe-images",

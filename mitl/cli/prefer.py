@@ -83,7 +83,11 @@ def command() -> None:
     show_default=True,
     help="Workers per HIT; from 10 on, an endpoint that charges takes twice the fee.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="Ask at most this many comparisons now.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help="Have at most this many comparisons out at once by runs with a limit, counted as by mitl publish.",
+)
 @click.option(
     "--template", default="rankings-plain", show_default=True, help="Wording, a folder of hit_templates."
 )
@@ -107,8 +111,9 @@ def publish_command(
 ) -> None:
     """Put every two systems side by side on the same queries, print the bill, and post.
 
-    Run again, it posts what is missing and nothing twice; work that could not be used is asked again. More --queries
-    add to what was asked. Left and right are random and balanced.
+    Run again, it completes what was interrupted, alone and under the same bill; else it posts what is missing and
+    nothing twice, and asks work again that could not be used. More --queries add to what was asked. Left and right
+    are random and balanced.
     """
     from mitl.stages.preferring.publish import publish_study
     from mitl.stages.preferring.study import Study
@@ -135,6 +140,7 @@ def publish_command(
         app.settings,
         study,
         confirm=lambda total: posting.confirmed(chosen, total),
+        repeats=posting.repeats,
         announce=None if app.quiet else click.echo,
         dry_run=posting.dry_run,
         to=posting.to,

@@ -47,7 +47,12 @@ _ABOUT_POSTING = frozenset(
     show_default=True,
     help="Workers per HIT; from 10 on, an endpoint that charges takes twice the fee.",
 )
-@click.option("--limit", type=click.IntRange(min=1), help="Ask at most this many pairs now.")
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help="Have at most this many pairs out at once by runs with a limit; a run's pairs count until its last HIT is "
+    "closed, so that a repeat completes it and posts no more.",
+)
 @click.option(
     "--overlap",
     type=click.FloatRange(0, 1),
@@ -59,7 +64,8 @@ _ABOUT_POSTING = frozenset(
     "--pilot",
     type=click.IntRange(min=1),
     metavar="HITS",
-    help="Post so many HITs of random open pairs; their median active time prices what follows.",
+    help="Post so many HITs of random open pairs, counted as --limit does; their median active time prices what "
+    "follows.",
 )
 @click.option(
     "--no-wait-for-pilot",
@@ -91,8 +97,8 @@ def command(
 ) -> None:
     """Pack the open pairs into HITs of 18 candidates and 2 controls, print the bill, and post.
 
-    Run again after an interruption, it posts what is missing and nothing twice. Work that was rejected,
-    dropped or excluded is asked again on new HITs.
+    Run again after an interruption, it completes that plan under the same bill and plans nothing beside it; what
+    else is open comes with the run after that. Work that was rejected, dropped or excluded is asked again on new HITs.
     """
     from mitl.stages.publishing.publish import Campaign, publish
 
@@ -120,6 +126,7 @@ def command(
         app.settings,
         campaign,
         confirm=lambda total: posting.confirmed(chosen, total),
+        repeats=posting.repeats,
         announce=None if app.quiet else click.echo,
         dry_run=posting.dry_run,
         to=posting.to,

@@ -93,6 +93,8 @@ def command(
         public_url=public_url,
     )
     sources = allow(allowed_hosts, vendored or app.settings.vendored)
+    if app.json:
+        app.tell_how_to_stop()
     try:
         serve(app.settings, exposure=exposure, port=port, public=public, sources=sources, announce=app.finish)
     except KeyboardInterrupt:

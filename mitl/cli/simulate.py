@@ -31,7 +31,7 @@ from mitl.records import Environment
     show_default=True,
     help="How many HITs one scripted worker answers.",
 )
-@click.option("--max-hits", type=click.IntRange(min=1), help="Stop after this many HITs.")
+@click.option("--max-hits", type=click.IntRange(min=1), help="Stop after this many HITs of this run.")
 @common
 def command(
     app: App,

@@ -9,6 +9,7 @@ import click
 
 from mitl.cli.app import EXIT_INTERRUPTED, App, common, environment_options, printable
 from mitl.errors import UsageError
+from mitl.interrupts import how_to_stop
 from mitl.records import Environment
 
 
@@ -43,6 +44,7 @@ def _watch(app: App, environment: Environment | None, every: float | None) -> No
     from mitl.stages.operating.watching import EVERY_S, line, watch
 
     every_s = EVERY_S if every is None else every
+    app.tell_how_to_stop()
     try:
         for seen in watch(app.settings, environment, every_s=every_s):
             if app.json:
@@ -50,7 +52,7 @@ def _watch(app: App, environment: Environment | None, every: float | None) -> No
             elif sys.stdout.isatty():
                 click.clear()
                 app.finish(seen)
-                click.echo(f"seen at {dt.datetime.now(dt.UTC):%H:%M:%S} UTC; Ctrl-C ends this")
+                click.echo(f"seen at {dt.datetime.now(dt.UTC):%H:%M:%S} UTC; {how_to_stop()}")
             elif not app.quiet:
                 click.echo(printable(line(seen, dt.datetime.now(dt.UTC))))
             sys.stdout.flush()

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
@@ -18,6 +19,7 @@ from starlette.types import ASGIApp
 from mitl.crowd_server.door.connections import PatientProtocol
 from mitl.crowd_server.door.exposure import Tls
 from mitl.errors import EndpointError
+from mitl.interrupts import interrupts_ignored
 
 DEFAULT_HOST = "127.0.0.1"
 DEFAULT_PORT = 8765
@@ -171,6 +173,7 @@ class _Announcing(uvicorn.Server):
     """Tells that it can be reached once it really can, and once Ctrl-C is in its own hands.
 
     Told any earlier, an interruption could fall between this process's signal handlers and uvicorn's, and be lost.
+    Where Ctrl-C was ignored before, it stays so; uvicorn would hear it all the same.
     """
 
     def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
@@ -181,6 +184,15 @@ class _Announcing(uvicorn.Server):
         """Start to accept connections, then tell."""
         await super().startup(sockets)
         self._ready()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Have signals end the server, but for one that this process was told to ignore."""
+        ignored = interrupts_ignored()
+        with super().capture_signals():
+            if ignored:
+                signal.signal(signal.SIGINT, signal.SIG_IGN)
+            yield
 
 
 def _config(app: ASGIApp, tls: Tls | None = None) -> uvicorn.Config:

@@ -22,6 +22,7 @@ from mitl.crowd_server.store.workers import InvitationRow
 from mitl.db.engine import make_engine
 from mitl.errors import SettingsError
 from mitl.hits.pricing import format_dollars
+from mitl.interrupts import how_to_stop
 from mitl.records import Environment, StageResult, Table
 from mitl.settings import SERVER_PORT, Settings
 
@@ -73,7 +74,7 @@ def serve(
                 StageResult(
                     counts={"url": url, "operator_url": operator, "server_id": server_id},
                     lines=(
-                        f"crowd server {server_id} on {url} (Ctrl-C stops it)",
+                        f"crowd server {server_id} on {url} ({how_to_stop()})",
                         f"  operator page: {operator}",
                         "  invite people: mitl crowd invite --sandbox" + _base_option(url),
                     ),

@@ -1,20 +1,27 @@
-"""Money that is promised and not paid yet: work that is out or undecided, calls that are planned and not made."""
+"""What is promised and not done: work that is out or undecided, calls that are planned and not made, whole plans."""
 
 from __future__ import annotations
 
+import datetime as dt
 import json
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
 
 from sqlalchemy import ColumnElement, and_, case, func, select
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, Hit, Journal, Worker
+from mitl.db.store import journal
+from mitl.db.store.hits import LIVE_STATES, hits
 from mitl.records import Environment, HitState, JournalState, JudgementSource
 
 COST = "cost_cents"
 """Where the request of a journalled call keeps what the call will cost in all, its fee included."""
 COSTLY = ("bonus", "extend")
 """Kinds of calls that cost beyond what their HIT promises; their requests keep ``environment`` and ``cost_cents``."""
+
+PLAN = "plan"
+"""Kind of the journal's rows that keep what one run of a publishing command planned."""
 
 _SUBMITTED, _REJECTED, _OVERRIDE = "Submitted", "Rejected", "override"
 
@@ -27,6 +34,60 @@ class Promise:
     hit_assignments: int
     """Different workers that each of their HITs asks; the fee's rule depends on it."""
     count: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPlan:
+    """What one run of a publishing command planned and promised, written down with its HITs."""
+
+    environment: Environment
+    words: Mapping[str, object]
+    """What the command asked for; two runs of the same words are the same command."""
+    limited: bool
+    """Whether it ran under a limit of its own, in pairs, comparisons or HITs."""
+    batch: str | None
+    """Its new batch, of which it planned the first attempts."""
+    again: Sequence[str]
+    """Keys of its HITs that replace others."""
+    asked: int
+    """Pairs or comparisons, controls and second opinions of new pairs left out."""
+    hits: int
+    cents: int
+    """The bill that was confirmed."""
+
+    @property
+    def name(self) -> str:
+        """Its new batch, else those whose HITs it replaces."""
+        return self.batch or ", ".join(dict.fromkeys(key.partition(":")[0] for key in self.again))
+
+    def holds_any(self, keys: Collection[str]) -> bool:
+        """Whether one of these HITs, by ``batch:number:attempt``, is of this plan."""
+        return not set(self.again).isdisjoint(keys) or any(
+            key.startswith(f"{self.batch}:") and key.endswith(":1") for key in keys
+        )
+
+
+def add_plan(session: Session, plan: StoredPlan, now: dt.datetime) -> None:
+    """Write a plan down beside its HITs, in their transaction; commits nothing."""
+    key = plan.again[0] if plan.batch is None else f"{plan.batch}:1:1"
+    journal.plan(session, PLAN, [(key, None, json.dumps(asdict(plan)))], now)
+    journal.mark(session, PLAN, [key], JournalState.DONE, now)
+
+
+def plans_of(session: Session, environment: Environment, keys: Collection[str]) -> list[StoredPlan]:
+    """The plans that hold any of these HITs, oldest first."""
+    rows = session.scalars(select(Journal.request).where(Journal.kind == PLAN).order_by(Journal.id))
+    plans = [StoredPlan(**json.loads(row)) for row in rows] if keys else []
+    return [plan for plan in plans if plan.environment == environment and plan.holds_any(keys)]
+
+
+def limited_plans_out(
+    session: Session, environment: Environment, words: Mapping[str, object]
+) -> list[StoredPlan]:
+    """What runs of these words posted under a limit and is out: a plan is until its last HIT is closed."""
+    live = {hit.key for hit in hits(session, environment, LIVE_STATES)}
+    plans = plans_of(session, environment, live)
+    return [plan for plan in plans if plan.limited and plan.words == words]
 
 
 def promises(session: Session, environment: Environment) -> list[Promise]:
@@ -53,10 +114,10 @@ def promises(session: Session, environment: Environment) -> list[Promise]:
     )
     found: dict[tuple[int, int], int] = {}
     rows = session.execute(select(per_hit, func.count().label("hits")).group_by(*per_hit.c))
-    for reward, wanted, live, submitted, waiting, hits in rows:
+    for reward, wanted, live, submitted, waiting, count in rows:
         to_come = max(wanted - submitted, 0) if live else 0
         key = (reward, wanted)
-        found[key] = found.get(key, 0) + hits * (to_come + int(waiting))
+        found[key] = found.get(key, 0) + count * (to_come + int(waiting))
     return [Promise(*key, count) for key, count in sorted(found.items()) if count]
 
 

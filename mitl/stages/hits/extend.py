@@ -20,6 +20,7 @@ from mitl.stages.hits.scope import Scope, open_scope
 from mitl.stages.publishing.purse import Purse
 
 EXTEND = "extend"
+_CUT_SHORT = (JournalState.PLANNED, JournalState.SENDING)
 
 __all__ = ["Wish", "extend"]
 
@@ -57,8 +58,13 @@ def extend(
             one.call(scope.project_id, scope.environment)
             for one in more(batch, out, wish, charges_fee=scope.charges_fee, now=now)
         ]
+        states = journal.states(scope.session, EXTEND)
+        scope.session.rollback()
+        # What an interrupted run left is completed alone, under the bounds that it was confirmed with.
+        due = [one for one in due if states.get(one.key) in _CUT_SHORT] or due
         purse = Purse(scope.session, settings, scope.environment, charges_fee=scope.charges_fee)
-        total = _plan(scope, batch, wish, due, purse, confirm, announce or (lambda line: None))
+        fresh = [one for one in due if one.key not in states]
+        total = _plan(scope, batch, wish, fresh, purse, confirm, announce or (lambda line: None))
         extended = _ask_more(scope, due, purse, progress)
         if wish.assignments is not None and wish.assignments > batch.assignments:
             hit_changes.set_batch_wanted(scope.session, batch.id, wish.assignments)
@@ -71,15 +77,12 @@ def _plan(
     scope: Scope,
     batch: BatchRow,
     wish: Wish,
-    due: Sequence[Call[More]],
+    fresh: Sequence[Call[More]],
     purse: Purse,
     confirm: Callable[[Environment, int], bool],
     say: Callable[[str], None],
 ) -> int:
     """Price, confirm and journal what no earlier run has planned; returns its cost in cents."""
-    states = journal.states(scope.session, EXTEND)
-    scope.session.rollback()
-    fresh = [one for one in due if one.key not in states]
     total = sum(one.subject.cost_cents for one in fresh)
     if not fresh:
         return 0

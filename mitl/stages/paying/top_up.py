@@ -1,7 +1,7 @@
 """Bonuses that lift those who earned less than the wage floor to it, each sent once, whenever the process dies.
 
-What a person confirmed is journalled whole before the first call, with amounts that never change again. A run that
-was killed is gone on with before anything new is proposed.
+What a person confirmed is journalled whole before the first call, with amounts that never change again. What a run
+that was killed left is completed alone, under the bounds that it was confirmed with; the next run proposes anew.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def top_up(
     announce: Announce | None = None,
     progress: Progress = no_progress,
 ) -> StageResult:
-    """Send what an earlier run left unsent, then propose, confirm and send bonuses up to the floor.
+    """Send what an interrupted run left unsent, or propose, confirm and send bonuses up to the floor.
 
     Args:
         confirm: is given the environment and the total in cents of what is new, fees included; says whether to go on.
@@ -99,9 +99,11 @@ class _Run:
         self._announce, self._told = announce or _silence, announce is not None
         self._sender = BonusSender(session, settings, environment, endpoint, progress)
         self._floor = floor_cents(settings, environment, terms.floor_cents)
+        self._later = 0
+        """Workers short of the floor to whom the next run proposes a bonus."""
 
     def go(self, confirm: Callable[[Environment, int], bool]) -> StageResult:
-        """Go on with the earlier run, then propose and send."""
+        """Complete the interrupted run, or propose and send; what the server refused before is tried beside that."""
         with reading(self._session):
             self._check_skipped()
             open_calls = unsent(self._session, self._environment)
@@ -113,6 +115,8 @@ class _Run:
             if not self._terms.dry_run:
                 self._sender.send(earlier)
         fresh, pay, warnings = self._propose()
+        if any(not one.refused for one in earlier):
+            self._later, fresh = len(fresh), []
         if fresh:
             self._offer(earlier, fresh, pay, warnings)
             if not self._terms.dry_run:
@@ -203,6 +207,11 @@ class _Run:
             ],
         }
         lines = [self._outcome(every)]
+        if self._later:
+            lines.append(
+                f"that completes an interrupted run; {self._later:,} workers are short of the floor besides, and the "
+                "next run proposes their bonuses"
+            )
         if left:
             lines.append(f"left out by --skip: {', '.join(one.worker for one in left)}")
         return StageResult(

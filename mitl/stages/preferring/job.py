@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from mitl.db.store import commitments
 from mitl.db.store import hits as hit_store
 from mitl.db.store.hits import BatchRow, HitRow
 from mitl.hits.templates import HitTemplate, load_template
@@ -88,7 +89,8 @@ def make_job(
     }
     templates = {id_: load_template(row.template, settings.wordings) for id_, row in batches.items()}
     estimates = {id_: row.estimate_s or terms.estimate.seconds for id_, row in batches.items()}
-    quote = make_quote(plan, terms, batches, estimates, charges_fee=charges_fee)
+    interrupted = commitments.plans_of(session, study.environment, [hit.key for hit in plan.leftover])
+    quote = make_quote(plan, terms, batches, estimates, charges_fee=charges_fee, interrupted=interrupted)
     return Job(plan, terms, quote, batches, templates, hit_store.next_batch_name(session, last_batch))
 
 

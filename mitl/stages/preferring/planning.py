@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from mitl.db.store import commitments
 from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import hits as hit_store
+from mitl.db.store.commitments import StoredPlan
 from mitl.db.store.hits import HitRow
 from mitl.hits.comparisons import Meeting, meetings, n_pages, pack_comparisons
 from mitl.records import BatchKind, Comparison, ComparisonPage, ComparisonRole, Direction, System
@@ -32,6 +35,11 @@ class AskedAgain:
     """Workers who are still wanted."""
 
     @property
+    def n_asked(self) -> int:
+        """Comparisons on it, controls left out."""
+        return sum(item.role is ComparisonRole.ASKED for item in self.comparisons)
+
+    @property
     def attempt(self) -> int:
         """Counts on from the HIT it replaces."""
         return self.replaces.attempt + 1
@@ -45,10 +53,16 @@ class StudyPlan:
     fresh: tuple[ComparisonPage, ...]
     again: tuple[AskedAgain, ...]
     leftover: tuple[HitRow, ...]
-    """HITs that an earlier run planned and did not post."""
+    """HITs that an earlier run planned and did not post; they are completed alone."""
     leftover_pages: Mapping[int, Sequence[Comparison]]
     n_alike: int
     """Meetings that are left out because both systems give the same list."""
+    n_limited: int = 0
+    """Comparisons of ``fresh`` and ``again``, controls left out: what counts against a limit."""
+    n_held_back: int = 0
+    """Comparisons that the study's limit leaves to a later run."""
+    out: tuple[StoredPlan, ...] = ()
+    """What earlier runs of the same words have out and the limit counts."""
 
     @property
     def pages(self) -> list[Sequence[Comparison]]:
@@ -76,7 +90,7 @@ class StudyPlan:
 
 
 def make_study_plan(session: Session, settings: Settings, study: Study) -> StudyPlan:
-    """Pack what is not asked yet in this environment; reads only.
+    """Pack what is not asked yet in this environment, or what an interrupted run left, alone; reads only.
 
     Raises:
         What ``contest`` and ``draw_controls`` raise.
@@ -92,7 +106,19 @@ def make_study_plan(session: Session, settings: Settings, study: Study) -> Study
     n_systems = len(found.systems)
     n_alike = len(found.queries) * (n_systems * (n_systems - 1) // 2) - len(met)
     asked = {_key(item) for item in comparison_store.asked(session, environment)}
-    still = [meeting for meeting in met if _meeting_key(meeting, study.direction) not in asked][: study.limit]
+    still = [meeting for meeting in met if _meeting_key(meeting, study.direction) not in asked]
+    out = []
+    again = [AskedAgain(one.hit, tuple(pages[one.hit.id]), one.missing) for one in barren]
+    if leftover:
+        still, again = [], []
+    n_open = len(still) + sum(one.n_asked for one in again)
+    if study.limit is not None:
+        out = commitments.limited_plans_out(session, environment, study.words)
+        left = max(study.limit - sum(plan.asked for plan in out), 0)
+        sizes = itertools.accumulate(one.n_asked for one in again)
+        again = [one for one, size in zip(again, sizes, strict=True) if size <= left]
+        still = still[: left - sum(one.n_asked for one in again)]
+    n_limited = len(still) + sum(one.n_asked for one in again)
     wanted = n_pages(len(still), study.per_hit, study.controls) * study.controls
     fresh = pack_comparisons(
         still,
@@ -105,10 +131,13 @@ def make_study_plan(session: Session, settings: Settings, study: Study) -> Study
     return StudyPlan(
         systems=found.systems,
         fresh=tuple(fresh),
-        again=tuple(AskedAgain(one.hit, tuple(pages[one.hit.id]), one.missing) for one in barren),
+        again=tuple(again),
         leftover=tuple(leftover),
         leftover_pages={hit.id: pages[hit.id] for hit in leftover},
         n_alike=n_alike,
+        n_limited=n_limited,
+        n_held_back=n_open - n_limited,
+        out=tuple(out),
     )
 
 

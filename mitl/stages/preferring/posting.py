@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from mitl.crowd.client import MTurkClient
 from mitl.crowd.endpoint import Endpoint
+from mitl.db.store import commitments
 from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
@@ -24,6 +25,7 @@ from mitl.stages.publishing.hit_calls import create_hit_type
 from mitl.stages.publishing.planning import token
 from mitl.stages.publishing.posting import UNPOSTED, post
 from mitl.stages.publishing.purse import Purse
+from mitl.stages.publishing.storing import plan_to_keep
 
 
 def store_study(
@@ -46,13 +48,16 @@ def store_study(
     """
     try:
         purse.require(job.quote.new_cents, "the bill")
-        name = _store_fresh(session, settings, study, job, server_id, after) if job.plan.fresh else None
+        now = dt.datetime.now(dt.UTC)
+        name = _store_fresh(session, settings, study, job, server_id, after, now) if job.plan.fresh else None
         for one in job.plan.again:
             old = one.replaces
             key = token(settings.project_id, old.batch, old.number, one.attempt)
             page = ComparisonPage(old.number, one.comparisons)
             new = NewComparisonHit(page, one.attempt, old.id, one.assignments, key)
             comparison_store.add_comparison_hits(session, old.batch_id, [new])
+        if not job.plan.leftover:
+            commitments.add_plan(session, plan_to_keep(study, job.plan, job.quote, name), now)
         session.commit()
     except BaseException:
         session.rollback()
@@ -97,9 +102,14 @@ def post_planned(
 
 
 def _store_fresh(
-    session: Session, settings: Settings, study: Study, job: Job, server_id: str | None, after: int
+    session: Session,
+    settings: Settings,
+    study: Study,
+    job: Job,
+    server_id: str | None,
+    after: int,
+    now: dt.datetime,
 ) -> str:
-    now = dt.datetime.now(dt.UTC)
     dataset = item_store.dataset(session)
     batch = hit_store.add_batch(
         session,

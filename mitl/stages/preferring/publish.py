@@ -9,7 +9,6 @@ from pathlib import Path
 from mitl.crowd.endpoint import Endpoint, open_endpoint
 from mitl.db.locks import PUBLISH, only_one
 from mitl.db.session import open_database, reading
-from mitl.errors import UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import StageResult
 from mitl.settings import Settings
@@ -21,7 +20,7 @@ from mitl.stages.preferring.pages import RankingPages
 from mitl.stages.preferring.posting import post_planned, store_study
 from mitl.stages.preferring.result import bill_text, dry, nothing_to_do, posted_result
 from mitl.stages.preferring.study import Study
-from mitl.stages.publishing.bill import check_money
+from mitl.stages.publishing.bill import check_money, require_confirmed
 from mitl.stages.publishing.dry_run import DryRunFolder
 from mitl.stages.publishing.picture_probe import probe_or_warn
 from mitl.stages.publishing.poster import require_all
@@ -33,15 +32,17 @@ def publish_study(
     study: Study,
     *,
     confirm: Callable[[int], bool],
+    repeats: Callable[[int], bool] | None = None,
     announce: Callable[[str], None] | None = None,
     dry_run: bool = False,
     to: Path | None = None,
     progress: Progress = no_progress,
 ) -> StageResult:
-    """Post the comparisons that were not asked yet, and what an interrupted run left behind.
+    """Post the comparisons that were not asked yet, or complete what an interrupted run left behind.
 
     Args:
         confirm: is shown the total in cents and says whether to go on.
+        repeats: see ``require_confirmed``.
         announce: is given the bill's lines before anything is posted.
         dry_run: post and plan nothing; write every request and page to ``to`` (the project's ``dry-run``).
 
@@ -69,7 +70,7 @@ def publish_study(
         with reading(session):
             job = make_job(session, settings, study, sweep.last_batch, charges_fee=endpoint.charges_fee)
             if job.plan.n_hits == 0:
-                return nothing_to_do(study, sweep)
+                return nothing_to_do(study, job.plan, sweep)
             bill = bill_text(settings, study, job, endpoint, balance, purse)
             if announce is not None:
                 for line in bill:
@@ -87,8 +88,7 @@ def publish_study(
             *sweep.warnings,
             *probe_or_warn(pages.sources, endpoint.url, study.campaign, seed=settings.seed),
         )
-        if not confirm(job.quote.total_cents):
-            raise UsageError("the total was not confirmed; nothing was posted")
+        require_confirmed(job.quote, confirm, repeats)
         batch = store_study(
             session, settings, study, job, purse, server_id=endpoint.server_id, after=sweep.last_batch
         )

@@ -12,7 +12,12 @@ from mitl.stages.preferring.study import Study
 from mitl.stages.publishing.bill_text import again_lines, price_lines
 from mitl.stages.publishing.dry_run import DryRunFolder
 from mitl.stages.publishing.purse import Purse
-from mitl.stages.publishing.result import after_posting, money_counts
+from mitl.stages.publishing.result import (
+    after_posting,
+    completed_lines,
+    limit_used_up,
+    money_counts,
+)
 
 
 def bill_text(
@@ -27,8 +32,11 @@ def bill_text(
     ]
 
 
-def nothing_to_do(study: Study, sweep: Sweep) -> StageResult:
+def nothing_to_do(study: Study, plan: StudyPlan, sweep: Sweep) -> StageResult:
     """Nothing is left to post now."""
+    why = "every comparison of these systems on these queries is asked"
+    if plan.n_held_back and plan.out:
+        why = limit_used_up(study.campaign, plan.out, "comparisons")
     adopted = f"{sweep.adopted} HITs that had reached the server were recognised; "
     return StageResult(
         status="done" if sweep.adopted else "nothing_to_do",
@@ -38,10 +46,7 @@ def nothing_to_do(study: Study, sweep: Sweep) -> StageResult:
             "hits_adopted": sweep.adopted,
         },
         warnings=sweep.warnings,
-        lines=(
-            f"{adopted if sweep.adopted else 'nothing to do: '}every comparison of these systems on these queries is "
-            "asked",
-        ),
+        lines=(f"{adopted if sweep.adopted else 'nothing to do: '}{why}",),
         next=_after(study.environment),
     )
 
@@ -98,7 +103,7 @@ def posted_result(
             "balance_cents": balance,
         },
         warnings=warnings,
-        lines=(f"posted {posted:,} / {job.plan.n_hits:,} HITs{as_batch}",),
+        lines=(f"posted {posted:,} / {job.plan.n_hits:,} HITs{as_batch}", *completed_lines(job.plan)),
         next=_after(study.environment),
     )
 

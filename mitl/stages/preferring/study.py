@@ -32,6 +32,7 @@ class Study:
     """Of them."""
     assignments: int = 3
     limit: int | None = None
+    """Comparisons that runs of the same words may have out at once."""
     template: str = "rankings-plain"
     reward_cents: int | None = None
     max_cost_cents: int | None = None
@@ -53,6 +54,22 @@ class Study:
             raise UsageError(f"the system {twice[0]!r} is named twice; name each once")
 
     @property
+    def words(self) -> dict[str, object]:
+        """By what a repetition of this command is known, as ``Campaign.words``."""
+        return {
+            "kind": "rankings",
+            "direction": self.direction.value,
+            "template": self.template,
+            "systems": sorted([*self.systems, *(name for name, _ in self.files)]),
+            "designed": self.designed,
+        }
+
+    @property
+    def limited(self) -> bool:
+        """Whether it says how much may be out."""
+        return self.limit is not None
+
+    @property
     def campaign(self) -> Campaign:
         """The same terms as those of a campaign of pairs, for what bills both alike."""
         return Campaign(
@@ -61,6 +78,7 @@ class Study:
             template=self.template,
             reward_cents=self.reward_cents,
             assignments=self.assignments,
+            limit=self.limit,
             max_cost_cents=self.max_cost_cents,
             probes=self.probes,
         )

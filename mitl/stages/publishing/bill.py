@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Protocol
 
+from mitl.db.store.commitments import StoredPlan
 from mitl.db.store.hits import BatchRow, HitRow
 from mitl.errors import FundsError, UsageError
 from mitl.hits.pricing import Bill, bill, format_dollars, reward_for_floor
@@ -54,6 +55,8 @@ class Quote:
     """The whole bill."""
 
     parts: tuple[Part, ...]
+    posted_cents: int = 0
+    """What the interrupted run that planned these HITs has posted of the same bill."""
 
     @property
     def rewards_cents(self) -> int:
@@ -69,6 +72,11 @@ class Quote:
     def total_cents(self) -> int:
         """What posting costs if every assignment is approved."""
         return self.rewards_cents + self.fees_cents
+
+    @property
+    def whole_cents(self) -> int:
+        """The bill of the whole plan, however often its run was interrupted; what its bounds are held against."""
+        return self.posted_cents + self.total_cents
 
     @property
     def submissions(self) -> int:
@@ -101,6 +109,10 @@ class Again(Protocol):
         """That HIT, whose batch's terms hold."""
 
     @property
+    def attempt(self) -> int:
+        """Counts on from that HIT."""
+
+    @property
     def assignments(self) -> int:
         """Workers who are still wanted."""
 
@@ -120,6 +132,10 @@ class Planned(Protocol):
     def again(self) -> Sequence[Again]:
         """HITs that replace others."""
 
+    @property
+    def n_limited(self) -> int:
+        """Pairs or comparisons that count against a limit."""
+
 
 def make_quote(
     plan: Planned,
@@ -128,11 +144,13 @@ def make_quote(
     estimates: Mapping[int, int],
     *,
     charges_fee: bool,
+    interrupted: Sequence[StoredPlan] = (),
 ) -> Quote:
     """A part for each group of HITs with one price: the new batch's, then those of earlier batches.
 
     Args:
         estimates: seconds a HIT of each earlier batch.
+        interrupted: the plans that the leftover HITs are of.
     """
     parts = []
     if plan.fresh:
@@ -157,7 +175,26 @@ def make_quote(
             charges_fee=charges_fee,
         )
         parts.append(Part(batch.name, priced, "as when it was planned", count))
-    return Quote(tuple(parts))
+    total = sum(part.bill.rewards_cents + part.bill.fees_cents for part in parts)
+    return Quote(tuple(parts), max(sum(stored.cents for stored in interrupted) - total, 0))
+
+
+def require_confirmed(
+    quote: Quote, confirm: Callable[[int], bool], repeats: Callable[[int], bool] | None
+) -> None:
+    """Ask whether to go on with a bill.
+
+    Args:
+        confirm: is shown the total in cents.
+        repeats: is asked first about the whole bill of an interrupted run: whether this command confirms it as that
+            run's did.
+
+    Raises:
+        UsageError: no.
+    """
+    repeated = repeats is not None and quote.posted_cents > 0 and repeats(quote.whole_cents)
+    if not repeated and not confirm(quote.total_cents):
+        raise UsageError("the total was not confirmed; nothing was posted")
 
 
 def check_money(settings: Settings, campaign: Campaign, quote: Quote, balance: int, purse: Purse) -> None:
@@ -167,11 +204,12 @@ def check_money(settings: Settings, campaign: Campaign, quote: Quote, balance: i
         UsageError: the total exceeds ``max_cost_cents``, or a reward pays less an hour than the floor.
         FundsError: the total exceeds the balance, or with what is spent and promised the ceiling.
     """
-    total = quote.total_cents
-    if campaign.max_cost_cents is not None and total > campaign.max_cost_cents:
+    total, whole = quote.total_cents, quote.whole_cents
+    if campaign.max_cost_cents is not None and whole > campaign.max_cost_cents:
+        also = " in all, with what an interrupted run posted of it" if quote.posted_cents else ""
         raise UsageError(
-            f"the bill is {format_dollars(total)}, above --max-cost {format_dollars(campaign.max_cost_cents)}; "
-            "raise it, or ask fewer pairs with --limit"
+            f"the bill is {format_dollars(whole)}{also}, above --max-cost {format_dollars(campaign.max_cost_cents)}; "
+            f"raise it{'' if quote.posted_cents else ', or ask fewer pairs with --limit'}"
         )
     floor = floor_cents(settings, campaign.environment)
     for part in quote.parts:

@@ -49,6 +49,12 @@ def price_lines(
     if environment is Environment.SANDBOX:
         after = f"{format_dollars(balance)} of practice money, always"
     lines.append(_columns("total", format_dollars(total)) + f"  {'balance':<14} {after}")
+    if quote.posted_cents:
+        lines.append(
+            _columns("posted before", format_dollars(quote.posted_cents))
+            + _columns("whole bill", format_dollars(quote.whole_cents))
+            + " (as it was confirmed)"
+        )
     return lines + _ceiling(quote, purse)
 
 
@@ -89,7 +95,13 @@ def _pages(plan: Plan) -> list[str]:
         + _columns("HITs", f"{plan.n_hits:,}")
         + f" ({on_page}{filled})"
     )
-    return [head, *again_lines(len(plan.again), len(plan.leftover))]
+    lines = [head, *again_lines(len(plan.again), len(plan.leftover))]
+    if plan.out:
+        lines.append(
+            f"  the limit counts {sum(stored.asked for stored in plan.out):,} pairs that are out "
+            f"({', '.join(stored.name for stored in plan.out)})"
+        )
+    return lines
 
 
 def _ceiling(quote: Quote, purse: Purse) -> list[str]:

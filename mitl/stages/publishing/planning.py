@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
+from mitl.db.store import commitments, open_work
 from mitl.db.store import hits as hit_store
-from mitl.db.store import open_work
 from mitl.db.store import proposals as proposal_store
+from mitl.db.store.commitments import StoredPlan
 from mitl.db.store.hits import HitRow
 from mitl.db.store.open_work import Barren
 from mitl.hits.packing import CANDIDATES_PER_HIT, hits_needed, overlap_pairs, pack, pack_overlap
@@ -39,13 +40,19 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What would be posted: pages of a new batch, pages asked again, and HITs an earlier run did not post."""
+    """What would be posted: pages of a new batch and pages asked again, or what an earlier run did not post."""
 
     fresh: tuple[PackedHit, ...]
     again: tuple[Replacement, ...]
     leftover: tuple[HitRow, ...]
     leftover_pages: Mapping[int, Sequence[HitItem]] = field(default_factory=dict)
     """What stands on the leftover HITs, by their row."""
+    n_limited: int = 0
+    """Pairs of ``fresh`` and ``again`` that count against a limit: second opinions of new pairs do not."""
+    n_held_back: int = 0
+    """Open pairs that the campaign's limit leaves to a later run."""
+    out: tuple[StoredPlan, ...] = ()
+    """What earlier runs of the same words have out and the limit counts."""
 
     @property
     def pages(self) -> list[Sequence[HitItem]]:
@@ -80,6 +87,9 @@ class Plan:
 def make_plan(session: Session, settings: Settings, campaign: Campaign, *, hold: bool = False) -> Plan:
     """Pack what is open in this environment; reads only.
 
+    What an interrupted run left is completed alone: its bill was confirmed under its own bounds, and whatever is
+    planned beside it would pass them.
+
     Args:
         hold: plan nothing new and ask nothing again: only what an earlier run did not post.
 
@@ -93,7 +103,7 @@ def make_plan(session: Session, settings: Settings, campaign: Campaign, *, hold:
     if not candidates and not leftover:
         proposal_store.latest_run(session)
     left_pages = hit_store.hit_items(session, [hit.id for hit in leftover])
-    if hold:
+    if hold or leftover:
         return Plan((), (), tuple(leftover), left_pages)
     asked = open_work.asked_pairs(session, environment)
     barren = open_work.barren_hits(session, environment)
@@ -102,12 +112,24 @@ def make_plan(session: Session, settings: Settings, campaign: Campaign, *, hold:
     # A pilot is as many HITs as it says: what asks again waits for the rest of the campaign.
     barren = [] if campaign.pilot is not None else barren
     items = hit_store.hit_items(session, [wanted.hit.id for wanted in barren])
-    wanted_again = _wanted_again(barren, items, campaign.limit)
-    fresh_pairs = _within(open_pairs, campaign, settings.seed, sum(len(one.pairs) for one in wanted_again))
+    out = commitments.limited_plans_out(session, environment, campaign.words) if campaign.limited else []
+    limit = None if campaign.limit is None else max(campaign.limit - sum(plan.asked for plan in out), 0)
+    wanted_again = _wanted_again(barren, items, limit)
+    n_again = sum(len(one.pairs) for one in wanted_again)
+    fresh_pairs = open_pairs if limit is None else open_pairs[: max(limit - n_again, 0)]
+    if campaign.pilot is not None:
+        pages = max(campaign.pilot - sum(plan.hits for plan in out), 0)
+        fresh_pairs = sorted(
+            shuffled_pairs(fresh_pairs, settings.seed, "pilot")[: pages * CANDIDATES_PER_HIT]
+        )
+    n_limited = n_again + len(fresh_pairs)
+    n_held_back = (
+        len(open_pairs) + sum(len(one.pairs) for one in barren) - n_limited if campaign.limited else 0
+    )
     n_second = len(overlap_pairs(fresh_pairs, campaign.overlap, settings.seed))
     n_pages = hits_needed(len(fresh_pairs)) + hits_needed(n_second) + len(wanted_again)
     if not n_pages:
-        return Plan((), (), tuple(leftover), left_pages)
+        return Plan((), (), (), n_held_back=n_held_back, out=tuple(out))
     positives, negatives = draw_controls(session, settings, environment, n_pages)
     again = tuple(
         wanted.pack(_rotate(positives, place), _rotate(negatives, place), settings)
@@ -118,17 +140,7 @@ def make_plan(session: Session, settings: Settings, campaign: Campaign, *, hold:
     fresh = pack(fresh_pairs, *golds, seed=settings.seed)
     if n_second:
         fresh += pack_overlap(fresh, *golds, share=campaign.overlap, seed=settings.seed)
-    return Plan(tuple(fresh), again, tuple(leftover), left_pages)
-
-
-def _within(pairs: Sequence[Pair], campaign: Campaign, seed: int, n_again: int) -> list[Pair]:
-    """The open pairs that the campaign's limit leaves; of a pilot as many random ones as fill its HITs."""
-    chosen = list(pairs)
-    if campaign.limit is not None:
-        chosen = chosen[: max(campaign.limit - n_again, 0)]
-    if campaign.pilot is not None:
-        chosen = sorted(shuffled_pairs(chosen, seed, "pilot")[: campaign.pilot * CANDIDATES_PER_HIT])
-    return chosen
+    return Plan(tuple(fresh), again, (), {}, n_limited, n_held_back, tuple(out))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from mitl.crowd.client import MTurkClient
 from mitl.crowd.endpoint import Endpoint, open_endpoint
 from mitl.db.locks import PUBLISH, only_one
 from mitl.db.session import open_database, reading
+from mitl.db.store import commitments
 from mitl.db.store import hits as hit_store
 from mitl.db.store.hits import BatchRow
 from mitl.errors import UsageError
@@ -22,7 +23,14 @@ from mitl.records import BatchKind, JudgementSource, StageResult
 from mitl.settings import Settings
 from mitl.stages.environment import require_same_server
 from mitl.stages.hits.reconciling import NO_SWEEP, Sweep, require_free_names, sweep_to_post
-from mitl.stages.publishing.bill import Quote, Terms, check_money, make_quote, terms_of
+from mitl.stages.publishing.bill import (
+    Quote,
+    Terms,
+    check_money,
+    make_quote,
+    require_confirmed,
+    terms_of,
+)
 from mitl.stages.publishing.bill_text import bill_text
 from mitl.stages.publishing.campaign import Campaign
 from mitl.stages.publishing.dry_run import DryRunFolder
@@ -65,15 +73,17 @@ def publish(
     campaign: Campaign,
     *,
     confirm: Callable[[int], bool],
+    repeats: Callable[[int], bool] | None = None,
     announce: Callable[[str], None] | None = None,
     dry_run: bool = False,
     to: Path | None = None,
     progress: Progress = no_progress,
 ) -> StageResult:
-    """Post what is open in an environment and what an interrupted run left behind.
+    """Post what is open in an environment, or complete what an interrupted run left behind.
 
     Args:
         confirm: is shown the total in cents and says whether to go on.
+        repeats: see ``require_confirmed``.
         announce: is given the bill's lines before anything is posted.
         dry_run: post and plan nothing; write every request and page to ``to`` (the project's ``dry-run``).
 
@@ -100,7 +110,7 @@ def publish(
         with reading(session):
             job = _plan(session, settings, campaign, sweep, charges_fee=endpoint.charges_fee)
             if job.plan.n_hits == 0:
-                return nothing_to_do(campaign, sweep, job.waits_for)
+                return nothing_to_do(campaign, job.plan, sweep, job.waits_for)
             bill = bill_text(settings, campaign, job.plan, job.quote, endpoint, balance, purse)
             _tell(bill, announce)
             check_money(settings, campaign, job.quote, balance, purse)
@@ -115,8 +125,7 @@ def publish(
                 *sweep.warnings,
                 *probe_or_warn(pages.sources, endpoint.url, campaign, seed=settings.seed),
             )
-            if not confirm(job.quote.total_cents):
-                raise UsageError("the total was not confirmed; nothing was posted")
+            require_confirmed(job.quote, confirm, repeats)
             batch, posted = _post(
                 session, settings, campaign, job, client, endpoint, pages, purse, sweep, progress
             )
@@ -194,7 +203,8 @@ def _plan(
     }
     wordings = wordings_of(batches, settings.wordings)
     estimates = {id_: wording.estimate_s for id_, wording in wordings.items()}
-    quote = make_quote(plan, terms, batches, estimates, charges_fee=charges_fee)
+    interrupted = commitments.plans_of(session, environment, [hit.key for hit in plan.leftover])
+    quote = make_quote(plan, terms, batches, estimates, charges_fee=charges_fee, interrupted=interrupted)
     return _Job(
         plan, terms, quote, batches, wordings, hit_store.next_batch_name(session, sweep.last_batch), out
     )

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from mitl.db.store.commitments import StoredPlan
 from mitl.records import Environment, StageResult
 from mitl.stages.hits.reconciling import Sweep
-from mitl.stages.publishing.bill import Quote, Terms
+from mitl.stages.publishing.bill import Planned, Quote, Terms
 from mitl.stages.publishing.campaign import Campaign
 from mitl.stages.publishing.dry_run import DryRunFolder
 from mitl.stages.publishing.pilot import Pilot
 from mitl.stages.publishing.planning import Plan
 
 
-def nothing_to_do(campaign: Campaign, sweep: Sweep, waits_for: Pilot | None) -> StageResult:
+def nothing_to_do(campaign: Campaign, plan: Plan, sweep: Sweep, waits_for: Pilot | None) -> StageResult:
     """Nothing is left to post now."""
     done = (
         f"{sweep.adopted} HITs that had reached the server were recognised"
@@ -23,6 +26,8 @@ def nothing_to_do(campaign: Campaign, sweep: Sweep, waits_for: Pilot | None) -> 
             f"pilot {waits_for.batch} is out, {waits_for.out:,} of its {waits_for.hits:,} HITs are not answered and "
             "decided yet"
         )
+    elif plan.n_held_back and plan.out:
+        why = limit_used_up(campaign, plan.out, "pairs")
     else:
         why = "nothing else is open" if sweep.adopted else "every proposed pair is on an open HIT or judged"
     return StageResult(
@@ -36,6 +41,16 @@ def nothing_to_do(campaign: Campaign, sweep: Sweep, waits_for: Pilot | None) -> 
         warnings=sweep.warnings,
         next=after_posting(campaign.environment),
     )
+
+
+def limit_used_up(campaign: Campaign, out: Sequence[StoredPlan], asked: str) -> str:
+    """Why a command with a limit posts no more."""
+    names = ", ".join(stored.name for stored in out)
+    if campaign.pilot is not None:
+        of = f"{sum(stored.hits for stored in out):,} HITs of pilot {names} are out, and --pilot {campaign.pilot:,}"
+    else:
+        of = f"{sum(stored.asked for stored in out):,} {asked} of {names} are out, and --limit {campaign.limit:,}"
+    return f"{of} counts them until the last of these HITs is closed; run `mitl harvest` first, or raise it"
 
 
 def dry(
@@ -103,9 +118,16 @@ def posted_result(
             "balance_cents": balance,
         },
         warnings=warnings,
-        lines=(f"posted {posted:,} / {plan.n_hits:,} HITs{as_batch}",),
+        lines=(f"posted {posted:,} / {plan.n_hits:,} HITs{as_batch}", *completed_lines(plan)),
         next=following,
     )
+
+
+def completed_lines(plan: Planned) -> tuple[str, ...]:
+    """What to know where an interrupted run's plan was completed alone."""
+    if not plan.leftover:
+        return ()
+    return ("an interrupted run's plan is complete, and nothing was planned beside it",)
 
 
 def money_counts(quote: Quote) -> dict[str, object]:

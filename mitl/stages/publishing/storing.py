@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
+from typing import Protocol
 
 from sqlalchemy.orm import Session
 
+from mitl.db.store import commitments
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
+from mitl.db.store.commitments import StoredPlan
 from mitl.db.store.hits import NewHit
+from mitl.records import Environment
 from mitl.settings import Settings
-from mitl.stages.publishing.bill import Quote, Terms
+from mitl.stages.publishing.bill import Planned, Quote, Terms
 from mitl.stages.publishing.campaign import Campaign
 from mitl.stages.publishing.planning import Plan, token
 from mitl.stages.publishing.purse import Purse
@@ -38,19 +42,56 @@ def store_plan(
     """
     try:
         purse.require(quote.new_cents, "the bill")
+        now = dt.datetime.now(dt.UTC)
         name = None
         if plan.fresh:
-            name = _store_fresh(session, settings, campaign, plan, terms, server_id, after)
+            name = _store_fresh(session, settings, campaign, plan, terms, server_id, after, now)
         for replacement in plan.again:
             old = replacement.replaces
             key = token(settings.project_id, old.batch, old.number, replacement.attempt)
             new = NewHit(replacement.page, replacement.attempt, old.id, replacement.assignments, key)
             hit_store.add_hits(session, old.batch_id, [new])
+        if not plan.leftover:
+            commitments.add_plan(session, plan_to_keep(campaign, plan, quote, name), now)
         session.commit()
     except BaseException:
         session.rollback()
         raise
     return name
+
+
+class Asking(Protocol):
+    """What a command that posts was asked for, pairs or comparisons."""
+
+    @property
+    def environment(self) -> Environment:
+        """Where it posts."""
+
+    @property
+    def words(self) -> dict[str, object]:
+        """By what a repetition of the command is known."""
+
+    @property
+    def limited(self) -> bool:
+        """Whether it says how much may be out."""
+
+
+def plan_to_keep(asking: Asking, plan: Planned, quote: Quote, batch: str | None) -> StoredPlan:
+    """What is written down of a plan beside its HITs, so that a repeated run knows its bounds.
+
+    Args:
+        batch: the new one, if any.
+    """
+    return StoredPlan(
+        environment=asking.environment,
+        words=asking.words,
+        limited=asking.limited,
+        batch=batch,
+        again=[f"{one.replaces.batch}:{one.replaces.number}:{one.attempt}" for one in plan.again],
+        asked=plan.n_limited,
+        hits=len(plan.fresh) + len(plan.again),
+        cents=quote.total_cents,
+    )
 
 
 def _store_fresh(
@@ -61,8 +102,8 @@ def _store_fresh(
     terms: Terms,
     server_id: str | None,
     after: int,
+    now: dt.datetime,
 ) -> str:
-    now = dt.datetime.now(dt.UTC)
     dataset = item_store.dataset(session)
     batch = hit_store.add_batch(
         session,

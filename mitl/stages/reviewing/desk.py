@@ -13,6 +13,7 @@ from mitl.desk.access import Access, require_loopback
 from mitl.desk.app import create_app
 from mitl.desk.carrier import Carrier
 from mitl.desk.desk import Desk
+from mitl.interrupts import how_to_stop
 from mitl.records import Environment, StageResult
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
@@ -60,7 +61,7 @@ def desk(
             StageResult(
                 counts={"url": url, "link": link, "environment": made.environment.value},
                 lines=(
-                    f"review desk on {url}, {made.environment} (Ctrl-C stops it)",
+                    f"review desk on {url}, {made.environment} ({how_to_stop()})",
                     f"  open: {link}",
                     "  the link is of this start alone; give it to nobody",
                 ),

