@@ -122,7 +122,7 @@ def _explicit(
                 f"nothing answers at {url} ({type(error).__name__}); start the server there with `mitl serve`, "
                 "or check --endpoint-url, AWS_ENDPOINT_URL_MTURK and [crowd] endpoint in mitl.toml"
             ) from error
-    server_id = health.get("server_id")
+    server_id = _id(health)
     expected = settings.endpoint_server_id
     if expected is not None and server_id != expected:
         raise EndpointError(
@@ -132,9 +132,9 @@ def _explicit(
     return Endpoint(
         url=url,
         environment=environment,
-        charges_fee=bool(health.get("charges_fee", True)),
+        charges_fee=health.get("charges_fee") is not False,
         in_process=False,
-        server_id=server_id if isinstance(server_id, str) else None,
+        server_id=server_id,
         _open=stack,
     )
 
@@ -176,10 +176,14 @@ def _start(settings: Settings, engine: Engine, stack: contextlib.ExitStack) -> s
 def _running_id(url: str) -> str | None:
     """The id of the crowd server at this address; None where there is none."""
     try:
-        found = _health(url).get("server_id")
+        return _id(_health(url))
     except httpx.HTTPError:
         return None
-    return found if isinstance(found, str) else None
+
+
+def _id(health: Mapping[str, Any]) -> str | None:
+    server_id = health.get("server_id")
+    return server_id if isinstance(server_id, str) else None
 
 
 def _health(url: str) -> Mapping[str, Any]:
