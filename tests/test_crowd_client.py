@@ -197,6 +197,22 @@ def test_a_wrong_key_is_refused_without_showing_it(crowd):
     assert "the-secret-itself" not in str(caught.value) + repr(keys)
 
 
+@pytest.mark.parametrize(("hours", "way"), [(-3, "3 h 00 min ahead of it"), (3, "3 h 00 min behind it")])
+def test_a_wrong_clock_is_not_told_as_wrong_keys(crowd_engine, hours, way):
+    """Both clocks and what to do stand in one line, whichever of the two is wrong."""
+    there = dt.datetime.now(dt.UTC) + dt.timedelta(hours=hours)
+    app = create_app(crowd_engine, signing_clock=lambda: there)
+    with (
+        RunningServer(app) as server,
+        open_client(crowd_engine, server.url) as client,
+        pytest.raises(CrowdError, match=f"the two clocks disagree .*{way}.*timedatectl") as caught,
+    ):
+        client.balance()
+
+    assert f"the server {there:%Y-%m-%d %H:%M:%S} UTC" in str(caught.value)
+    assert "AWS_SECRET" not in str(caught.value) and not caught.value.unclear
+
+
 def test_where_nothing_listens_the_message_names_mitl_serve():
     """A dead port is told at once."""
     with socket.socket() as free:

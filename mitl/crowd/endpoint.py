@@ -31,6 +31,7 @@ from sqlalchemy import Engine
 
 from mitl.crowd import certificates
 from mitl.crowd.client import Keys, MTurkClient, is_amazon
+from mitl.crowd.transport import is_loopback
 from mitl.errors import EndpointError, SettingsError, UsageError
 from mitl.records import Environment
 from mitl.settings import SERVER_PORT, Settings
@@ -188,7 +189,7 @@ def _id(health: Mapping[str, Any]) -> str | None:
 
 def _health(url: str) -> Mapping[str, Any]:
     """What ``/healthz`` says; nothing where something else than a crowd server answers."""
-    near = _is_loopback(url)
+    near = is_loopback(url)
     # No proxy leads to this machine, but an authority of one's own may have signed for it.
     # Reading the machine's certificates takes longer than asking, and plain HTTP needs none.
     plain = near and urlsplit(url).scheme == "http"
@@ -199,10 +200,6 @@ def _health(url: str) -> Mapping[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _is_loopback(url: str) -> bool:
-    return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
 
 
 def mirror_credentials(project: Path, server_id: str, pairs: Mapping[Environment, Keys]) -> Path:

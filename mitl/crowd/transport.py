@@ -60,6 +60,11 @@ _KEY_ERRORS = {
     "UnrecognizedClientException",
 }
 T = TypeVar("T")
+_SKEWED = re.compile(
+    r"Signature (?:expired|not yet current): (?P<here>\d{8}T\d{6}Z) .*\((?P<there>\d{8}T\d{6}Z) [-+] 15 min",
+    re.DOTALL,
+)
+"""How AWS, and mitl's own server, refuse what was signed more than a quarter of an hour ago or ahead."""
 _THROTTLES = {"throttlingexception", "throttling", "toomanyrequestsexception", "requestlimitexceeded"}
 
 
@@ -158,8 +163,11 @@ class Transport:
         kind: type[CrowdError] = CrowdError
         if code.lower().endswith("insufficientfunds"):
             kind = FundsError
+        skewed = _SKEWED.search(message)
         remedy = ""
-        if code in _KEY_ERRORS:
+        if skewed is not None:
+            message, remedy = "the two clocks disagree", f": {_skew(skewed['here'], skewed['there'])}"
+        elif code in _KEY_ERRORS:
             remedy = (
                 "; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or what `mitl crowd keys` shows there"
             )
@@ -200,6 +208,11 @@ class Transport:
         return CrowdError(f"{operation} failed at {self.url}: {' '.join(str(error).split())}")
 
 
+def is_loopback(url: str) -> bool:
+    """Whether this address is on this machine."""
+    return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
+
+
 def is_amazon(url: str) -> bool:
     """Whether this address is one of Amazon's."""
     host = (urlsplit(url).hostname or "").rstrip(".")
@@ -224,7 +237,7 @@ def _boto_client(url: str, keys: Keys | None, max_connections: int) -> Any:
             "credentials_file": (None, None, os.devnull, None),
         }
         credentials = {"aws_access_key_id": keys.access_key, "aws_secret_access_key": keys.secret_key}
-    if urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1"):
+    if is_loopback(url):
         options["proxies"] = {}
     try:
         session = botocore.session.Session(session_vars=session_vars)
@@ -265,6 +278,18 @@ def _was_sent(error: Exception) -> bool:
 def _refused_certificate(error: Exception) -> ValueError | None:
     # Other errors of TLS may come after the request, in the middle of a reply.
     return certificates.refusal(error) if isinstance(error, BotoSSLError) else None
+
+
+def _skew(here: str, there: str) -> str:
+    """Both clocks, and what to do, from the time of a signature and the one at which it was looked at."""
+    own, other = (dt.datetime.strptime(stamp, "%Y%m%dT%H%M%SZ") for stamp in (here, there))
+    way = "behind" if own < other else "ahead of"
+    minutes = round(abs(own - other).total_seconds() / 60)
+    return (
+        f"this machine says {own:%Y-%m-%d %H:%M:%S} UTC and the server {other:%Y-%m-%d %H:%M:%S} UTC, so this one is "
+        f"{minutes // 60} h {minutes % 60:02d} min {way} it, and 15 min are allowed; set the wrong clock (`timedatectl "
+        "set-ntp true` keeps it right) and run the command again: the keys are not the matter"
+    )
 
 
 class _Parsers(ResponseParserFactory):  # type: ignore[misc]  # botocore has no types

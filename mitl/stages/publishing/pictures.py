@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from mitl.crowd.transport import is_loopback
 from mitl.errors import DatasetError, SettingsError
 from mitl.progress import Progress
 from mitl.records import ImageItem
@@ -24,9 +25,9 @@ def picture_sources(
 ) -> dict[int, str]:
     """Image id → the address that pages use.
 
-    Pictures at hand are written once to ``public/i/`` as JPEG and addressed root-relative, which mitl's own crowd
-    server serves; on another endpoint they need ``image_base_url``. Without a picture, the image's own https
-    address is used.
+    Pictures at hand are written once to ``public/i/`` as JPEG and addressed root-relative, as a crowd server serves
+    them: mitl's own, and any on this machine, whatever its port. On another endpoint they need ``image_base_url``.
+    Without a picture, the image's own https address is used.
 
     Raises:
         DatasetError: an image has neither a picture nor an https address.
@@ -42,23 +43,26 @@ def picture_sources(
     return sources
 
 
-def _base(settings: Settings, images: Sequence[ImageItem]) -> str:
-    if settings.endpoint is None:
+def _base(settings: Settings, images: Sequence[ImageItem]) -> str | None:
+    """Where ``public/`` is served: "" for the root of the page's own server; None where nothing says."""
+    if settings.endpoint is None or (is_loopback(settings.endpoint) and settings.image_base_url is None):
         return ""
     if settings.image_base_url is None and any(image.url is None for image in images):
         raise SettingsError(
             "another endpoint cannot fetch pictures from here; set image_base_url in [crowd] of mitl.toml to the "
             "https address where the folder public/ is served"
         )
-    base = (settings.image_base_url or "").rstrip("/")
-    if base and not base.startswith("https://"):
+    if settings.image_base_url is None:
+        return None
+    base = settings.image_base_url.rstrip("/")
+    if not base.startswith("https://"):
         raise SettingsError(f"image_base_url is {base!r}, but pages need https; give an https address")
     return base
 
 
-def _source(settings: Settings, image: ImageItem, secret: bytes, base: str, *, write: bool) -> str:
+def _source(settings: Settings, image: ImageItem, secret: bytes, base: str | None, *, write: bool) -> str:
     has_file = image.path is not None and image.path.is_file()
-    if has_file and image.path is not None and (settings.endpoint is None or base):
+    if has_file and image.path is not None and base is not None:
         digest = hmac.new(secret, image.external_id.encode(), hashlib.sha256).hexdigest()[:32]
         target = settings.public / "i" / f"{digest}.jpg"
         if write and not target.exists():
