@@ -38,6 +38,8 @@ def set_up(command: str, *, verbose: int = 0, form: str = "text") -> None:
         _Json(command) if form == "json" else logging.Formatter("%(levelname)s %(name)s: %(message)s")
     )
     root.addHandler(handler)
+    # It prints a traceback where a reply's headers break off; what such a reply is worth, the transport says.
+    logging.getLogger("urllib3.connection").setLevel(logging.ERROR)
     for name in OWN:  # not set: as the root, which is heard from warnings on
         logging.getLogger(name).setLevel(_LEVELS[min(verbose, 2)])
 

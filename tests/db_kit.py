@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from old_dumps import dump_of
-from sqlalchemy import Engine, event, select
+from sqlalchemy import Connection, Engine, event, select
 
 from mitl.db.dumps.reading import open_dump
 from mitl.db.dumps.restoring import fill_database
@@ -86,3 +88,66 @@ def killed_at(url: str, number: int, work: Callable[[Engine], object]) -> bool:
 def sqlite_url(path: Path) -> str:
     """The URL of a file."""
     return f"sqlite:///{path}"
+
+
+def steps(folder: Path, work: Callable[[], object], kill_at: str | None = None) -> list[str] | None:
+    """Do the work in a process of its own, and name its steps; None where it was killed at one.
+
+    A step is a statement that writes, the moment before and the one after a commit, and each name below ``folder``
+    that is made, moved or removed.
+    """
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.close(reading)
+            names: list[str] = []
+            _watch(folder, names, kill_at)
+            work()
+            with os.fdopen(writing, "w") as pipe:
+                pipe.write("\n".join(names))
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        names = pipe.read().splitlines()
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        return None
+    assert status == 0
+    return names
+
+
+_NAMES = ("os.rename", "os.link", "os.remove", "os.mkdir", "os.rmdir")
+
+
+def _watch(folder: Path, names: list[str], kill_at: str | None) -> None:
+    counts: Counter[str] = Counter()
+
+    def reach(step: str) -> None:
+        counts[step] += 1
+        names.append(f"{step} {counts[step]}")
+        if names[-1] == kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def heard(name: str, arguments: tuple[object, ...]) -> None:
+        made = name == "open" and "x" in str(arguments[1])
+        if (made or name in _NAMES) and str(arguments[0]).startswith(str(folder)):
+            reach(name)
+
+    def write(connection: Connection, cursor: object, statement: str, *more: object) -> None:
+        if not statement.lstrip().startswith(("SELECT", "PRAGMA", "WITH")):
+            reach("statement")
+
+    def commit(connection: Connection) -> None:
+        reach("before commit")
+        whole(connection)
+        reach("after commit")
+
+    whole = Connection._commit_impl
+    Connection._commit_impl = commit  # type: ignore[method-assign]
+    event.listen(Engine, "before_cursor_execute", write)
+    sys.addaudithook(heard)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -86,6 +87,49 @@ def reply_cut(proxy: Proxy, request: Request) -> Reply:
     """The connection breaks in the middle of the reply."""
     reply = proxy.forward(request)
     raise LostError(head(reply) + reply.body[: len(reply.body) // 2])
+
+
+def headers_cut(proxy: Proxy, request: Request) -> Reply:
+    """The connection breaks in the middle of the reply's headers."""
+    lines = head(proxy.forward(request)).split(b"\r\n")
+    raise LostError(b"\r\n".join([*lines[:2], lines[2][:5]]))
+
+
+def reply_empty(proxy: Proxy, request: Request) -> Reply:
+    """The server does what is asked, and of its reply nothing is left but an empty object."""
+    proxy.forward(request)
+    return Reply(200, JSON, b"{}")
+
+
+def reply_null(proxy: Proxy, request: Request) -> Reply:
+    """All members of the reply are null."""
+    return _changed(proxy.forward(request), lambda members: dict.fromkeys(members))
+
+
+def reply_mistyped(proxy: Proxy, request: Request) -> Reply:
+    """Each text of the reply is a number, each number a text, each list a text and each structure a list."""
+    return _changed(
+        proxy.forward(request), lambda members: {name: _mistyped(members[name]) for name in members}
+    )
+
+
+def _changed(reply: Reply, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Reply:
+    if "json" not in reply.headers.get("content-type", ""):
+        return reply
+    return Reply(reply.status, reply.headers, json.dumps(change(json.loads(reply.body))).encode())
+
+
+def _mistyped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return list(value)
+    return 7 if isinstance(value, str) else str(value)
+
+
+def signed_out(proxy: Proxy, request: Request) -> Reply:
+    """The network answers in the server's place, with its sign-in page."""
+    return Reply(
+        200, {"Content-Type": "text/html"}, b"<html><title>Sign in to the guest network</title></html>"
+    )
 
 
 def reply_late(proxy: Proxy, request: Request) -> Reply:

@@ -168,9 +168,9 @@ def _aim(job: Job) -> None:
     from mitl.crowd import transport
     from mitl.crowd.endpoint import open_endpoint
 
-    def call(self: Any, operation: str, **parameters: Any) -> Any:
+    def call(self: Any, operation: str, read: Any, **parameters: Any) -> Any:
         page = {"MaxResults": job.page} if "MaxResults" in parameters else {}
-        return whole(self, operation, **parameters | page)
+        return whole(self, operation, read, **parameters | page)
 
     whole = transport.Transport.call
     if job.page is not None:

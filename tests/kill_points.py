@@ -17,6 +17,8 @@ from typing import Any
 
 BEFORE, AFTER = "before", "after"
 _WRITES = re.compile(r'\s*(?:INSERT(?:\s+OR\s+\w+)?\s+INTO|UPDATE|DELETE\s+FROM)\s+"?(\w+)', re.IGNORECASE)
+_DRAWN = re.compile(r"(?<=/i)/[^/]+|(?<=/s)/[^/]+|(?<=/w/a)/[^/]+|(?<=/join)/[^/]+")
+"""Names that are drawn, another in each run."""
 _TABLES = "kill_points_tables"
 
 
@@ -78,8 +80,7 @@ def _operation(request: Any) -> str:
 
 
 def _page(request: Any) -> str:
-    path = request.url.path
-    return f"{request.method} {'/i/…' if path.startswith('/i/') else path}"
+    return f"{request.method} {_DRAWN.sub('/…', request.url.path)}"
 
 
 def _note_write(

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import json
+import operator
 import socket
 import threading
 
+import fault_kinds
 import pytest
 from crowd_kit import post_hit, question
+from fault_proxy import FaultProxy
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mitl import logs
 from mitl.crowd.amounts import cents, dollars
 from mitl.crowd.client import Keys, MTurkClient, is_amazon
 from mitl.crowd.limiter import AdaptiveLimiter
@@ -190,6 +195,22 @@ def test_a_wrong_key_is_refused_without_showing_it(crowd):
     assert caught.value.code == "UnrecognizedClientException"
     assert "check AWS_ACCESS_KEY_ID" in str(caught.value)
     assert "the-secret-itself" not in str(caught.value) + repr(keys)
+
+
+@pytest.mark.parametrize(("hours", "way"), [(-3, "3 h 00 min ahead of it"), (3, "3 h 00 min behind it")])
+def test_a_wrong_clock_is_not_told_as_wrong_keys(crowd_engine, hours, way):
+    """Both clocks and what to do stand in one line, whichever of the two is wrong."""
+    there = dt.datetime.now(dt.UTC) + dt.timedelta(hours=hours)
+    app = create_app(crowd_engine, signing_clock=lambda: there)
+    with (
+        RunningServer(app) as server,
+        open_client(crowd_engine, server.url) as client,
+        pytest.raises(CrowdError, match=f"the two clocks disagree .*{way}.*timedatectl") as caught,
+    ):
+        client.balance()
+
+    assert f"the server {there:%Y-%m-%d %H:%M:%S} UTC" in str(caught.value)
+    assert "AWS_SECRET" not in str(caught.value) and not caught.value.unclear
 
 
 def test_where_nothing_listens_the_message_names_mitl_serve():
@@ -483,9 +504,9 @@ class Line:
     def __init__(self, *replies):
         self.replies = list(replies)
 
-    def call(self, operation, **parameters):
-        """The next reply."""
-        return self.replies.pop(0)
+    def call(self, operation, read, **parameters):
+        """What is read in the next reply."""
+        return read(self.replies.pop(0))
 
 
 def bonus(number):
@@ -580,3 +601,115 @@ def test_where_nobody_listens_nothing_can_have_happened():
         client.balance()
 
     assert caught.value.unclear is False
+
+
+@pytest.fixture
+def worked(crowd, client, hit_type):
+    """Calls of every kind whose reply is read, by operation, on a HIT with two submissions and a bonus."""
+    hit = make_hit(client, hit_type, max_assignments=3).hit_id
+    for _ in range(2):
+        crowd.worker().do(hit_type)
+    own, _ = client.list_assignments(hit)
+    client.bonus(own.assignment_id, own.worker_id, 5, "r", token="b")
+    client.approve(own.assignment_id)
+    client.create_qualification_type("guard", "d")
+    return {
+        "GetAccountBalance": lambda of: of.balance(),
+        "CreateHITType": make_type,
+        "CreateHITWithHITType": lambda of: make_hit(of, hit_type, max_assignments=3).hit_id,
+        "GetHIT": lambda of: of.get_hit(hit),
+        "ListHITs": lambda of: list(of.list_hits()),
+        "ListAssignmentsForHIT": lambda of: list(of.list_assignments(hit)),
+        "GetAssignment": lambda of: of.approve(own.assignment_id),
+        "ListBonusPayments": lambda of: list(of.list_bonuses(hit_id=hit)),
+        "ListQualificationTypes": lambda of: of.find_qualification_type("guard"),
+        "CreateQualificationType": lambda of: of.create_qualification_type("guard", "d"),
+        "UpdateExpirationForHIT": lambda of: of.expire(hit),
+        "SendBonus": lambda of: of.bonus(own.assignment_id, own.worker_id, 5, "r", token="b"),
+        "AssociateQualificationWithWorker": lambda of: of.associate_qualification(
+            of.find_qualification_type("guard"), own.worker_id
+        ),
+    }
+
+
+@pytest.fixture
+def spoilt(crowd):
+    """A proxy before the server, and a client that goes through it."""
+    limiter = AdaptiveLimiter(sleep=lambda seconds: None)
+    with (
+        FaultProxy(int(crowd.url.rpartition(":")[2])) as proxy,
+        open_client(crowd.engine, f"http://127.0.0.1:{proxy.port}", limiter=limiter) as through,
+    ):
+        yield proxy, through
+
+
+WITHOUT_REPLY = ("UpdateExpirationForHIT", "SendBonus", "AssociateQualificationWithWorker")
+UNREADABLE = [
+    fault_kinds.headers_cut,
+    fault_kinds.reply_empty,
+    fault_kinds.reply_null,
+    fault_kinds.reply_mistyped,
+    fault_kinds.signed_out,
+]
+
+
+@pytest.mark.parametrize("fault", UNREADABLE, ids=lambda fault: fault.__name__)
+def test_a_reply_that_cannot_be_read_counts_as_lost(client, worked, spoilt, fault, capsys):
+    """It is asked for again; where none comes, one line says so, and that the call may have had its effect."""
+    logs.set_up("test")
+    proxy, through = spoilt
+    for operation, call in worked.items():
+        whole = call(client)
+        proxy.spoil(fault, f"{operation} 1")
+        done = call(through)
+        assert done == whole or (operation in WITHOUT_REPLY and done is True), operation
+        assert f"{operation} 1" in proxy.seen
+
+        proxy.spoil(fault, f"{operation} 1", lasting=True)
+        try:
+            call(through)
+            assert operation in WITHOUT_REPLY, operation
+        except CrowdError as error:
+            assert "not the API's: " in str(error) and error.unclear, operation
+    assert capsys.readouterr().err == ""
+
+
+def places(value, way=()):
+    """The ways to all members of a JSON value."""
+    if way:
+        yield way
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for name, member in inner:
+        yield from places(member, (*way, name))
+
+
+@pytest.mark.parametrize("damage", [None, [7], "", 1e30])
+def test_no_member_of_a_reply_is_trusted_unseen(client, worked, spoilt, damage):
+    """Whichever member is null or of another type: what the client reads is right, or is asked for again."""
+    proxy, through = spoilt
+
+    def spoil(way):
+        def fault(proxy, request):
+            reply = proxy.forward(request)
+            members = json.loads(reply.body)
+            *outer, name = way
+            inner = functools.reduce(operator.getitem, outer, members)
+            inner[name] = damage
+            return fault_kinds.Reply(reply.status, reply.headers, json.dumps(members).encode())
+
+        return fault
+
+    def pass_on(proxy, request):
+        replies.append(proxy.forward(request))
+        return replies[-1]
+
+    optional = {"RequesterAnnotation", "Reason", "NextToken"}
+    replies = []
+    for operation, call in worked.items():
+        proxy.spoil(pass_on, f"{operation} 1")
+        whole = call(through)
+        for way in places(json.loads(replies[-1].body)) if replies[-1].status == 200 else ():
+            if damage in (None, "") and optional & set(way):
+                continue
+            proxy.spoil(spoil(way), f"{operation} 1")
+            assert call(through) == whole, (operation, way)

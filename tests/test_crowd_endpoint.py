@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import stat
 import tomllib
@@ -157,6 +158,23 @@ def test_an_explicit_endpoint_takes_the_aws_chain(crowd, tmp_path, monkeypatch):
         with pytest.raises(UsageError, match="mitl crowd invite"):
             endpoint.invite(1)
     assert list(project.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "said", [{}, {"server_id": 7, "charges_fee": "no"}, {"charges_fee": None}, ["no"], 7]
+)
+def test_what_a_server_says_of_itself_is_not_trusted_unseen(tmp_path, said):
+    """An id is a text; only where a server says in so many words that it takes no fee is none reckoned with."""
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": json.dumps(said).encode()})
+
+    with (
+        RunningServer(app) as server,
+        open_endpoint(settings_of(tmp_path, endpoint_url=server.url), LIVE) as endpoint,
+    ):
+        assert (endpoint.server_id, endpoint.charges_fee) == (None, True)
 
 
 def test_an_explicit_endpoint_has_one_environment(crowd, tmp_path):

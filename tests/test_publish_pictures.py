@@ -13,9 +13,17 @@ from PIL import Image
 from publish_kit import proposed
 from world_kit import SANDBOX
 
-from mitl.errors import DatasetError
+from mitl.crowd_server import admin
+from mitl.crowd_server.app import create_app
+from mitl.crowd_server.serving import RunningServer
+from mitl.db.engine import make_engine
+from mitl.db.session import open_database
+from mitl.db.store import items
+from mitl.errors import DatasetError, SettingsError
+from mitl.progress import no_progress
 from mitl.records import Environment
 from mitl.stages.publishing.picture_probe import probe_pictures
+from mitl.stages.publishing.pictures import picture_sources
 from mitl.stages.publishing.publish import Campaign, publish
 from mitl.stages.reporting.status import status
 
@@ -155,3 +163,26 @@ def test_in_practice_they_are_a_warning(spoiled):
     assert result.counts["hits_posted"] == 1
     (warning,) = result.warnings
     assert "could not see image" in warning
+
+
+def test_a_server_on_this_machine_is_near_whatever_its_port(tmp_path, tmp_path_factory, monkeypatch):
+    """A second project's server, named by its address, shows pictures from disk as the usual one does."""
+    settings = proposed(tmp_path / "p", tmp_path_factory)
+    engine = make_engine(settings.crowd_db_url)
+    with RunningServer(create_app(engine, public=[settings.public])) as server:
+        access, secret = admin.keys(engine)[SANDBOX]
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", access)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
+        monkeypatch.delenv("AWS_PROFILE", raising=False)
+        there = replace(settings, endpoint=server.url, endpoint_environment=SANDBOX)
+
+        done = _publish(there, SANDBOX)
+
+    engine.dispose()
+    assert (done.counts["hits_posted"], done.warnings) == (1, ())
+    with (
+        open_database(settings.db_url, read_only=True) as session,
+        pytest.raises(SettingsError, match="image_base_url"),
+    ):
+        images = items.images(session, items.dataset(session).id, settings.project)
+        picture_sources(replace(settings, endpoint="https://crowd.example.org"), images, no_progress)

@@ -11,7 +11,7 @@ from desk_kit import copy_of
 from test_docs import blocks, mitl_lines
 
 from mitl.config_file import _KNOWN
-from mitl.judgements.gold_records import BAD_MEAN, GOOD_MEAN, MIN_GOLDS
+from mitl.judgements.gold_records import GOOD_MEAN, MIN_GOLDS, GoldRecord
 from mitl.records import Label
 from mitl.settings import AUTO_APPROVAL_S
 from mitl.stages.harvesting.deadlines import REVERSIBLE_FOR
@@ -53,7 +53,10 @@ def test_the_settings_that_are_shown_are_read():
 
 def test_the_numbers_are_the_codes():
     """Thresholds of the record, the delay of approval and the time to reverse a rejection."""
-    assert (float(BAD_MEAN), float(GOOD_MEAN), MIN_GOLDS) == (0.75, 0.9, 4)
-    assert "under 0.75 with two or" in TEXT and "one of 0.9 or more, each from four controls on" in TEXT
+    assert (float(GOOD_MEAN), MIN_GOLDS) == (0.9, 4) and "*Good* is a mean of 0.9 or more" in TEXT
+    assert "3 of 4 to 8, 4 of 10, 5 of 16, 8 of 40; each from four controls on" in TEXT
+    for failures, golds in ((3, 4), (3, 8), (4, 10), (5, 16), (8, 40)):
+        assert GoldRecord(golds - failures, golds).is_bad
+        assert not GoldRecord(golds - failures + 1, golds).is_bad
     assert AUTO_APPROVAL_S == 7 * 24 * 3600 and "(seven days after submission)" in TEXT
     assert REVERSIBLE_FOR.days == 30 and "within 30 days of submission" in TEXT

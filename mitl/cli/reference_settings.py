@@ -29,7 +29,7 @@ TABLES: dict[str, dict[str, str]] = {
         "environment": "what that endpoint is: `sandbox` or `live` (live)",
         "server_id": "refuse another server than this one at that endpoint",
         "contact": "e-mail address that HIT pages and the release's datasheet show",
-        "image_base_url": "https address at which `public/` is served, for another endpoint",
+        "image_base_url": "https address at which `public/` is served, for an endpoint on another machine",
         "wage_floor_cents": "least pay an hour at the template's estimate (1200 on live, 0 on sandbox)",
         "ceiling_cents": "most that may be spent and promised in one environment, fees and bonuses included (no limit)",
         "max_hits_per_worker": "HITs that one worker may do in one environment; harvests see to it (no limit)",

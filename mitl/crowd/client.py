@@ -9,15 +9,19 @@ from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
-from mitl.crowd.amounts import cents, dollars, is_code
+from mitl.crowd.amounts import dollars, is_code
 from mitl.crowd.limiter import AdaptiveLimiter
 from mitl.crowd.listings import (
     CreatedHit,
     ListedAssignment,
     ListedBonus,
     ListedHit,
+    amount,
+    assignment_status,
     listed_assignment,
     listed_hit,
+    member,
+    nothing,
 )
 from mitl.crowd.transport import Keys, Transport, is_amazon
 from mitl.crowd.worker_calls import WorkerCalls
@@ -85,8 +89,9 @@ class MTurkClient(WorkerCalls):
                     "ActionsGuarded": "DiscoverPreviewAndAccept",
                 }
             )
-        reply = self._transport.call(
+        return self._transport.call(
             "create_hit_type",
+            lambda reply: member(reply, "HITTypeId", str),
             Title=title,
             Description=description,
             Keywords=keywords,
@@ -95,7 +100,6 @@ class MTurkClient(WorkerCalls):
             AutoApprovalDelayInSeconds=auto_approval_s,
             QualificationRequirements=requirements,
         )
-        return str(reply["HITTypeId"])
 
     def create_hit(
         self,
@@ -109,8 +113,9 @@ class MTurkClient(WorkerCalls):
     ) -> CreatedHit:
         """Post a HIT once: within 24 hours the same token gives back the HIT that it made before."""
         try:
-            reply = self._transport.call(
+            hit_id = self._transport.call(
                 "create_hit_with_hit_type",
+                lambda reply: member(member(reply, "HIT", dict), "HITId", str),
                 HITTypeId=hit_type_id,
                 Question=question,
                 MaxAssignments=max_assignments,
@@ -122,12 +127,14 @@ class MTurkClient(WorkerCalls):
             if not is_code(error, "HitAlreadyExists"):
                 raise
             return CreatedHit(self._existing(str(error), annotation, error), existed=True)
-        return CreatedHit(str(reply["HIT"]["HITId"]), existed=False)
+        return CreatedHit(hit_id, existed=False)
 
     def get_hit(self, hit_id: str) -> ListedHit | None:
         """One HIT, deleted ones with status Disposed; None where there is none of this id."""
         try:
-            return listed_hit(self._transport.call("get_hit", HITId=hit_id)["HIT"])
+            return self._transport.call(
+                "get_hit", lambda reply: listed_hit(member(reply, "HIT", dict)), HITId=hit_id
+            )
         except CrowdError as error:
             if is_code(error, "HITDoesNotExist"):
                 return None
@@ -136,19 +143,18 @@ class MTurkClient(WorkerCalls):
     def list_hits(self) -> Iterator[ListedHit]:
         """All HITs of this key that are not deleted, those of other projects included, each once."""
         seen: set[str] = set()
-        for shape in self._pages("list_hits", "HITs"):
-            if shape["HITId"] not in seen:
-                seen.add(shape["HITId"])
-                yield listed_hit(shape)
+        for hit in self._pages("list_hits", "HITs", listed_hit):
+            if hit.hit_id not in seen:
+                seen.add(hit.hit_id)
+                yield hit
 
     def list_assignments(self, hit_id: str) -> Iterator[ListedAssignment]:
         """The submitted assignments of a HIT with their answers, each once."""
         seen: set[tuple[str, str]] = set()
-        for shape in self._pages("list_assignments_for_hit", "Assignments", HITId=hit_id):
-            found = listed_assignment(shape)
-            if (found.assignment_id, found.worker_id) not in seen:
-                seen.add((found.assignment_id, found.worker_id))
-                yield found
+        for own in self._pages("list_assignments_for_hit", "Assignments", listed_assignment, HITId=hit_id):
+            if (own.assignment_id, own.worker_id) not in seen:
+                seen.add((own.assignment_id, own.worker_id))
+                yield own
 
     def approve(self, assignment_id: str, *, override_rejection: bool = False) -> bool:
         """Approve a submission; False where it was approved already (by an earlier try, or by itself)."""
@@ -166,12 +172,12 @@ class MTurkClient(WorkerCalls):
         """End a HIT now: nobody new may take it, who has it may finish."""
         # A time of its own for each call: MTurk refuses the same one twice as a repeated request.
         past = dt.datetime.now(dt.UTC) - dt.timedelta(days=1)
-        self._transport.call("update_expiration_for_hit", HITId=hit_id, ExpireAt=past)
+        self._transport.call("update_expiration_for_hit", nothing, HITId=hit_id, ExpireAt=past)
 
     def set_expiry(self, hit_id: str, when: dt.datetime) -> bool:
         """Let a HIT be taken until this time; False where an earlier call set the same one."""
         try:
-            self._transport.call("update_expiration_for_hit", HITId=hit_id, ExpireAt=when)
+            self._transport.call("update_expiration_for_hit", nothing, HITId=hit_id, ExpireAt=when)
         except CrowdError as error:
             # MTurk refuses a time that it was given before, also where another one was set since.
             found = (
@@ -189,6 +195,7 @@ class MTurkClient(WorkerCalls):
         try:
             self._transport.call(
                 "create_additional_assignments_for_hit",
+                nothing,
                 HITId=hit_id,
                 NumberOfAdditionalAssignments=additional,
                 UniqueRequestToken=token,
@@ -202,7 +209,7 @@ class MTurkClient(WorkerCalls):
     def delete(self, hit_id: str) -> bool:
         """Dispose of a HIT whose submissions are all decided; False where it was deleted already."""
         try:
-            self._transport.call("delete_hit", HITId=hit_id)
+            self._transport.call("delete_hit", nothing, HITId=hit_id)
         except CrowdError as error:
             if is_code(error, "InvalidHITState"):
                 found = self.get_hit(hit_id)
@@ -213,28 +220,34 @@ class MTurkClient(WorkerCalls):
 
     def balance(self) -> int:
         """Cents that may be spent."""
-        return cents(self._transport.call("get_account_balance")["AvailableBalance"])
+        return self._transport.call("get_account_balance", lambda reply: amount(reply, "AvailableBalance"))
 
     def _decide(self, wanted: str, operation: str, **parameters: Any) -> bool:
         try:
-            self._transport.call(operation, **parameters)
+            self._transport.call(operation, nothing, **parameters)
         except CrowdError as error:
             if is_code(error, "InvalidAssignmentState"):
-                shape = self._transport.call("get_assignment", AssignmentId=parameters["AssignmentId"])[
-                    "Assignment"
-                ]
-                if shape["AssignmentStatus"] == wanted:
+                status = self._transport.call(
+                    "get_assignment",
+                    lambda reply: assignment_status(member(reply, "Assignment", dict)),
+                    AssignmentId=parameters["AssignmentId"],
+                )
+                if status == wanted:
                     return False
             raise
         return True
 
     def _existing(self, message: str, annotation: str, cause: CrowdError) -> str:
         """The HIT that an "already exists" message names, read back to be sure."""
-        for hit_id in _ENTITY.findall(message):
-            found = self.get_hit(hit_id)
-            if found is not None and found.annotation == annotation:
-                return found.hit_id
-        raise CrowdError(
-            f"the server says that a HIT for {annotation!r} exists, but names none that it has; "
-            "run `mitl publish` again"
-        ) from cause
+        try:
+            for hit_id in _ENTITY.findall(message):
+                hit = self.get_hit(hit_id)
+                if hit is not None and hit.annotation == annotation:
+                    return hit.hit_id
+            raise CrowdError(
+                f"the server says that a HIT for {annotation!r} exists, but names none that it has; "
+                "run `mitl publish` again"
+            ) from cause
+        except CrowdError as error:
+            error.unclear = True  # whatever kept it from being read back, the HIT is there
+            raise

@@ -31,6 +31,7 @@ from sqlalchemy import Engine
 
 from mitl.crowd import certificates
 from mitl.crowd.client import Keys, MTurkClient, is_amazon
+from mitl.crowd.transport import is_loopback
 from mitl.errors import EndpointError, SettingsError, UsageError
 from mitl.records import Environment
 from mitl.settings import SERVER_PORT, Settings
@@ -122,7 +123,7 @@ def _explicit(
                 f"nothing answers at {url} ({type(error).__name__}); start the server there with `mitl serve`, "
                 "or check --endpoint-url, AWS_ENDPOINT_URL_MTURK and [crowd] endpoint in mitl.toml"
             ) from error
-    server_id = health.get("server_id")
+    server_id = _id(health)
     expected = settings.endpoint_server_id
     if expected is not None and server_id != expected:
         raise EndpointError(
@@ -132,9 +133,9 @@ def _explicit(
     return Endpoint(
         url=url,
         environment=environment,
-        charges_fee=bool(health.get("charges_fee", True)),
+        charges_fee=health.get("charges_fee") is not False,
         in_process=False,
-        server_id=server_id if isinstance(server_id, str) else None,
+        server_id=server_id,
         _open=stack,
     )
 
@@ -177,15 +178,19 @@ def _start(settings: Settings, engine: Engine, stack: contextlib.ExitStack) -> s
 def _running_id(url: str) -> str | None:
     """The id of the crowd server at this address; None where there is none."""
     try:
-        found = _health(url).get("server_id")
+        return _id(_health(url))
     except httpx.HTTPError:
         return None
-    return found if isinstance(found, str) else None
+
+
+def _id(health: Mapping[str, Any]) -> str | None:
+    server_id = health.get("server_id")
+    return server_id if isinstance(server_id, str) else None
 
 
 def _health(url: str) -> Mapping[str, Any]:
     """What ``/healthz`` says; nothing where something else than a crowd server answers."""
-    near = _is_loopback(url)
+    near = is_loopback(url)
     # No proxy leads to this machine, but an authority of one's own may have signed for it.
     # Reading the machine's certificates takes longer than asking, and plain HTTP needs none.
     plain = near and urlsplit(url).scheme == "http"
@@ -196,10 +201,6 @@ def _health(url: str) -> Mapping[str, Any]:
     except ValueError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def _is_loopback(url: str) -> bool:
-    return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
 
 
 def mirror_credentials(project: Path, server_id: str, pairs: Mapping[Environment, Keys]) -> Path:

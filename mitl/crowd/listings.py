@@ -1,13 +1,62 @@
-"""What the requester API lists, as records: HITs and submitted assignments."""
+"""What the requester API replies, read member by member: HITs, submitted assignments, bonuses, ids and amounts.
+
+A member that is missing, null or of another type is a ReplyError, which ``Transport.call`` takes for a lost reply.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from mitl.crowd.amounts import cents
+
+T = TypeVar("T")
+HIT_STATUSES = ("Assignable", "Unassignable", "Reviewable", "Reviewing", "Disposed")
+ASSIGNMENT_STATUSES = ("Submitted", "Approved", "Rejected")
+
+
+class ReplyError(Exception):
+    """A reply lacks a member that its reader needs, or it is of another type; says which."""
+
+
+def member(shape: Mapping[str, Any], name: str, kind: type[T]) -> T:
+    """A member of a structure of the API.
+
+    Raises:
+        ReplyError: it is missing, null, an empty text or of another type.
+    """
+    value = shape.get(name)
+    if not isinstance(value, kind) or isinstance(value, bool) or value == "":
+        raise ReplyError(f"it has no {name}" if value in (None, "") else f"its {name} is {value!r:.80}")
+    return value
+
+
+def optional(shape: Mapping[str, Any], name: str) -> str | None:
+    """A text that may be left out, or empty.
+
+    Raises:
+        ReplyError: it is of another type.
+    """
+    return member(shape, name, str) if shape.get(name) else None
+
+
+def nothing(reply: Mapping[str, Any]) -> None:
+    """Of a reply that says no more than that the call was done."""
+
+
+def amount(shape: Mapping[str, Any], name: str) -> int:
+    """A CurrencyAmount in cents.
+
+    Raises:
+        ReplyError: it is missing, or no amount.
+    """
+    text = member(shape, name, str)
+    try:
+        return cents(text)
+    except ValueError as error:
+        raise ReplyError(f"its {name} is {text!r}, which is no amount") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,40 +121,52 @@ class ListedBonus:
 def listed_hit(shape: Mapping[str, Any]) -> ListedHit:
     """A HIT from the API's structure."""
     return ListedHit(
-        hit_id=shape["HITId"],
-        status=shape["HITStatus"],
-        annotation=shape.get("RequesterAnnotation"),
-        expires_at=_utc(shape["Expiration"]),
-        max_assignments=shape["MaxAssignments"],
-        n_pending=shape["NumberOfAssignmentsPending"],
-        n_available=shape["NumberOfAssignmentsAvailable"],
-        n_completed=shape["NumberOfAssignmentsCompleted"],
+        hit_id=member(shape, "HITId", str),
+        status=_status(shape, "HITStatus", HIT_STATUSES),
+        annotation=optional(shape, "RequesterAnnotation"),
+        expires_at=_time(shape, "Expiration"),
+        max_assignments=member(shape, "MaxAssignments", int),
+        n_pending=member(shape, "NumberOfAssignmentsPending", int),
+        n_available=member(shape, "NumberOfAssignmentsAvailable", int),
+        n_completed=member(shape, "NumberOfAssignmentsCompleted", int),
     )
 
 
 def listed_assignment(shape: Mapping[str, Any]) -> ListedAssignment:
     """A submitted assignment from the API's structure."""
     return ListedAssignment(
-        assignment_id=shape["AssignmentId"],
-        worker_id=shape["WorkerId"],
-        hit_id=shape["HITId"],
-        status=shape["AssignmentStatus"],
-        accepted_at=_utc(shape["AcceptTime"]),
-        submitted_at=_utc(shape["SubmitTime"]),
-        answer_xml=shape.get("Answer", ""),
+        assignment_id=member(shape, "AssignmentId", str),
+        worker_id=member(shape, "WorkerId", str),
+        hit_id=member(shape, "HITId", str),
+        status=assignment_status(shape),
+        accepted_at=_time(shape, "AcceptTime"),
+        submitted_at=_time(shape, "SubmitTime"),
+        answer_xml=member(shape, "Answer", str),
     )
 
 
 def listed_bonus(shape: Mapping[str, Any]) -> ListedBonus:
     """A bonus from the API's structure."""
     return ListedBonus(
-        assignment_id=shape["AssignmentId"],
-        worker_id=shape["WorkerId"],
-        cents=cents(shape["BonusAmount"]),
-        reason=shape.get("Reason", ""),
-        granted_at=_utc(shape["GrantTime"]),
+        assignment_id=member(shape, "AssignmentId", str),
+        worker_id=member(shape, "WorkerId", str),
+        cents=amount(shape, "BonusAmount"),
+        reason=optional(shape, "Reason") or "",
+        granted_at=_time(shape, "GrantTime"),
     )
 
 
-def _utc(time: dt.datetime) -> dt.datetime:
-    return time.astimezone(dt.UTC)
+def assignment_status(shape: Mapping[str, Any]) -> str:
+    """Submitted, Approved or Rejected."""
+    return _status(shape, "AssignmentStatus", ASSIGNMENT_STATUSES)
+
+
+def _status(shape: Mapping[str, Any], name: str, known: tuple[str, ...]) -> str:
+    status = member(shape, name, str)
+    if status not in known:
+        raise ReplyError(f"its {name} is {status!r}, not one of {', '.join(known)}")
+    return status
+
+
+def _time(shape: Mapping[str, Any], name: str) -> dt.datetime:
+    return member(shape, name, dt.datetime).astimezone(dt.UTC)

@@ -18,7 +18,7 @@ import httpx
 from mitl.crowd.populations import CHARACTERS, TruthLike
 from mitl.crowd.scripted_preferences import ListTruth
 from mitl.crowd.worker_session import WorkerSession
-from mitl.errors import CrowdError
+from mitl.errors import CrowdError, EndpointError
 from mitl.progress import Advance, Progress, no_progress
 
 TruthOf = Callable[[str], Mapping[int, TruthLike] | Mapping[int, ListTruth] | None]
@@ -57,6 +57,7 @@ def run_workers(
     hits_per_worker: int | None = None,
     max_hits: int | None = None,
     key_of: Callable[[str], str] | None = None,
+    joining: Callable[[ScriptedWorker], None] = lambda worker: None,
     threads: int = 1,
     expected: int = 0,
     progress: Progress = no_progress,
@@ -69,6 +70,7 @@ def run_workers(
         max_hits: all together do no more than these.
         key_of: a name of the HIT that stays the same when it is posted anew; the answers depend on the seed,
             the worker's name and this. By default the HIT's id.
+        joining: is told of each worker before they open their link.
         threads: with one, the order of work is the same each time; with more, it is faster against a remote
             server.
         expected: the number of HITs that the progress bar ends at.
@@ -82,7 +84,7 @@ def run_workers(
     if unknown:
         raise CrowdError(f"no worker character called {unknown[0]!r}; known: {', '.join(CHARACTERS)}")
     with progress("simulate", expected) as advance:
-        shift = _Shift(truth_of, seed, hits_per_worker, max_hits, key_of or str, advance)
+        shift = _Shift(truth_of, seed, hits_per_worker, max_hits, key_of or str, joining, advance)
         if threads <= 1:
             shift.work(workers)
         else:
@@ -95,6 +97,24 @@ def run_workers(
     return SimulationResult(sum(shift.done.values()), shift.skipped, dict(shift.done), dict(by_character))
 
 
+def give_back(links: Sequence[str]) -> int:
+    """Let workers who were interrupted return the HITs that they hold, unanswered; how many there were.
+
+    Raises:
+        EndpointError: nothing answers.
+    """
+    count = 0
+    with httpx.HTTPTransport() as transport:
+        for link in links:
+            try:
+                count += WorkerSession.join(link, transport).give_back_all()
+            except EndpointError:
+                raise
+            except CrowdError:
+                continue  # the invitation has ended, and with it what was held by it
+    return count
+
+
 class _Shift:
     """One run: what is shared between the threads, each of which plays its own workers."""
 
@@ -105,6 +125,7 @@ class _Shift:
         hits_per_worker: int | None,
         max_hits: int | None,
         key_of: Callable[[str], str],
+        joining: Callable[[ScriptedWorker], None],
         advance: Advance,
     ) -> None:
         self.done: Counter[str] = Counter()
@@ -114,6 +135,7 @@ class _Shift:
         self._hits_per_worker = hits_per_worker
         self._left = max_hits
         self._key_of = key_of
+        self._joining = joining
         self._advance = advance
         self._lock = threading.Lock()
         self._failed = False
@@ -141,6 +163,7 @@ class _Shift:
             return False
         session = sessions.get(worker.name)
         if session is None:
+            self._joining(worker)
             session = sessions[worker.name] = WorkerSession.join(worker.link, transport)
         while (task := session.next_task()) is not None:
             truths = self._truth_of(task.hit_id)

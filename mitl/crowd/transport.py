@@ -4,17 +4,19 @@ botocore's own retries are off. Its default mode gave up on one HIT in seven at 
 its adaptive mode lost none but stayed at half of what a faster service allowed, and both keep retrying for
 minutes where nothing listens at all. Here a throttled call waits under one limiter shared by all threads, a
 failed call is repeated only where that cannot cost twice, and a dead host is reported after a second look.
+A reply that lacks what its reader needs counts as lost: the call may have had its effect.
 """
 
 from __future__ import annotations
 
 import datetime as dt
 import functools
+import json
 import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import botocore.session
@@ -22,7 +24,6 @@ from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
-    ConnectionClosedError,
     ConnectTimeoutError,
     EndpointConnectionError,
     HTTPClientError,
@@ -35,10 +36,12 @@ from botocore.exceptions import (
 )
 from botocore.exceptions import ConnectionError as BotoConnectionError
 from botocore.exceptions import SSLError as BotoSSLError
+from botocore.parsers import JSONParser, ResponseParserError, ResponseParserFactory
 from botocore.utils import parse_timestamp
 
 from mitl.crowd import certificates
 from mitl.crowd.limiter import AdaptiveLimiter
+from mitl.crowd.listings import ReplyError
 from mitl.errors import CrowdError, EndpointError, FundsError, SettingsError
 
 REGION = "us-east-1"
@@ -56,6 +59,12 @@ _KEY_ERRORS = {
     "SignatureDoesNotMatch",
     "UnrecognizedClientException",
 }
+T = TypeVar("T")
+_SKEWED = re.compile(
+    r"Signature (?:expired|not yet current): (?P<here>\d{8}T\d{6}Z) .*\((?P<there>\d{8}T\d{6}Z) [-+] 15 min",
+    re.DOTALL,
+)
+"""How AWS, and mitl's own server, refuse what was signed more than a quarter of an hour ago or ahead."""
 _THROTTLES = {"throttlingexception", "throttling", "toomanyrequestsexception", "requestlimitexceeded"}
 
 
@@ -98,10 +107,18 @@ class Transport:
         self._closed = True
         self._client.close()
 
-    def call(self, operation: str, *, repeatable: bool = True, **parameters: Any) -> Mapping[str, Any]:
-        """The reply to one operation, by boto3's name for it.
+    def call(
+        self,
+        operation: str,
+        read: Callable[[Mapping[str, Any]], T],
+        *,
+        repeatable: bool = True,
+        **parameters: Any,
+    ) -> T:
+        """What a reader makes of the reply to one operation, by boto3's name for it.
 
         Args:
+            read: raises ReplyError if the reply is not as the API describes it.
             repeatable: whether a repeat costs nothing, because the call carries a token or is idempotent. One that
                 is not is never made again once it may have had its effect.
         """
@@ -111,10 +128,7 @@ class Transport:
         while True:
             self._limiter.wait()
             try:
-                reply: Mapping[str, Any] = call(**parameters)
-                if was_cut(reply):
-                    raise ConnectionClosedError(endpoint_url=self.url)
-                return reply
+                return read(call(**parameters))
             except ClientError as error:
                 if _is_throttle(error):
                     self._limiter.complain()
@@ -132,6 +146,11 @@ class Transport:
                 tries = FAULT_TRIES if isinstance(error, ReadTimeoutError) else 2
                 if failed >= tries or (unclear and not repeatable) or self._closed:
                     raise _marked(self._unreachable(error), unclear) from error
+            except (ResponseParserError, ReplyError) as error:
+                failed += 1
+                unclear = True
+                if failed >= FAULT_TRIES or not repeatable or self._closed:
+                    raise _marked(self._unreadable(error, operation), unclear) from error
             except (BotoCoreError, ProfileNotFound) as error:
                 raise self._local(error, operation) from error
             self._sleep(0.2 * 2**failed)
@@ -144,8 +163,11 @@ class Transport:
         kind: type[CrowdError] = CrowdError
         if code.lower().endswith("insufficientfunds"):
             kind = FundsError
+        skewed = _SKEWED.search(message)
         remedy = ""
-        if code in _KEY_ERRORS:
+        if skewed is not None:
+            message, remedy = "the two clocks disagree", f": {_skew(skewed['here'], skewed['there'])}"
+        elif code in _KEY_ERRORS:
             remedy = (
                 "; check AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or what `mitl crowd keys` shows there"
             )
@@ -154,6 +176,12 @@ class Transport:
         )
         raised.code = code
         return raised
+
+    def _unreadable(self, error: Exception, operation: str) -> CrowdError:
+        return CrowdError(
+            f"{operation} got a reply from {self.url} that is not the API's: {error}; run the command again, and if "
+            "this comes again, look for a proxy or a sign-in page between here and there, or check --endpoint-url"
+        )
 
     def _unreachable(self, error: Exception) -> EndpointError:
         if is_amazon(self.url):
@@ -180,11 +208,9 @@ class Transport:
         return CrowdError(f"{operation} failed at {self.url}: {' '.join(str(error).split())}")
 
 
-def was_cut(reply: Mapping[str, Any]) -> bool:
-    """Whether a connection broke between a reply's headers and its body, which boto3 takes for an empty success."""
-    headers = reply.get("ResponseMetadata", {}).get("HTTPHeaders", {})
-    length = str(headers.get("content-length", "0"))
-    return set(reply) <= {"ResponseMetadata"} and length.isdigit() and int(length) > len("{}")
+def is_loopback(url: str) -> bool:
+    """Whether this address is on this machine."""
+    return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
 
 
 def is_amazon(url: str) -> bool:
@@ -211,7 +237,7 @@ def _boto_client(url: str, keys: Keys | None, max_connections: int) -> Any:
             "credentials_file": (None, None, os.devnull, None),
         }
         credentials = {"aws_access_key_id": keys.access_key, "aws_secret_access_key": keys.secret_key}
-    if urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1"):
+    if is_loopback(url):
         options["proxies"] = {}
     try:
         session = botocore.session.Session(session_vars=session_vars)
@@ -219,8 +245,7 @@ def _boto_client(url: str, keys: Keys | None, max_connections: int) -> Any:
         if bundle and urlsplit(url).scheme == "https":
             certificates.check_bundle(bundle)
         session.register_component("data_loader", _loader(session.get_config_variable("data_path")))
-        parsers = session.get_component("response_parser_factory")
-        parsers.set_parser_defaults(timestamp_parser=_timestamp)
+        session.register_component("response_parser_factory", _Parsers())
         return session.create_client("mturk", endpoint_url=url, config=Config(**options), **credentials)
     except ProfileNotFound as error:
         raise SettingsError(
@@ -253,6 +278,64 @@ def _was_sent(error: Exception) -> bool:
 def _refused_certificate(error: Exception) -> ValueError | None:
     # Other errors of TLS may come after the request, in the middle of a reply.
     return certificates.refusal(error) if isinstance(error, BotoSSLError) else None
+
+
+def _skew(here: str, there: str) -> str:
+    """Both clocks, and what to do, from the time of a signature and the one at which it was looked at."""
+    own, other = (dt.datetime.strptime(stamp, "%Y%m%dT%H%M%SZ") for stamp in (here, there))
+    way = "behind" if own < other else "ahead of"
+    minutes = round(abs(own - other).total_seconds() / 60)
+    return (
+        f"this machine says {own:%Y-%m-%d %H:%M:%S} UTC and the server {other:%Y-%m-%d %H:%M:%S} UTC, so this one is "
+        f"{minutes // 60} h {minutes % 60:02d} min {way} it, and 15 min are allowed; set the wrong clock (`timedatectl "
+        "set-ntp true` keeps it right) and run the command again: the keys are not the matter"
+    )
+
+
+class _Parsers(ResponseParserFactory):  # type: ignore[misc]  # botocore has no types
+    def create_parser(self, protocol_name: str) -> JSONParser:
+        return _Parser(timestamp_parser=_timestamp)
+
+
+class _Parser(JSONParser):  # type: ignore[misc]
+    """botocore's, which takes what is no JSON, or not the operation's, for an empty success, or trips over it."""
+
+    def parse(self, response: Mapping[str, Any], shape: Any) -> Any:
+        try:
+            return super().parse(response, shape)
+        except (
+            ArithmeticError,
+            AttributeError,
+            LookupError,
+            OSError,
+            RecursionError,
+            TypeError,
+            ValueError,
+        ) as error:
+            raise ResponseParserError(f"it does not have the form of one ({error})") from error
+
+    def _do_parse(self, response: Mapping[str, Any], shape: Any) -> Any:
+        body = response["body"]
+        if not body and response["headers"].get("content-length", "0") != "0":
+            raise ResponseParserError("it broke off before its body")
+        members = json.loads(body) if body else {}
+        if members and shape is not None and not members.keys() & shape.members.keys():
+            raise ResponseParserError(f"it holds nothing of a {shape.name}")
+        return super()._do_parse(response, shape)
+
+    def _do_error_parse(self, response: Mapping[str, Any], shape: Any) -> Any:
+        status, parsed = response["status_code"], super()._do_error_parse(response, shape)
+        if status < 500 and parsed["Error"]["Code"] in ("", str(status)):
+            told = " ".join(str(parsed["Error"]["Message"]).split())[:80]
+            raise ResponseParserError(
+                f"HTTP status {status} without the code of an error{told and f', {told!r}'}"
+            )
+        return parsed
+
+    def _handle_list(self, shape: Any, node: Any) -> Any:
+        if not isinstance(node, list) or None in node:
+            raise ResponseParserError(f"its {shape.name} is not a list without gaps")
+        return super()._handle_list(shape, node)
 
 
 def _timestamp(value: Any) -> dt.datetime:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from mitl.crowd.amounts import dollars, is_code
-from mitl.crowd.listings import ListedBonus, listed_bonus
+from mitl.crowd.listings import ListedBonus, listed_bonus, member, nothing, optional
 from mitl.crowd.transport import Transport
 from mitl.errors import CrowdError
 
+T = TypeVar("T")
 PAGE = 100
 _ROUNDS = 5
 """How often a listing may give the same page before it is said to go in circles."""
@@ -26,6 +27,7 @@ class WorkerCalls:
         try:
             self._transport.call(
                 "send_bonus",
+                nothing,
                 AssignmentId=assignment_id,
                 WorkerId=worker_id,
                 BonusAmount=dollars(cents),
@@ -47,25 +49,26 @@ class WorkerCalls:
             {"HITId": hit_id} if assignment_id is None else {"AssignmentId": assignment_id}
         )
         # A bonus has no id of its own: two that look alike may well be two.
-        for shape in self._pages("list_bonus_payments", "BonusPayments", **wanted):
-            yield listed_bonus(shape)
+        yield from self._pages("list_bonus_payments", "BonusPayments", listed_bonus, **wanted)
 
     def find_qualification_type(self, name: str) -> str | None:
         """The id of the caller's qualification type of exactly this name."""
-        found = self._pages(
+        types = self._pages(
             "list_qualification_types",
             "QualificationTypes",
+            lambda shape: (member(shape, "Name", str), member(shape, "QualificationTypeId", str)),
             Query=name,
             MustBeRequestable=False,
             MustBeOwnedByCaller=True,
         )
-        return next((shape["QualificationTypeId"] for shape in found if shape["Name"] == name), None)
+        return next((type_id for known, type_id in types if known == name), None)
 
     def create_qualification_type(self, name: str, description: str) -> str:
         """The id of a new qualification type, or of the one of this name that exists."""
         try:
-            reply = self._transport.call(
+            return self._transport.call(
                 "create_qualification_type",
+                lambda reply: member(member(reply, "QualificationType", dict), "QualificationTypeId", str),
                 Name=name,
                 Description=description,
                 QualificationTypeStatus="Active",
@@ -76,12 +79,12 @@ class WorkerCalls:
                 if found is not None:
                     return found
             raise
-        return str(reply["QualificationType"]["QualificationTypeId"])
 
     def associate_qualification(self, qualification_type_id: str, worker_id: str, value: int = 1) -> None:
         """Give a worker a qualification, without a mail about it."""
         self._transport.call(
             "associate_qualification_with_worker",
+            nothing,
             QualificationTypeId=qualification_type_id,
             WorkerId=worker_id,
             IntegerValue=value,
@@ -93,6 +96,7 @@ class WorkerCalls:
         try:
             self._transport.call(
                 "disassociate_qualification_from_worker",
+                nothing,
                 QualificationTypeId=qualification_type_id,
                 WorkerId=worker_id,
             )
@@ -107,26 +111,41 @@ class WorkerCalls:
 
         A message takes no token, so a call whose reply is lost is not made again: its error is ``unclear``.
         """
-        reply = self._transport.call(
-            "notify_workers", repeatable=False, WorkerIds=[worker_id], Subject=subject, MessageText=text
+        return self._transport.call(
+            "notify_workers",
+            _failed_message,
+            repeatable=False,
+            WorkerIds=[worker_id],
+            Subject=subject,
+            MessageText=text,
         )
-        for failure in reply.get("NotifyWorkersFailureStatuses", ()):
-            return str(failure.get("NotifyWorkersFailureMessage") or failure.get("NotifyWorkersFailureCode"))
-        return None
 
-    def _pages(self, operation: str, member: str, **parameters: Any) -> Iterator[Mapping[str, Any]]:
+    def _pages(
+        self, operation: str, rows: str, read_row: Callable[[Mapping[str, Any]], T], **parameters: Any
+    ) -> Iterator[T]:
+        def read(reply: Mapping[str, Any]) -> tuple[list[T], str | None]:
+            return list(map(read_row, member(reply, rows, list))), optional(reply, "NextToken")
+
         token: str | None = None
-        before: list[Any] = []
+        before: list[T] = []
         met: Counter[str] = Counter()
         while True:
             following: dict[str, Any] = {} if token is None else {"NextToken": token}
-            reply = self._transport.call(operation, MaxResults=PAGE, **parameters, **following)
-            if reply[member] != before:  # a page that comes a second time says nothing new
-                yield from reply[member]
-            before = reply[member]
-            token = reply.get("NextToken")
+            page, token = self._transport.call(operation, read, MaxResults=PAGE, **parameters, **following)
+            if page != before:  # a page that comes a second time says nothing new
+                yield from page
+            before = page
             if not token or not before:
                 return
             met[token] += 1
             if met[token] > _ROUNDS:
                 raise CrowdError(f"{operation} gives the same page again and again; run the command later")
+
+
+def _failed_message(reply: Mapping[str, Any]) -> str | None:
+    """Why a message could not be delivered; None where it was."""
+    for failure in reply.get("NotifyWorkersFailureStatuses") or ():
+        return optional(failure, "NotifyWorkersFailureMessage") or member(
+            failure, "NotifyWorkersFailureCode", str
+        )
+    return None

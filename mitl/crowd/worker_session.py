@@ -62,10 +62,7 @@ class WorkerSession:
     def next_task(self) -> Task | None:
         """The HIT at hand from earlier, or a newly accepted one; None when no listed group has one left."""
         if self._listing is None:
-            response = self._agree(self._get(self._home))
-            self._listing = parse_page(response.text)
-            links = dict.fromkeys(urljoin(str(response.url), link) for link in self._listing.links)
-            self._at_hand = [url for url in links if self._is_task(url)]
+            self._listing = self._look()
         while self._at_hand:
             task = self._open(self._get(self._at_hand.pop(0)))
             if task is not None and task.assignment_id not in self._refused:
@@ -79,6 +76,21 @@ class WorkerSession:
                 return task
             self._exhausted.add(fields)
         return None
+
+    def give_back_all(self) -> int:
+        """Return every HIT at hand from earlier, unanswered; how many there were."""
+        self._look()
+        tasks = [task for url in self._at_hand if (task := self._open(self._get(url))) is not None]
+        for task in tasks:
+            self.give_back(task)
+        return len(tasks)
+
+    def _look(self) -> Page:
+        response = self._agree(self._get(self._home))
+        listing = parse_page(response.text)
+        links = dict.fromkeys(urljoin(str(response.url), link) for link in listing.links)
+        self._at_hand = [url for url in links if self._is_task(url)]
+        return listing
 
     def give_back(self, task: Task) -> None:
         """Return a HIT unanswered, if the page around it offers that; it is not taken up again."""

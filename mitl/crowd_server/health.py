@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from http.client import HTTPException
 from urllib.error import URLError
 from urllib.request import ProxyHandler, build_opener
 
@@ -21,7 +22,7 @@ def check(url: str, timeout_s: float = TIMEOUT_S) -> str | None:
         # No proxy of the environment may answer in the server's place.
         with build_opener(ProxyHandler({})).open(f"{url.rstrip('/')}/healthz", timeout=timeout_s) as reply:
             said = json.load(reply)
-    except (URLError, OSError, ValueError) as error:
+    except (URLError, OSError, HTTPException, ValueError) as error:
         return f"{url} does not answer as a crowd server: {error}"
     if not isinstance(said, dict) or said.get("service") != "mitl-crowd":
         return f"{url} answers, but is no crowd server of mitl"

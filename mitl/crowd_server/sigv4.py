@@ -20,6 +20,7 @@ SERVICE = "mturk-requester"
 REGIONS = ("us-east-1", "sandbox")
 """MTurk lived in us-east-1 only; ``sandbox`` is botocore's pseudo-region for the sandbox host."""
 MAX_SKEW = dt.timedelta(minutes=15)
+_STAMP = "%Y%m%dT%H%M%SZ"
 
 _AUTHORIZATION = re.compile(
     r"AWS4-HMAC-SHA256\s+Credential=(?P<key>[^/,\s]+)/(?P<date>\d{8})/(?P<region>[^/,\s]+)/(?P<service>[^/,\s]+)"
@@ -89,18 +90,19 @@ def _check_scope(parts: re.Match[str], stamp: str, now: dt.datetime) -> None:
             f"Credential should be scoped to the date of X-Amz-Date, region us-east-1 and service {SERVICE}.",
         )
     try:
-        signed_at = dt.datetime.strptime(stamp, "%Y%m%dT%H%M%SZ").replace(tzinfo=dt.UTC)
+        signed_at = dt.datetime.strptime(stamp, _STAMP).replace(tzinfo=dt.UTC)
     except ValueError as error:
         raise _refusal("IncompleteSignatureException", f"X-Amz-Date is no time: {stamp}") from error
     if signed_at < now - MAX_SKEW:
         raise _refusal(
             "InvalidSignatureException",
-            f"Signature expired: {stamp} is now earlier than {now - MAX_SKEW:%Y%m%dT%H%M%SZ}",
+            f"Signature expired: {stamp} is now earlier than {now - MAX_SKEW:{_STAMP}} ({now:{_STAMP}} - 15 min.)",
         )
     if signed_at > now + MAX_SKEW:
         raise _refusal(
             "InvalidSignatureException",
-            f"Signature not yet current: {stamp} is still later than {now + MAX_SKEW:%Y%m%dT%H%M%SZ}",
+            f"Signature not yet current: {stamp} is still later than {now + MAX_SKEW:{_STAMP}} "
+            f"({now:{_STAMP}} + 15 min.)",
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +41,8 @@ class Upgrade:
     after: str
     copy: Path | None = None
     """The SQLite file as it was before."""
+    finished: int = 0
+    """Rows that were written to complete it."""
 
 
 def config(line: Line, engine: Engine | None = None) -> Config:
@@ -77,8 +79,11 @@ def revision_of(connection: Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
-def upgrade(line: Line, engine: Engine) -> Upgrade:
-    """Bring the database to the newest revision; nothing happens where it is there already.
+def upgrade(line: Line, engine: Engine, finish: Callable[[Connection], int] | None = None) -> Upgrade:
+    """Bring the database to the newest revision; nothing is migrated where it is there already.
+
+    Args:
+        finish: completes what the newest revision needs, in the same transaction; returns how many rows it wrote.
 
     Raises:
         StoreError: it cannot be read, is of a newer mitl or not ours, or the upgrade failed and the database is as
@@ -92,7 +97,7 @@ def upgrade(line: Line, engine: Engine) -> Upgrade:
             before = revision_of(connection)
             is_known = True
             if before == newest:
-                return Upgrade(before, newest)
+                return Upgrade(before, newest, finished=finish(connection) if finish is not None else 0)
             require_known(line, connection, what)
             if before is not None:
                 # Shows before anything is copied whether this user may write here.
@@ -100,6 +105,7 @@ def upgrade(line: Line, engine: Engine) -> Upgrade:
             file = file_of(engine.url.database) if engine.dialect.name == "sqlite" else None
             copy = keep_copy(file, before) if file is not None and before is not None else None
             run_to(line, connection, newest)
+            finished = finish(connection) if finish is not None else 0
             require_whole(connection, what)
     except DBAPIError as error:
         if is_busy(error):
@@ -110,7 +116,7 @@ def upgrade(line: Line, engine: Engine) -> Upgrade:
             f"cannot bring {what} from {before or 'empty'} to {newest}: {reason(error, engine.url)}; it is as it was "
             f"before: {remedy(error)}"
         ) from error
-    return Upgrade(before, newest, copy)
+    return Upgrade(before, newest, copy, finished)
 
 
 def run_to(line: Line, connection: Connection, revision: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -15,8 +17,12 @@ MIN_GOLDS = 4
 GOOD_MEAN = Fraction(9, 10)
 """Posterior mean from which a record is good: 4 of 4, 9 of 9, 13 of 14."""
 
-BAD_MEAN = Fraction(3, 4)
-"""Posterior mean below which a record is bad if at least two controls failed: see `GoldRecord.is_bad`."""
+CAREFUL_FAILS = 0.1
+"""Share of the controls that a careful worker may well fail: slips, and controls that are themselves wrong. Of random
+pairs outside all rankings, a small and dense data set holds one match in ten."""
+
+BAD_CHANCE = 0.05
+"""A record is bad where a careful worker would fail so many controls less often than this: see `GoldRecord.is_bad`."""
 
 MIN_FAILURES_TO_WITHDRAW = 2
 
@@ -55,23 +61,35 @@ class GoldRecord:
 
     @property
     def is_bad(self) -> bool:
-        """At least four controls answered, two or more failed, and a posterior mean under 0.75.
+        """At least four controls answered, and more failed than a careful worker's one in ten explains.
 
-        Never on one failure. With one positive and one negative control a page, the chance to be called bad
-        after 2, 3, 5 and 10 pages is 69, 89, 94 and 99 % for a worker who answers at random (half of the
-        controls pass), 44, 73, 78 and 92 % for one who says yes to nearly everything (98 % of the positive
-        controls pass, 35 % of the negative), 3, 8, 4 and 2 % for a hasty one (94 and 90 % pass), and under
-        0.4 % for a careful one (99 %). So of the quarter of a random worker's pages that pass by luck, 3.6
-        % of all are left after five pages rather than 25 %. Asking for a posterior probability of 0.9 that
-        the rate lies under 0.8 instead would call 66 % of the random workers bad after three pages and 83 %
-        after five.
+        That is an exact binomial test at 5 %, the same as that Clopper and Pearson's 90 % interval of the failures
+        lies above one in ten: 3 of 4 to 8, 4 of 10, 5 of 16, 8 of 40. A bad record sets aside all pages that passed,
+        so it must not rest on controls that are wrong. Where 3 % of the positive and 10 % of the negative ones are, a
+        careful worker (99 % of the right ones pass) is called bad after 2, 3, 4, 5 and 10 pages in 0.2, 0.8, 2.0, 0.5
+        and 1.8 % of cases; a posterior mean under 0.75 did so in 3.3, 7.8, 13.2, 4.0 and 1.8 %. The price: a worker
+        who answers at random is known after 2, 3, 5 and 10 pages in 31, 66, 83 and 99 % of cases rather than 69, 89,
+        94 and 99 %; until then a quarter of their pages pass by luck, and each page that fails waits for a person.
         """
-        return self.golds >= MIN_GOLDS and self.golds - self.passes >= 2 and self.mean < BAD_MEAN
+        return self.golds >= MIN_GOLDS and self.golds - self.passes >= _failures_of_bad(self.golds)
 
     @property
     def text(self) -> str:
         """The record in words."""
         return f"passed {self.passes} of {self.golds} gold controls"
+
+
+@functools.cache
+def _failures_of_bad(golds: int) -> int:
+    """The least number of failures that a careful worker reaches with a chance under ``BAD_CHANCE``."""
+    failures, chance = 0, 1.0
+    while chance >= BAD_CHANCE:
+        ways = math.lgamma(golds + 1) - math.lgamma(failures + 1) - math.lgamma(golds - failures + 1)
+        chance -= math.exp(
+            ways + failures * math.log(CAREFUL_FAILS) + (golds - failures) * math.log1p(-CAREFUL_FAILS)
+        )
+        failures += 1
+    return failures
 
 
 def gold_records(

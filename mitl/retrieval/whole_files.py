@@ -18,7 +18,8 @@ from mitl.errors import RetrievalError
 
 logger = logging.getLogger(__name__)
 
-_PART = re.compile(r"\..+\.(?P<host>[^.]+)\.(?P<pid>\d+)\.[0-9a-f]{8}\.part")
+_PART = re.compile(r"\..+\.(?P<host>[^.]+)\.(?P<pid>\d+)\.[0-9a-f]{8}\.part(?:-journal|-wal|-shm)?")
+"""Also what SQLite keeps beside a file that it writes."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _THERE = {errno.EEXIST, errno.ENOTEMPTY}
 
@@ -88,7 +89,7 @@ def sync_folder(folder: Path) -> None:
 
 def remove_dead_parts(folder: Path) -> None:
     """Remove what killed processes of this machine left half made in ``folder``."""
-    for path in folder.glob(".*.part") if folder.is_dir() else ():
+    for path in folder.glob(".*.part*") if folder.is_dir() else ():
         found = _PART.fullmatch(path.name)
         if found and found["host"] == _host() and not is_alive(int(found["pid"])):
             logger.info("removing %s, which a dead process left", path)

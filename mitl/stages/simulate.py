@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import fcntl
+import os
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
-from mitl.crowd.endpoint import open_endpoint
+from mitl.crowd.endpoint import Endpoint, open_endpoint
 from mitl.crowd.populations import Truth, parse_population
-from mitl.crowd.scripted import ScriptedWorker, SimulationResult, run_workers
+from mitl.crowd.scripted import ScriptedWorker, SimulationResult, give_back, run_workers
 from mitl.crowd.scripted_preferences import ListTruth
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
@@ -37,7 +42,8 @@ def simulate(
 ) -> StageResult:
     """Answer what is open on mitl's own crowd server as a population of scripted workers would.
 
-    Each call invites new workers, whose answers depend on the seed, their name and the HIT alone.
+    Each call invites new workers, whose answers depend on the seed, their name and the HIT alone. The workers of a call
+    that was killed first return the HITs that they had accepted, which nobody else could take.
 
     Raises:
         UsageError: another endpoint or live money is meant, or the population or truth is unknown.
@@ -60,7 +66,7 @@ def simulate(
     count = max(-(-work.missing // hits_per_worker), *(hit.assignments for hit in work.hits.values()))
     played = characters.characters(count, seed=settings.seed + work.known_workers)
     names = [f"w{work.known_workers + number}" for number in range(1, count + 1)]
-    with open_endpoint(settings, work.environment) as endpoint:
+    with open_endpoint(settings, work.environment) as endpoint, _at_work(settings, endpoint) as joining:
         links = endpoint.invite(count, label="scripted workers")
         workers = [ScriptedWorker(*who) for who in zip(links, played, names, strict=True)]
         done = run_workers(
@@ -70,10 +76,50 @@ def simulate(
             hits_per_worker=hits_per_worker,
             max_hits=max_hits,
             key_of=lambda hit_id: work.hits[hit_id].key,
+            joining=joining,
             expected=min(work.missing, max_hits or work.missing),
             progress=progress,
         )
     return _result(work.environment, workers, done)
+
+
+@contextmanager
+def _at_work(settings: Settings, endpoint: Endpoint) -> Iterator[Callable[[ScriptedWorker], None]]:
+    """Keeps the links of those who join until the block ends well; who joined in a call that did not, gives back first.
+
+    A file of links is locked by its call, so that one which can be locked is of a call that is over.
+    """
+    folder = settings.runs / "scripted-workers"
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)  # nobody may take a file for left that is about to be locked
+        for path in sorted(folder.iterdir()):
+            _follow_up(path, endpoint)
+        own = folder / secrets.token_hex(8)
+        file = os.fdopen(os.open(own, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8")
+        fcntl.flock(file, fcntl.LOCK_EX)
+    finally:
+        os.close(handle)
+
+    def keep(worker: ScriptedWorker) -> None:
+        file.write(worker.link.removeprefix(endpoint.url) + "\n")
+        file.flush()
+
+    with file:
+        yield keep
+        own.unlink()
+
+
+def _follow_up(path: Path, endpoint: Endpoint) -> None:
+    with path.open(encoding="utf-8") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        # Whose line was cut had not joined yet.
+        give_back([endpoint.url + line.strip() for line in file if line.endswith("\n")])
+        path.unlink()
 
 
 @dataclass(frozen=True, slots=True)

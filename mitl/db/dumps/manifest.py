@@ -13,7 +13,8 @@ from mitl.db.migrate import Line
 from mitl.errors import StoreError
 
 MANIFEST = "manifest.json"
-FORMAT = 1
+FORMAT = 2
+"""1 named the time and the engine too, by which two dumps of the same rows differed."""
 LINES: tuple[Line, ...] = ("pipeline", "crowd")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _BLOCK = 1 << 20
@@ -33,8 +34,6 @@ class DumpedDatabase:
     """One database's part of a dump: ``<line>/<table>.parquet`` for each table."""
 
     revision: str
-    engine: str
-    """Where it came from: sqlite or postgresql."""
     tables: Mapping[str, TableFile]
 
     @property
@@ -49,8 +48,6 @@ class Manifest:
 
     mitl: str
     """The version that wrote it."""
-    made_at: str
-    """ISO 8601, UTC."""
     databases: Mapping[Line, DumpedDatabase]
 
     @property
@@ -59,7 +56,7 @@ class Manifest:
         return sum(table.bytes for part in self.databases.values() for table in part.tables.values())
 
     def same_data(self, other: Manifest) -> bool:
-        """Whether both hold the same rows at the same revisions, whenever and from wherever they were made."""
+        """Whether both hold the same rows at the same revisions, whichever version wrote them."""
         return _content(self) == _content(other)
 
 
@@ -81,12 +78,13 @@ def from_json(text: bytes, where: str) -> Manifest:
     """
     try:
         found = json.loads(text)
-        if found["format"] != FORMAT:
+        if found["format"] not in (1, FORMAT):
             raise StoreError(
-                f"{where} is a dump of format {found['format']!r}, but this mitl reads format {FORMAT}; upgrade mitl"
+                f"{where} is a dump of format {found['format']!r}, but this mitl reads formats 1 and {FORMAT}; "
+                "upgrade mitl"
             )
         databases = {_line(name): _database(part) for name, part in found["databases"].items()}
-        return Manifest(str(found["mitl"]), str(found["made_at"]), databases)
+        return Manifest(str(found["mitl"]), databases)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise StoreError(
             f"{where} holds a damaged {MANIFEST} ({type(error).__name__}: {error}); take another backup"
@@ -112,7 +110,7 @@ def _database(part: Mapping[str, Any]) -> DumpedDatabase:
         if not _NAME.fullmatch(name):
             raise ValueError(f"no table can be called {name!r}")
         tables[name] = TableFile(int(file["rows"]), int(file["bytes"]), str(file["sha256"]))
-    return DumpedDatabase(str(part["revision"]), str(part["engine"]), tables)
+    return DumpedDatabase(str(part["revision"]), tables)
 
 
 def _line(name: str) -> Line:

@@ -45,7 +45,7 @@ def write_database(
             tables[table.name] = _write_table(connection, table, folder / file_name(line, table.name))
             advance(1)
     sync_folder(folder / line)
-    return DumpedDatabase(revision, connection.dialect.name, tables)
+    return DumpedDatabase(revision, tables)
 
 
 def _write_table(connection: Connection, table: Table, path: Path) -> TableFile:

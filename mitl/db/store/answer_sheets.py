@@ -61,16 +61,18 @@ def read(session: Session, submissions: Ints) -> tuple[Ints, Ints, Ints]:
     return rows[0], rows[1], rows[2]
 
 
-def fill(session: Session) -> None:
-    """Write the sheets that are missing."""
+def fill(session: Session) -> int:
+    """Write the sheets that are missing; returns how many."""
     query = (
         select(Assignment.id)
         .outerjoin(AnswerSheet, AnswerSheet.assignment_id == Assignment.id)
         .where(AnswerSheet.assignment_id.is_(None))
         .order_by(Assignment.id)
     )
-    for chunk in chunks(list(session.scalars(query))):
+    missing = list(session.scalars(query))
+    for chunk in chunks(missing):
         add_tuples(session, AnswerSheet, ("assignment_id", "content"), _made(session, chunk))
+    return len(missing)
 
 
 def stale(session: Session) -> int:

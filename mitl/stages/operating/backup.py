@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import errno
 import os
 import shutil
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
@@ -29,8 +28,6 @@ NOT_IN_IT = (
 )
 SECRET = "it holds the server's keys, workers' ids and which pairs are controls: keep it as private as the databases"  # noqa: S105 - a sentence
 
-Clock = Callable[[], dt.datetime]
-
 
 def backup(
     settings: Settings,
@@ -38,9 +35,8 @@ def backup(
     *,
     only: Line | None = None,
     progress: Progress = no_progress,
-    clock: Clock = lambda: dt.datetime.now(dt.UTC),
 ) -> StageResult:
-    """Write all tables of the databases that exist, each as it was at one moment.
+    """Write all tables of the databases that exist, each as it was at one moment; the same rows give the same bytes.
 
     The pipeline's moment comes first, so that the server's part knows every call that the pipeline's has made.
 
@@ -54,7 +50,7 @@ def backup(
         part = part_name(target)
         try:
             part.mkdir(mode=0o700)
-            manifest = _write(settings, only, part, progress, clock)
+            manifest = _write(settings, only, part, progress)
             if target.exists():
                 return _same_as_before(target, manifest)
             _put_in_place(part, target)
@@ -63,16 +59,15 @@ def backup(
     return _result("done", target, manifest, ())
 
 
-def _write(settings: Settings, only: Line | None, folder: Path, progress: Progress, clock: Clock) -> Manifest:
+def _write(settings: Settings, only: Line | None, folder: Path, progress: Progress) -> Manifest:
     databases: dict[Line, DumpedDatabase] = {}
     with ExitStack() as stack:
         places = existing(settings, only)
         views = [(place, stack.enter_context(opened(place, read_only=True))) for place in places]
         moments = [(place, stack.enter_context(one_moment(engine))) for place, engine in views]
-        made_at = clock()
         for place, connection in moments:
             databases[place.line] = write_database(place.line, connection, folder, progress=progress)
-    manifest = Manifest(version("mitl"), made_at.isoformat(timespec="seconds"), databases)
+    manifest = Manifest(version("mitl"), databases)
     with (folder / MANIFEST).open("wb") as sink:
         sink.write(to_json(manifest).encode())
         to_disk(sink)
@@ -91,9 +86,9 @@ def _put_in_place(part: Path, target: Path) -> None:
             packed.chmod(0o600)
             with tarfile.open(fileobj=sink, mode="w") as archive:
                 # The manifest first, so that a reader need not go through the tables to find it.
-                archive.add(part / MANIFEST, MANIFEST)
+                archive.add(part / MANIFEST, MANIFEST, filter=_plain)
                 for path in sorted(part.glob("*/*")):
-                    archive.add(path, path.relative_to(part).as_posix())
+                    archive.add(path, path.relative_to(part).as_posix(), filter=_plain)
             to_disk(sink)
         packed.rename(target)
         sync_folder(target.parent)
@@ -101,24 +96,29 @@ def _put_in_place(part: Path, target: Path) -> None:
         packed.unlink(missing_ok=True)
 
 
+def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Nothing of when, by whom and where it was written."""
+    member.mtime, member.mode = 0, 0o600
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
+
+
 def _same_as_before(target: Path, manifest: Manifest) -> StageResult:
     with open_dump(target) as dump:
         dump.check()
         if not dump.manifest.same_data(manifest):
-            raise StoreError(
-                f"{target} is a backup of another state, made at {dump.manifest.made_at}; it is kept: name a new one"
-            )
+            raise StoreError(f"{target} is a backup of another state; it is kept: name a new one")
     lines = ("nothing to do: the backup there holds this very state",)
     return _result("nothing_to_do", target, manifest, lines)
 
 
 def _result(status: str, target: Path, manifest: Manifest, lines: tuple[str, ...]) -> StageResult:
     rows = tuple(
-        (line, part.revision, part.engine, len(part.tables), part.rows)
-        for line, part in manifest.databases.items()
+        (line, part.revision, len(part.tables), part.rows) for line, part in manifest.databases.items()
     )
     counts: dict[str, object] = {line: part.rows for line, part in manifest.databases.items()}
-    columns = ("database", "revision", "from", "tables", "rows")
+    columns = ("database", "revision", "tables", "rows")
     return StageResult(
         status=status,
         counts={**counts, "bytes": manifest.bytes},

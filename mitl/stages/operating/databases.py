@@ -9,14 +9,16 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.orm import Session
 
 from mitl.db import migrate
 from mitl.db.engine import open_engine, parse_url
 from mitl.db.explain import cannot_use
 from mitl.db.migrate import Line
-from mitl.db.session import describe, open_database
+from mitl.db.session import describe
 from mitl.db.store import answer_sheets
 from mitl.errors import StoreError
+from mitl.retrieval.whole_files import remove_dead_parts
 from mitl.settings import Settings
 
 
@@ -71,6 +73,8 @@ def opened(place: Place, *, read_only: bool = False) -> Iterator[Engine]:
     Args:
         read_only: nothing will be written, and this user need not be able to.
     """
+    if place.file is not None and not read_only:
+        remove_dead_parts(place.file.parent)
     with open_engine(place.url, read_only=read_only) as engine:
         try:
             yield engine
@@ -78,12 +82,12 @@ def opened(place: Place, *, read_only: bool = False) -> Iterator[Engine]:
             raise StoreError(cannot_use(error, engine.url)) from error
 
 
-def write_sheets(place: Place) -> None:
-    """After an upgrade or a restore, which leave it to a later command: what the pipeline's answers say, at hand."""
-    if place.line == "pipeline":
-        with open_database(place.url) as session:
-            answer_sheets.fill(session)
-            session.commit()
+def write_sheets(connection: Connection) -> int:
+    """What the pipeline's answers say, at hand: part of an upgrade or a restore; how many were missing."""
+    with Session(connection) as session:
+        missing = answer_sheets.fill(session)
+        session.commit()
+    return missing
 
 
 @contextmanager

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, func, select
 
 from mitl.db import migrate
 from mitl.db.copies import keep_copy
 from mitl.db.dumps.reading import Dump, open_dump
 from mitl.db.dumps.restoring import restore_database
+from mitl.db.dumps.tables import reflected
+from mitl.db.dumps.writing import write_database
+from mitl.db.engine import make_engine
 from mitl.db.migrate import Line, changing
 from mitl.errors import StoreError
 from mitl.progress import Progress, no_progress
@@ -31,7 +35,8 @@ def restore(
     """Fill the project's databases from a dump: at its revision first, then brought to the newest.
 
     Everything is checked before anything is kept, and both databases are kept at the end; an SQLite file that is
-    replaced is copied before.
+    replaced is copied before. A database that holds the dump already is left alone, so that a restore which was killed
+    between the two is completed by the same words.
 
     Raises:
         StoreError: the dump is damaged or of a newer mitl, a database holds something and ``replace`` is false, or a
@@ -39,22 +44,31 @@ def restore(
     """
     rows: list[tuple[str, str, str, str, int]] = []
     copies: list[str] = []
+    left_alone = 0
     with open_dump(source) as dump, ExitStack() as stack:
         wanted = _wanted(settings, dump, only)
         dump.check(tuple(place.line for place in wanted))
         for place in wanted:
             connection = stack.enter_context(_changing(place))
+            part = dump.manifest.databases[place.line]
             if replace and place.file is not None and (found := migrate.revision_of(connection)) is not None:
                 copies.append(str(keep_copy(place.file, found)))
-            count = restore_database(
-                place.line, connection, dump, place.name, replace=replace, progress=progress
-            )
-            part = dump.manifest.databases[place.line]
-            rows.append((place.name, place.line, part.revision, migrate.head(place.line), count))
-    for place in wanted:
-        write_sheets(place)
+            if not replace and _holds(place.line, connection, dump):
+                left_alone += 1
+            else:
+                restore_database(place.line, connection, dump, place.name, replace=replace, progress=progress)
+            if place.line == "pipeline":
+                write_sheets(connection)
+            rows.append((place.name, place.line, part.revision, migrate.head(place.line), part.rows))
     columns = ("database", "line", "dump's revision", "revision now", "rows")
     kept = tuple(f"as it was before: {copy}" for copy in copies)
+    if left_alone == len(wanted):
+        return StageResult(
+            status="nothing_to_do",
+            counts={line: count for _, line, _, _, count in rows} | {"copies": []},
+            lines=("nothing to do: the databases hold this very dump",),
+            next="mitl db verify",
+        )
     return StageResult(
         counts={line: count for _, line, _, _, count in rows} | {"copies": copies},
         tables=(Table(f"restored from {source}", columns, tuple(rows)),),
@@ -73,6 +87,35 @@ def _wanted(settings: Settings, dump: Dump, only: Line | None) -> list[Place]:
         held = ", ".join(dump.manifest.databases) or "none"
         raise StoreError(f"{dump.where} holds no {only or 'database'}; it holds: {held}")
     return found
+
+
+def _holds(line: Line, connection: Connection, dump: Dump) -> bool:
+    """Whether a database's rows are those of the dump, brought to the newest revision."""
+    if migrate.revision_of(connection) != migrate.head(line):
+        return False
+    tables = {table.name: table for table in reflected(connection)}
+    for name, part in dump.manifest.databases[line].tables.items():
+        found = tables.get(name)
+        if found is None or connection.scalar(select(func.count()).select_from(found)) != part.rows:
+            return False  # known without building anything
+    with rehearsed(line, dump) as fresh, tempfile.TemporaryDirectory(prefix="mitl-restore-") as folder:
+        (Path(folder) / "there").mkdir()
+        (Path(folder) / "fresh").mkdir()
+        there = write_database(line, connection, Path(folder) / "there")
+        return there == write_database(line, fresh, Path(folder) / "fresh")
+
+
+@contextmanager
+def rehearsed(line: Line, dump: Dump, progress: Progress = no_progress) -> Iterator[Connection]:
+    """A transaction in which the dump was restored into a new SQLite file, of which nothing stays."""
+    with tempfile.TemporaryDirectory(prefix="mitl-rehearsal-") as folder:
+        engine = make_engine(f"sqlite:///{Path(folder) / 'rehearsal.db'}")
+        try:
+            with changing(engine) as connection:
+                restore_database(line, connection, dump, "the rehearsal", progress=progress)
+                yield connection
+        finally:
+            engine.dispose()
 
 
 @contextmanager

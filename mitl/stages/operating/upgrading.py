@@ -14,19 +14,19 @@ def upgrade(settings: Settings) -> StageResult:
     Raises:
         StoreError: one is of a newer version, or cannot be changed; it is as it was then.
     """
-    moved = []
+    moved, lines = [], []
     for place in existing(settings):
         with opened(place) as engine:
-            done = migrate.upgrade(place.line, engine)
-            if done.before != done.after:
-                moved.append((place, done))
-    for place, _ in moved:
-        write_sheets(place)
-    lines = [f"{place.name}: {done.before or 'empty'} → {done.after}" for place, done in moved]
+            done = migrate.upgrade(place.line, engine, write_sheets if place.line == "pipeline" else None)
+        if done.before != done.after:
+            moved.append((place, done))
+            lines.append(f"{place.name}: {done.before or 'empty'} → {done.after}")
+        elif done.finished:
+            lines.append(f"{place.name}: answers of {done.finished:,} submissions written in one value each")
     copies = [str(done.copy) for _, done in moved if done.copy is not None]
     lines += [f"as it was before: {copy}" for copy in copies]
     return StageResult(
-        status="done" if moved else "nothing_to_do",
+        status="done" if lines else "nothing_to_do",
         counts={"upgraded": len(moved), "copies": copies},
         lines=tuple(lines) or ("nothing to do: the databases are at their newest revision",),
     )

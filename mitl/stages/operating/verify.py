@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import Connection, MetaData
@@ -13,17 +10,16 @@ from sqlalchemy.orm import Session
 from mitl.crowd_server.models import Base as CrowdBase
 from mitl.crowd_server.store import checks as crowd_checks
 from mitl.db import migrate
-from mitl.db.dumps.reading import Dump, open_dump
-from mitl.db.dumps.restoring import restore_database
-from mitl.db.engine import make_engine
+from mitl.db.dumps.reading import open_dump
 from mitl.db.integrity import Fault, general_faults, rule_faults
-from mitl.db.migrate import Line, changing
+from mitl.db.migrate import Line
 from mitl.db.models import Base
 from mitl.db.store import answer_sheets, checks
 from mitl.progress import Progress, no_progress
 from mitl.records import StageResult, Table, Verdict
 from mitl.settings import Settings
 from mitl.stages.operating.databases import existing, one_moment, opened
+from mitl.stages.operating.restore import rehearsed
 
 _METADATA: dict[Line, MetaData] = {"pipeline": Base.metadata, "crowd": CrowdBase.metadata}
 _RULES = {"pipeline": checks.RULES, "crowd": crowd_checks.RULES}
@@ -54,22 +50,9 @@ def verify_dump(source: Path, *, progress: Progress = no_progress) -> Verdict:
     with open_dump(source) as dump:
         dump.check()
         for line in dump.manifest.databases:
-            with _rehearsed(line, dump, progress) as connection:
+            with rehearsed(line, dump, progress) as connection:
                 found[f"{source}: {line}"] = _faults(line, connection)
     return _verdict(found)
-
-
-@contextmanager
-def _rehearsed(line: Line, dump: Dump, progress: Progress) -> Iterator[Connection]:
-    """A transaction in which the dump was restored into a new SQLite file, of which nothing stays."""
-    with tempfile.TemporaryDirectory(prefix="mitl-verify-") as folder:
-        engine = make_engine(f"sqlite:///{Path(folder) / 'rehearsal.db'}")
-        try:
-            with changing(engine) as connection:
-                restore_database(line, connection, dump, "the rehearsal", progress=progress)
-                yield connection
-        finally:
-            engine.dispose()
 
 
 def _faults(line: Line, connection: Connection) -> list[Fault]:

@@ -6,10 +6,10 @@ import io
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import httpx
 
+from mitl.crowd.transport import is_loopback
 from mitl.errors import DatasetError
 from mitl.proposals.sampling import shuffled
 from mitl.records import Environment
@@ -18,7 +18,6 @@ from mitl.stages.publishing.campaign import Campaign
 TIMEOUT_S, CONNECT_TIMEOUT_S = 15.0, 5.0
 TRIES = 2
 """Public stores of pictures say "slow down" now and then."""
-_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def probe_pictures(
@@ -89,7 +88,7 @@ class _Browsers:
 
     def of(self, url: str) -> httpx.Client:
         """The client for an address."""
-        near = urlsplit(url).hostname in _LOOPBACK
+        near = is_loopback(url)
         if near not in self._known:
             client = httpx.Client(
                 timeout=httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S),

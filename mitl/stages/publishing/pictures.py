@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from mitl.crowd.transport import is_loopback
 from mitl.errors import DatasetError, SettingsError
 from mitl.progress import Progress
 from mitl.records import ImageItem
@@ -26,9 +27,9 @@ def picture_sources(
 ) -> dict[int, str]:
     """Image id → the address that pages use.
 
-    Pictures at hand are written once to ``public/i/`` as JPEG and addressed root-relative, which mitl's own crowd
-    server serves; on another endpoint they need ``image_base_url``. Without a picture, the image's own https
-    address is used.
+    Pictures at hand are written once to ``public/i/`` as JPEG and addressed root-relative, as a crowd server serves
+    them: mitl's own, and any on this machine, whatever its port. On another endpoint they need ``image_base_url``.
+    Without a picture, the image's own https address is used.
 
     Raises:
         DatasetError: images have neither a picture nor an https address, or files are no pictures; the first are named.
@@ -71,24 +72,27 @@ def _refuse(faults: Sequence[str], n_images: int, remedy: str) -> None:
         )
 
 
-def _base(settings: Settings, images: Sequence[ImageItem]) -> str:
-    if settings.endpoint is None:
+def _base(settings: Settings, images: Sequence[ImageItem]) -> str | None:
+    """Where ``public/`` is served: "" for the root of the page's own server; None where nothing says."""
+    if settings.endpoint is None or (is_loopback(settings.endpoint) and settings.image_base_url is None):
         return ""
     if settings.image_base_url is None and any(image.url is None for image in images):
         raise SettingsError(
             "another endpoint cannot fetch pictures from here; set image_base_url in [crowd] of mitl.toml to the "
             "https address where the folder public/ is served"
         )
-    base = (settings.image_base_url or "").rstrip("/")
-    if base and not base.startswith("https://"):
+    if settings.image_base_url is None:
+        return None
+    base = settings.image_base_url.rstrip("/")
+    if not base.startswith("https://"):
         raise SettingsError(f"image_base_url is {base!r}, but pages need https; give an https address")
     return base
 
 
-def _source(settings: Settings, image: ImageItem, secret: bytes, base: str) -> str | None:
+def _source(settings: Settings, image: ImageItem, secret: bytes, base: str | None) -> str | None:
     """The image's address on pages; None where it has neither a file nor an https address."""
     has_file = image.path is not None and image.path.is_file()
-    if has_file and image.path is not None and (settings.endpoint is None or base):
+    if has_file and image.path is not None and base is not None:
         digest = hmac.new(secret, image.external_id.encode(), hashlib.sha256).hexdigest()[:32]
         return f"{base}/i/{digest}.jpg"
     return image.url if image.url is not None and image.url.startswith("https://") else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import botocore.session
 from botocore import xform_name
@@ -23,6 +23,7 @@ from mitl.stages.publishing.hit_calls import create_hit, create_hit_type
 from mitl.stages.publishing.pages import Pages, Wording
 from mitl.stages.publishing.planning import Plan, token
 
+T = TypeVar("T")
 Keep = Callable[[str, Mapping[str, Any]], None]
 """Is given each request that would change something: the operation's name and its parameters."""
 
@@ -116,7 +117,14 @@ class Rehearsal(Transport):
     def close(self) -> None:
         """There is nothing to close."""
 
-    def call(self, operation: str, *, repeatable: bool = True, **parameters: Any) -> Mapping[str, Any]:
+    def call(
+        self,
+        operation: str,
+        read: Callable[[Mapping[str, Any]], T],
+        *,
+        repeatable: bool = True,
+        **parameters: Any,
+    ) -> T:
         """Check a call and make up its reply.
 
         Raises:
@@ -128,7 +136,7 @@ class Rehearsal(Transport):
             raise CrowdError(f"{name} cannot be sent: {' '.join(report.generate_report().split())}")
         check_request(name, parameters)
         if name == "ListQualificationTypes":
-            return {"QualificationTypes": []}
+            return read({"QualificationTypes": []})
         self._made += 1
         if self._keep is not None:
             self._keep(name, parameters)
@@ -138,7 +146,7 @@ class Rehearsal(Transport):
             "CreateHITType": {"HITTypeId": made},
             "CreateHITWithHITType": {"HIT": {"HITId": made}},
         }
-        return replies[name]
+        return read(replies[name])
 
 
 class RehearsalClient(MTurkClient):
