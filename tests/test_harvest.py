@@ -237,7 +237,7 @@ def test_a_person_is_warned_before_waiting_work_approves_itself(answered):
 
     (warning,) = harvest(answered, SANDBOX).warnings
 
-    assert warning.startswith("6 submissions that wait for a person are approved by themselves within a day")
+    assert warning.startswith("6 submissions waiting for a person would be approved unseen within a day")
     assert warning.endswith("decide with `mitl review`")
 
 

@@ -102,7 +102,7 @@ def test_a_pilot_is_announced_and_what_comes_then(project):
     shown = ok("publish", "--sandbox", "--pilot", "1").out
 
     assert "· pilot ·" in shown.splitlines()[0]
-    assert "posted 1 / 1 HITs as pilot b1" in shown
+    assert "posted 1 / 1 HIT as pilot b1" in shown
     assert "prices the rest by the pilot's times" in shown
     assert "pilot b1 of template 'pairs-plain' is out" in fails(2, "publish", "--sandbox")
     assert (

@@ -22,7 +22,17 @@ from mitl.db.store import items as item_store
 from mitl.db.store.hits import HitRow
 from mitl.errors import UsageError
 from mitl.progress import Progress, no_progress
-from mitl.records import Comparison, Direction, Environment, HitItem, HitState, Label, StageResult, Table
+from mitl.records import (
+    Comparison,
+    Direction,
+    Environment,
+    HitItem,
+    HitState,
+    Label,
+    StageResult,
+    Table,
+    several,
+)
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
 from mitl.stages.reporting.truth import TruthOf, default_truth, require_known, truth_source
@@ -197,7 +207,7 @@ def _result(
             "by_character": dict(sorted(done.by_character.items())),
         },
         tables=(Table("", ("character", "workers", "HITs"), rows),),
-        lines=(f"{done.submitted:,} HITs answered; scripted workers: {len(workers):,}",),
+        lines=(f"{several(done.submitted, 'HIT')} answered; scripted workers: {len(workers):,}",),
         next="mitl harvest",
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from mitl.metrics.crisscrossed.correlation import ScoredPairs
 from mitl.metrics.crisscrossed.tasks import Likeness
 from mitl.progress import Progress, no_progress
-from mitl.records import Direction, StageResult
+from mitl.records import Direction, StageResult, several
 from mitl.retrieval.whole_files import whole_file
 from mitl.settings import Settings
 from mitl.stages.evaluating.figures import (
@@ -171,7 +171,7 @@ def _result(
 ) -> StageResult:
     idle = bool(changed) and not any(changed) and not gathered.computed
     paths = {"release": request.against.release, "csv": request.csv, "latex": request.latex}
-    computed = (f"{gathered.computed:,} rankings computed",) if gathered.computed else ()
+    computed = (f"{several(gathered.computed, 'ranking')} computed",) if gathered.computed else ()
     return StageResult(
         status="nothing_to_do" if idle else "done",
         counts={

@@ -18,7 +18,7 @@ from mitl.db.store import open_work
 from mitl.db.store.answers import AssignmentRow
 from mitl.db.store.hits import HitRow
 from mitl.progress import Progress, no_progress
-from mitl.records import Decision, Environment, HitState, StageResult
+from mitl.records import Decision, Environment, HitState, StageResult, several
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment, require_same_server
 from mitl.stages.harvesting.caps import cap_workers, due_caps
@@ -145,11 +145,12 @@ def _warnings(session: Session, environment: Environment, swept: Sweep, fetched:
     found = [gone_warning(gone)] if gone else []
     if fetched.lost:
         found.append(
-            f"the server no longer gives the submissions of {len(fetched.lost):,} deleted HITs: {_named(fetched.lost)}"
+            f"the server no longer gives the submissions of {several(len(fetched.lost), 'deleted HIT')}: "
+            f"{_named(fetched.lost)}"
         )
     if fetched.settled:
         found.append(
-            f"{fetched.settled:,} submissions were approved or rejected on the server without mitl's knowing; "
+            f"{several(fetched.settled, 'submission')} approved or rejected on the server without mitl's knowing; "
             "that is booked now"
         )
     waiting = answer_store.assignments(session, environment, _WAITING)
@@ -162,7 +163,7 @@ def _near_approval(waiting: Sequence[AssignmentRow], now: dt.datetime) -> list[s
     if not times:
         return []
     return [
-        f"{len(times):,} submissions that wait for a person are approved by themselves within a day, the first at "
+        f"{several(len(times), 'submission')} waiting for a person would be approved unseen within a day, the first at "
         f"{utc(min(times))}; decide with `mitl review`"
     ]
 
@@ -198,11 +199,11 @@ def _result(
     approved = done.approved + fetched.recovered
     nothing = not (fetched.new or fetched.settled or approved or done.rejected or done.excluded or capped)
     lines = [
-        f"{fetched.new:,} submissions fetched, {approved:,} approved; {queued:,} wait for a person, "
-        f"{waiting:,} HITs are still out"
+        f"{several(fetched.new, 'submission')} fetched, {approved:,} approved; {queued:,} wait for a person, "
+        f"{several(waiting, 'HIT')} still out"
     ]
     if capped:
-        lines.append(f"the cap on HITs per worker was set or lifted for {capped:,} workers")
+        lines.append(f"the cap on HITs per worker was set or lifted for {several(capped, 'worker')}")
     if nothing:
         lines.insert(0, "nothing to do: no new answers")
     if queued:

@@ -9,7 +9,7 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import parses as parse_store
 from mitl.db.store.bulk import chunks
 from mitl.progress import Progress, no_progress
-from mitl.records import Environment, JudgementSource, StageResult
+from mitl.records import Environment, JudgementSource, StageResult, several
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
 from mitl.stages.harvesting.judging import judge
@@ -30,7 +30,7 @@ def reparse_all(
         status="done" if count else "nothing_to_do",
         counts={"environment": chosen.value, "reparsed": count},
         lines=(
-            f"parsed the raw answers of {count:,} submissions again"
+            f"parsed the raw answers of {several(count, 'submission')} again"
             if count
             else "nothing to do: no submission is stored",
         ),

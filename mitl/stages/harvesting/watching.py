@@ -11,7 +11,7 @@ from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
 from mitl.db.store import open_work
 from mitl.errors import CrowdError, FundsError
-from mitl.records import Environment, StageResult
+from mitl.records import Environment, StageResult, several
 from mitl.settings import Settings
 from mitl.stages.harvesting.harvest import Harvested, harvest_once
 
@@ -125,7 +125,7 @@ def _final(seen: Harvested, fetched: int, approved: int, looks: int) -> StageRes
     if looks == 1 or not (fetched or approved):
         return replace(result, counts=counts)
     line = (
-        f"{fetched:,} submissions fetched and {approved:,} approved in {looks:,} looks; "
+        f"{several(fetched, 'submission')} fetched and {approved:,} approved in {looks:,} looks; "
         f"{counts['queued']:,} wait for a person, and nobody works any more"
     )
     return replace(result, status="done", counts=counts, lines=(line,))

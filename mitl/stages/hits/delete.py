@@ -9,7 +9,7 @@ from mitl.crowd.client import ListedHit
 from mitl.db.store import answers as answer_store
 from mitl.db.store import journal
 from mitl.progress import Progress, no_progress
-from mitl.records import Decision, Environment, HitState, JournalState, StageResult
+from mitl.records import Decision, Environment, HitState, JournalState, StageResult, several
 from mitl.settings import Settings
 from mitl.stages.calls import Call, make_calls
 from mitl.stages.harvesting.deadlines import reversible_until
@@ -96,7 +96,7 @@ def _reversible(scope: Scope) -> set[int]:
 
 def _result(scope: Scope, deleted: int, *, undecided: int, held: int) -> StageResult:
     lines = [
-        f"{deleted:,} HITs deleted on the server; their answers and payments stay here"
+        f"{several(deleted, 'HIT')} deleted on the server; their answers and payments stay here"
         if deleted
         else "nothing to do: no such HIT is done with and on the server"
     ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from mitl.crowd.result_file import ResultFile
 from mitl.db.store.imports import ImportRow
-from mitl.records import Environment, StageResult
+from mitl.records import Environment, StageResult, several
 from mitl.stages.past_work.past import PastSubmission, StoredPast
 
 
@@ -67,8 +67,9 @@ def import_result(
         verb = "read again" if read_again else "brought in"
         workers = len({one.worker_id for one in brought.past})
         lines.append(
-            f"{verb} {len(brought.past):,} submissions by {workers:,} workers from {file.name} into batch "
-            f"{brought.stored.batch}: {counts['judgements']:,} judgements on {counts['pairs']:,} pairs"
+            f"{verb} {several(len(brought.past), 'submission')} by {several(workers, 'worker')} from {file.name} into "
+            f"batch {brought.stored.batch}: {counts['judgements']:,} judgements on "
+            f"{counts['pairs']:,} pairs"
         )
     if brought.own_rows:
         lines.append(

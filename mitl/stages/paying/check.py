@@ -24,7 +24,7 @@ from mitl.db.store.ledger import BONUS, SettledWork
 from mitl.errors import CrowdError
 from mitl.hits.pricing import fee_cents, format_dollars
 from mitl.progress import Progress, no_progress
-from mitl.records import Environment, JournalState, JudgementSource, StageResult, Table, Verdict
+from mitl.records import Environment, JournalState, JudgementSource, StageResult, Table, Verdict, several
 from mitl.settings import Settings
 from mitl.stages.calls import THREADS
 from mitl.stages.environment import choose_environment, require_same_server
@@ -251,7 +251,8 @@ def _verdict(
     more = f", the first {_SHOWN}" if len(differences) > _SHOWN else ""
     title = f"differences: {len(differences):,}{more}"
     lines = [
-        f"{len(known.settled):,} submissions on {len(there):,} HITs compared: rewards {format_dollars(rewards)}, "
+        f"{several(len(known.settled), 'submission')} on {several(len(there), 'HIT')} compared: rewards "
+        f"{format_dollars(rewards)}, "
         f"bonuses {format_dollars(bonuses)}"
     ]
     if adopted:
@@ -272,7 +273,7 @@ def _refusal(differences: Sequence[Difference]) -> str | None:
     if not differences:
         return None
     first = differences[0]
-    count = "1 submission" if len(differences) == 1 else f"{len(differences):,} submissions"
+    count = several(len(differences), "submission")
     return (
         f"the ledger and the server differ on {count}, first {first.submission}: here {first.here}, there "
         f"{first.there}; run `mitl harvest` for work that was decided meanwhile, and `mitl pay check --adopt` for "

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from mitl.db.store.ledger import SettledWork
 from mitl.hits.pricing import format_dollars
 from mitl.judgements.wages import PaidWork, WorkerPay, slow_work, work_time
-from mitl.records import Environment
+from mitl.records import Environment, several
 from mitl.settings import ASSIGNMENT_DURATION_S, WAGE_FLOOR_CENTS_PER_HOUR, Settings
 from mitl.stages.paying.paying import APPROVED
 
@@ -123,4 +123,4 @@ def money(cents: int | None) -> str | None:
 
 
 def _pages(count: int) -> str:
-    return "1 page" if count == 1 else f"{count:,} pages"
+    return several(count, "page")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mitl.crowd.endpoint import Endpoint
-from mitl.records import ComparisonRole, Environment, StageResult
+from mitl.records import ComparisonRole, Environment, StageResult, several
 from mitl.settings import Settings
 from mitl.stages.hits.reconciling import Sweep
 from mitl.stages.preferring.job import Job
@@ -103,7 +103,10 @@ def posted_result(
             "balance_cents": balance,
         },
         warnings=warnings,
-        lines=(f"posted {posted:,} / {job.plan.n_hits:,} HITs{as_batch}", *completed_lines(job.plan)),
+        lines=(
+            f"posted {posted:,} / {several(job.plan.n_hits, 'HIT')}{as_batch}",
+            *completed_lines(job.plan),
+        ),
         next=_after(study.environment),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mitl.crowd.endpoint import Endpoint
 from mitl.hits.pricing import fee_rule, format_dollars
-from mitl.records import Environment
+from mitl.records import Environment, several
 from mitl.settings import Settings
 from mitl.stages.publishing.bill import Part, Quote
 from mitl.stages.publishing.campaign import Campaign
@@ -86,7 +86,7 @@ def part_lines(part: Part, *, charges_fee: bool) -> list[str]:
 def _pages(plan: Plan) -> list[str]:
     filled = f"; last filled with {_count(plan.n_repeats, 'repeat')}" if plan.n_repeats else ""
     if plan.n_overlap:
-        filled += f"; {plan.n_overlap:,} pairs asked of a second worker too"
+        filled += f"; {several(plan.n_overlap, 'pair')} asked of a second worker too"
     asked = {sum(not item.role.is_gold for item in page) for page in plan.pages}
     least, most = min(asked), max(asked)
     on_page = f"{most if least == most else f'{least} to {most}'} candidates + 2 controls"

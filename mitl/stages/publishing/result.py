@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mitl.db.store.commitments import StoredPlan
-from mitl.records import Environment, StageResult
+from mitl.records import Environment, StageResult, several
 from mitl.stages.hits.reconciling import Sweep
 from mitl.stages.publishing.bill import Planned, Quote, Terms
 from mitl.stages.publishing.campaign import Campaign
@@ -74,8 +74,8 @@ def dry(
         paths={"dry_run": str(folder.path)},
         warnings=warnings,
         lines=(
-            f"dry run: {plan.n_hits:,} HITs rendered and checked, the largest question has {largest:,} of 65,535 "
-            f"bytes; {folder.n_requests:,} requests and their pages are in {folder.path}; "
+            f"dry run: {several(plan.n_hits, 'HIT')} rendered and checked, the largest question has {largest:,} of "
+            f"65,535 bytes; {folder.n_requests:,} requests and their pages are in {folder.path}; "
             "no HIT was planned or posted",
         ),
     )
@@ -118,7 +118,7 @@ def posted_result(
             "balance_cents": balance,
         },
         warnings=warnings,
-        lines=(f"posted {posted:,} / {plan.n_hits:,} HITs{as_batch}", *completed_lines(plan)),
+        lines=(f"posted {posted:,} / {several(plan.n_hits, 'HIT')}{as_batch}", *completed_lines(plan)),
         next=following,
     )
 

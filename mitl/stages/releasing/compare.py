@@ -16,7 +16,7 @@ from mitl.db.store import items as item_store
 from mitl.errors import ReleaseError, UsageError
 from mitl.positives.comparing import Quality, Verified, count, overlap, quality
 from mitl.positives.sources import PositiveSet, read_set, read_table
-from mitl.records import Direction, StageResult, Table
+from mitl.records import Direction, StageResult, Table, several
 from mitl.settings import Settings
 from mitl.stages.releasing.kept_files import write_kept
 
@@ -151,7 +151,7 @@ def _count_table(
 
     images, captions = len(queries[Direction.T2I]), len(queries[Direction.I2T])
     return Table(
-        f"positives of {sets[-1].name}'s queries: {images:,} captions, {captions:,} images",
+        f"positives of {sets[-1].name}'s queries: {several(images, 'caption')}, {several(captions, 'image')}",
         ("set", "positive images", "positive captions"),
         tuple((one.name, cell(one.name, Direction.T2I), cell(one.name, Direction.I2T)) for one in sets),
     )

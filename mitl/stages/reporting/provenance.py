@@ -17,7 +17,7 @@ from mitl.hits.templates import load_template
 from mitl.judgements.aggregators import Aggregator
 from mitl.positives.origins import ProposalRun, QueryDraw
 from mitl.positives.rules import CXC_POSITIVE, MergeRules, Recipe
-from mitl.records import BatchKind, Direction, JudgementSource, PairRole
+from mitl.records import BatchKind, Direction, JudgementSource, PairRole, several
 from mitl.settings import Settings
 from mitl.stages.reporting.snapshot import Snapshot
 
@@ -123,7 +123,7 @@ def _publish(settings: Settings, known: Snapshot, batch: BatchRow) -> RebuildSte
     template = load_template(batch.template, settings.wordings).content_hash
     return _step(
         ["publish", *words, "--seed", str(batch.seed)],
-        f"batch {batch.name}, {_n_hits(known, batch):,} HITs",
+        f"batch {batch.name}, {several(_n_hits(known, batch), 'HIT')}",
         ((f"template {batch.template}", template),),
     )
 
@@ -136,8 +136,8 @@ def _harvest(known: Snapshot) -> Iterator[RebuildStep]:
     if known.submissions:
         environment = f"--{known.environment.value}"
         note = (
-            f"{len(known.submissions):,} submissions; people's answers and what was decided on them cannot be made "
-            "again: they are in the database, which mitl db backup copies"
+            f"{several(len(known.submissions), 'submission')}; people's answers and what was decided on them cannot be "
+            "made again: they are in the database, which mitl db backup copies"
         )
         yield _step(["harvest", environment], note, ())
 

@@ -120,7 +120,10 @@ def _rows(now: _Now) -> tuple[tuple[object, ...], ...]:
         (("calls", f"{in_words(now.n_unsent)}; `mitl harvest` carries that out"),) if now.n_unsent else ()
     )
     return (
-        ("data set", f"{data.name}: {data.n_images:,} images, {data.n_captions:,} captions"),
+        (
+            "data set",
+            f"{data.name}: {several(data.n_images, 'image')}, {several(data.n_captions, 'caption')}",
+        ),
         ("pairs", f"{now.n_pairs:,} proposed, {now.n_judged:,} judged, {now.n_open:,} open"),
         ("HITs", f"{hits:,} in {batches}, {now.work.hits:,} out, {now.n_again:,} to ask again"),
         ("answers", f"{several(now.n_submissions, 'submission')}, {now.n_queued:,} wait for a person"),

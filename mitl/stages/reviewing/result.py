@@ -13,7 +13,7 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
 from mitl.db.store.open_work import Barren
 from mitl.hits.pricing import fee_cents, format_dollars
-from mitl.records import Decision, Environment, StageResult
+from mitl.records import Decision, Environment, StageResult, several
 from mitl.settings import Settings
 from mitl.stages.harvesting.deadlines import utc
 from mitl.stages.paying.paying import CarriedOut
@@ -30,7 +30,7 @@ def nothing_ruled(why: str) -> StageResult:
 
 def in_words(calls_open: int) -> str:
     """That calls about so many decided submissions, 1 or more, are still to be made."""
-    about = "1 submission" if calls_open == 1 else f"{calls_open:,} submissions"
+    about = several(calls_open, "submission")
     return f"the server has not heard what was decided about {about}"
 
 

@@ -13,7 +13,7 @@ from mitl.db.store import desk as desk_store
 from mitl.db.store.answer_columns import answer_columns
 from mitl.db.store.answers import AssignmentRow
 from mitl.progress import Progress, no_progress
-from mitl.records import Decision, Environment, StageResult, Table
+from mitl.records import Decision, Environment, StageResult, Table, several
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
 from mitl.stages.harvesting.deadlines import approves_itself_at, reversible_until, utc
@@ -77,7 +77,7 @@ def queue(settings: Settings, environment: Environment | None = None) -> StageRe
             "submissions": [row.id for row in waiting],
             "calls_open": unsent,
         },
-        tables=(Table(f"{len(rows)} submissions wait for a person", columns, tuple(rows)),),
+        tables=(Table(f"{several(len(rows), 'submission')} waiting for a person", columns, tuple(rows)),),
         lines=told,
         next="mitl review show NUMBER; then mitl review approve|drop|exclude|reject NUMBER, or mitl review settle",
     )

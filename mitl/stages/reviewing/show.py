@@ -13,7 +13,7 @@ from mitl.db.store import items as item_store
 from mitl.hits.pricing import format_dollars
 from mitl.judgements.conduct import Agreement
 from mitl.judgements.goldcheck import GOLD_NEGATIVE_FAILED, GOLD_POSITIVE_FAILED
-from mitl.records import Decision, Environment, Finding, Label, StageResult, Table
+from mitl.records import Decision, Environment, Finding, Label, StageResult, Table, several
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
 from mitl.stages.harvesting.deadlines import approves_itself_at, reversible_until, utc
@@ -140,7 +140,8 @@ def _about_worker(known: _Known, floor_s: float) -> list[str]:
         f"  a pair takes {_number(one.median_s, ' s', 1)}{speed}; longest run {run} (usual {_number(usual.run)}); "
         f"variety {_number(one.entropy, ' bits', 2)} (usual {_number(usual.entropy, '', 2)})",
         f"  agrees with others on {_agreed(one.agreement)}; with own earlier answers on {_agreed(one.consistency)}",
-        f"  {one.submissions} submissions: {one.used} used, {one.queued} waiting{f' (also {also})' if also else ''}, "
+        f"  {several(one.submissions, 'submission')}: {one.used} used, "
+        f"{one.queued} waiting{f' (also {also})' if also else ''}, "
         f"{one.rejected} rejected; earned {format_dollars(one.earned_cents)}",
     ]
 

@@ -16,7 +16,7 @@ from mitl.datasets.content import content_hash, require_same
 from mitl.db.engine import parse_url
 from mitl.db.session import open_database
 from mitl.db.store import hits, items
-from mitl.records import Exclusion, Rating, RetrievalSet, StageResult
+from mitl.records import Exclusion, Rating, RetrievalSet, StageResult, several
 from mitl.settings import Settings
 
 
@@ -80,8 +80,9 @@ def init(
         paths={"project": str(settings.project), "config": str(settings.project / "mitl.toml")},
         warnings=(*warnings, *_unplaced(data)),
         lines=(
-            f"data set {data.name}: {len(data.images):,} images ({with_file:,} with a picture at hand), "
-            f"{len(data.captions):,} captions, {n_ratings:,} CxC ratings, {n_exclusions:,} exclusions",
+            f"data set {data.name}: {several(len(data.images), 'image')} ({with_file:,} with a picture at hand), "
+            f"{several(len(data.captions), 'caption')}, {several(n_ratings, 'CxC rating')}, "
+            f"{several(n_exclusions, 'exclusion')}",
         ),
         next=first_step(annotators),
     )
