@@ -24,8 +24,6 @@ from crowd_servers import (
     question,
 )
 
-from mitl.crowd.transport import was_cut
-
 WORKERS = 24
 FIRST = 8
 PATIENCE_S = 60.0
@@ -91,7 +89,7 @@ class Requester:
         while not self.stop.is_set():
             try:
                 reply = getattr(self.client, operation)(**values)
-                if not was_cut(reply):
+                if not _was_cut(reply):
                     return reply
             except ClientError as error:
                 code = error.response["Error"].get("Code", "")
@@ -104,6 +102,12 @@ class Requester:
             except BotoCoreError:
                 time.sleep(0.05)
         return None
+
+
+def _was_cut(reply: Any) -> bool:
+    """Whether the connection broke between a reply's headers and its body, which boto3 takes for an empty success."""
+    length = reply["ResponseMetadata"]["HTTPHeaders"].get("content-length", "0")
+    return set(reply) <= {"ResponseMetadata"} and int(length) > len("{}")
 
 
 def _already(error: ClientError, operation: str) -> Any:
