@@ -65,12 +65,21 @@ def describe(
 
 def _networks(settings: Mapping[str, Mapping[str, Any]], folder: Path) -> Iterator[Description]:
     for name, released in RELEASED.items():
-        missing = ("its weights", *_lacking("torch"))
-        if "weights" in settings.get(name, {}):
-            missing = (*_absent(settings[name], folder), *_lacking("torch"))
+        missing = _lacking_of(name, settings.get(name, {}), folder)
         yield Description(
             name, released.what, "the authors' weights; mitl[torch]", missing, _download(released)
         )
+
+
+def _lacking_of(network: str, config: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
+    """What a network with these settings lacks; converted weights (.safetensors) may hold what released ones do not."""
+    files = _values(config.get("weights", ()))
+    converted = bool(files) and all(file.endswith(".safetensors") for file in files)
+    required = ("weights",) if converted or not files else RELEASED[network].required
+    unset = [
+        "its weights" if key == "weights" else f"the setting {key}" for key in required if key not in config
+    ]
+    return (*unset, *_absent(config, folder), *_lacking("torch"))
 
 
 def _minis() -> Iterator[Description]:
@@ -93,15 +102,17 @@ def _own(settings: Mapping[str, Mapping[str, Any]], folder: Path) -> Iterator[De
         if form is None:
             network = network_of(name, config)
             if network is not None and name != network:
-                absent = _absent(config, folder) if "weights" in config else ("its weights",)
-                yield Description(
-                    name, RELEASED[network].what, "see mitl.toml", (*absent, *_lacking("torch"))
-                )
+                missing = _lacking_of(network, config, folder)
+                yield Description(name, RELEASED[network].what, "see mitl.toml", missing)
             continue
         extra = {"pivot": "pivot", "transformers": "torch"}.get(form, "")
-        yield Description(
-            name, _FORMS[form][0], "see mitl.toml", (*_absent(config, folder), *_lacking(extra))
-        )
+        unset = []
+        if form == "embeddings" and isinstance(config[form], Mapping):
+            unset = [f"embeddings of {side}" for side in ("images", "captions") if side not in config[form]]
+        elif form == "pivot" and "captions" not in config:
+            unset = ["the setting captions"]
+        missing = (*unset, *_absent(config, folder), *_lacking(extra))
+        yield Description(name, _FORMS[form][0], "see mitl.toml", missing)
 
 
 def _from_files() -> Iterator[Description]:

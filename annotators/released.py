@@ -21,6 +21,9 @@ class Released:
     settings: tuple[str, ...]
     """Lines for ``[annotators.NAME]`` of mitl.toml."""
 
+    required: tuple[str, ...] = ("weights",)
+    """Settings without which none of its released files can be used."""
+
     @property
     def needs(self) -> str:
         """Everything to be downloaded, in one line."""
@@ -40,6 +43,7 @@ RELEASED = {
                 "README does not name; datasets/vocabs of github.com/naver-ai/pcme has a list of this name and size",
             ),
             ('weights = "coco_pvse.pth"', 'vocabulary = "coco_vocab.pkl"'),
+            ("weights", "vocabulary"),
         ),
         Released(
             "vsrn",
@@ -57,6 +61,7 @@ RELEASED = {
                 'vocabulary = "coco_precomp_vocab.pkl"',
                 'features = "testall_ims.npy"',
             ),
+            ("weights", "vocabulary", "features"),
         ),
         Released(
             "pcme",
@@ -75,6 +80,7 @@ RELEASED = {
             "model.safetensors of dandelin/vilt-b32-finetuned-coco on the Hugging Face hub",
             ("vocab.txt of bert-base-uncased (30,522 word pieces)",),
             ('weights = "vilt_irtr_coco.ckpt"', 'wordpieces = "vocab.txt"'),
+            ("weights", "wordpieces"),
         ),
         Released(
             "clip",

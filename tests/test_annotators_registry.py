@@ -55,7 +55,8 @@ def test_ready_is_what_could_propose_as_things_are(tmp_path):
     (tmp_path / "captions.csv").write_text("")
     configured = {
         "pvse": {"weights": "there.pth", "vocabulary": "v.pkl"},
-        "mine": {"network": "vsrn", "weights": ["a.tar", "b.tar"]},
+        "mine": {"network": "vsrn", "weights": ["a.tar", "b.tar"], "vocabulary": "there.pth"},
+        "half": {"embeddings": {"images": "captions.csv"}},
         "pivot-x-tfidf": {"captions": "captions.csv"},
         "theirs": {"embeddings": {"images": "i.npy", "captions": "captions.csv"}},
     }
@@ -68,7 +69,8 @@ def test_ready_is_what_could_propose_as_things_are(tmp_path):
     assert all(plain[mini].ready for mini in MINIS)
     assert not plain["<any name>"].ready and plain["clip"].missing == ("its weights",)
     assert own["pvse"].missing == ("the file v.pkl",)
-    assert own["mine"].missing == ("the file b.tar",)
+    assert own["mine"].missing == ("the setting features", "the file b.tar")
+    assert own["half"].missing == ("embeddings of captions",)
     assert own["pivot-x-tfidf"].ready
     assert own["theirs"].missing == ("the file i.npy",)
     (tmp_path / "v.pkl").write_bytes(b"")
@@ -172,7 +174,7 @@ def test_a_setting_of_the_wrong_type_says_what_it_should_be():
     """Numbers and choices are checked before anything is loaded."""
     with pytest.raises(AnnotatorError, match="'threads' of annotator 'clip-mini' is 0; it should be a whole"):
         registry.build("clip-mini", {"threads": 0})
-    with pytest.raises(AnnotatorError, match="'device' of annotator 'clip-mini' is 'gpu'; it should be auto"):
+    with pytest.raises(AnnotatorError, match="'device' of annotator 'clip-mini' is 'gpu'; it should be one of auto"):
         registry.build("clip-mini", {"device": "gpu"})
 
 

@@ -123,6 +123,7 @@ def test_pictures_inside_a_table_become_the_images_files(tmp_path):
         ({"caption": [[["a"]]]}, {}, "column 'caption' of .* holds list<.*one value a cell"),
         ({"caption": ["a"], "file": [["x.jpg"]]}, {}, "column 'file' of .* holds list<"),
         ({"caption": ["a"], "image": [b"no picture"]}, {}, "the picture in row 1 of .* cannot be read"),
+        ({"caption": ["a"], "any_name": [b"no picture"]}, {}, "the picture in row 1 of .* cannot be read"),
         (
             {"caption": ["a"], "x": [{"bytes": b""}], "y": [{"bytes": b""}]},
             {},

@@ -20,8 +20,6 @@ from mitl.records import Caption, RetrievalSet
 WHAT = "a table of pairs"
 TEXT_COLUMNS = ("caption", "text")
 OPTIONAL = ("caption_id", *TEXT_COLUMNS, "file", "url")
-PICTURE_COLUMNS = ("image", "picture", "img", "jpg", "png")
-"""What columns of a picture's plain bytes are called."""
 PICTURES = "pictures"
 """Folder, within that for what a table holds itself, of the pictures that were inside it."""
 _LIST_AS_TEXT = re.compile(r"""\[\s*(['"]).*\1\s*,?\s*\]""", re.DOTALL)
@@ -43,7 +41,7 @@ def read_table(
     A Parquet file may have a row an image, with its captions (and their ``caption_id``s) as lists. ``caption_id`` may
     be missing: then captions are ``<image_id>#<k>``, k from 0 in the order of an image's rows. ``file`` is looked up
     in the folder ``images``, else beside the table; ``url`` is the image's address. Pictures inside a Parquet file
-    (bytes, or a structure of ``bytes`` and ``path`` as the ``datasets`` library writes it) are written to
+    (a column of bytes, or a structure of ``bytes`` and ``path`` as the ``datasets`` library writes it) are written to
     ``pictures`` in the folder ``unpack``, and named relative to its parent.
 
     Ids are integers if all of them are, else strings.
@@ -122,37 +120,43 @@ def _picture_column(path: Path) -> str | None:
 def _holds_pictures(field: Any) -> bool:
     import pyarrow as pa
 
-    if pa.types.is_struct(field.type):
-        return bool(field.type.get_field_index("bytes") >= 0)
-    is_bytes = pa.types.is_binary(field.type) or pa.types.is_large_binary(field.type)
-    return is_bytes and field.name in PICTURE_COLUMNS
+    kind = field.type
+    if pa.types.is_struct(kind) and kind.get_field_index("bytes") >= 0:
+        kind = kind.field(kind.get_field_index("bytes")).type
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
 def _unpacked(path: Path, column: str, folder: Path) -> dict[str, str]:
     """Image id → the picture's file, relative to the parent of ``folder``; each is named by a hash of its bytes."""
-    files: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for number, image_id, content in _contents(path, column):
+        name = hashlib.sha256(content).hexdigest()[:32] + _suffix(content, number, path)
+        if names.setdefault(image_id, name) != name:
+            raise DatasetError(
+                f"row {number} of {str(path)!r} gives image {image_id!r} another picture than before"
+            )
+    # All of them will do: only now is any written.
+    for _, image_id, content in _contents(path, column):
+        target = folder / PICTURES / names[image_id]
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            part = target.with_name(f".{target.name}.part")
+            part.write_bytes(content)
+            part.replace(target)
+    return {image_id: f"{folder.name}/{PICTURES}/{name}" for image_id, name in names.items()}
+
+
+def _contents(path: Path, column: str) -> Iterator[tuple[int, str, bytes]]:
+    """(row, image id, bytes) of each picture; a structure without bytes may name a file, which `file` finds."""
     number = 0
     with open_parquet(path, WHAT) as file:
         for batch in file.iter_batches(_ROWS_AT_ONCE, columns=["image_id", column]):
             for row in batch.to_pylist():
                 number += 1
-                image_id, cell = _cell(row, "image_id", number, path), row[column]
+                cell = row[column]
                 content = cell.get("bytes") if isinstance(cell, dict) else cell
-                if content is None:
-                    continue  # the structure may name a file instead, which `file` or --images finds
-                name = hashlib.sha256(content).hexdigest()[:32] + _suffix(content, number, path)
-                relative = f"{folder.name}/{PICTURES}/{name}"
-                if files.setdefault(image_id, relative) != relative:
-                    raise DatasetError(
-                        f"row {number} of {str(path)!r} gives image {image_id!r} another picture than before"
-                    )
-                target = folder / PICTURES / name
-                if not target.exists():
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    part = target.with_name(f".{name}.part")
-                    part.write_bytes(content)
-                    part.replace(target)
-    return files
+                if content is not None:
+                    yield number, _cell(row, "image_id", number, path), content
 
 
 def _suffix(content: bytes, number: int, path: Path) -> str:
@@ -162,7 +166,12 @@ def _suffix(content: bytes, number: int, path: Path) -> str:
         with Image.open(io.BytesIO(content)) as picture:
             kind = picture.format or ""
             picture.verify()
-    except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises for what it cannot read
+    except (
+        OSError,
+        SyntaxError,
+        ValueError,
+        Image.DecompressionBombError,
+    ) as error:  # what Pillow cannot read
         raise DatasetError(f"the picture in row {number} of {str(path)!r} cannot be read: {error}") from error
     return _SUFFIXES.get(kind, f".{kind.lower()}")
 

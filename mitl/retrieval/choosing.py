@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -99,7 +100,9 @@ def _makers(task: Task) -> dict[str, Callable[[], Product]]:
 
 def _cheapest(task: Task) -> Choice:
     plain = NumpyProduct()
-    at_hand = loaded_torch() is not None or (task.work > IMPORT_WORK and find_spec("torch") is not None)
+    # A worker of a cluster that was lent a card is to use it; elsewhere waking one pays with the import alone.
+    pays = CARD_WORK if os.environ.get("CUDA_VISIBLE_DEVICES") else IMPORT_WORK
+    at_hand = loaded_torch() is not None or (task.work > pays and find_spec("torch") is not None)
     if task.work < PROBE_WORK or not at_hand:
         return Choice((plain,), _places(task, survivors_of(plain, task)))
     makers, rates = _makers(task), speeds(task.left.width)

@@ -99,13 +99,23 @@ def _complete(folder: Path, asked: Mapping[str, object]) -> dict[str, object] | 
 
 
 def _files(folder: Path) -> dict[str, str | None]:
-    """Hashes of all that a walk would write; both databases with what is not yet folded into them."""
+    """Hashes of what a walk leaves: settings, both databases with what is not yet folded into them, release, report.
+
+    Of pictures and rankings, which are many, that they are there.
+    """
     databases = [f"{name}.db{end}" for name in ("mitl", "crowd") for end in ("", "-wal")]
-    names = ["mitl.toml", *databases, "release/manifest.json", "report.html"]
-    return {
+    names = ["mitl.toml", *databases, "report.html", *_below(folder, "release")]
+    many = {name: "there" for place in ("dataset", "runs") for name in _below(folder, place) if name != MARK}
+    return many | {
         name: hashlib.sha256((folder / name).read_bytes()).hexdigest() if (folder / name).is_file() else None
         for name in names
     }
+
+
+def _below(folder: Path, place: str) -> list[str]:
+    return sorted(
+        path.relative_to(folder).as_posix() for path in (folder / place).rglob("*") if path.is_file()
+    )
 
 
 def _init(folder: Path, n_images: int, seed: int, steps: _Steps, progress: Progress) -> Settings:
@@ -188,7 +198,7 @@ def _result(written: StageResult, release: Path, page: Path, seconds: float) -> 
         f"the release holds ×{after / before:.1f} the true matches of the original annotation; workers found "
         f"{asked:.0%} of those that they were asked about"
         if isinstance(before, float) and isinstance(after, float) and isinstance(asked, float) and before
-        else "no matches were found beyond the original annotation"
+        else "too little was answered to compare the release with the original annotation"
     )
     # The report holds what every step came to: where it is the same, no step did anything.
     return StageResult(

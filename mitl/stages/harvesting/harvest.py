@@ -15,6 +15,7 @@ from mitl.db.store import answers as answer_store
 from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
+from mitl.db.store import proposals as proposal_store
 from mitl.db.store.answers import AssignmentRow
 from mitl.db.store.hits import HitRow
 from mitl.progress import Progress, no_progress
@@ -176,12 +177,15 @@ def _named(hits: Sequence[HitRow]) -> str:
 
 def _nothing_to_do(session: Session, environment: Environment) -> StageResult:
     queued = answer_store.decision_counts(session, environment).get(Decision.QUEUED, 0)
+    is_proposed = bool(proposal_store.runs(session))
     session.rollback()
     return StageResult(
         status="nothing_to_do",
         counts={"environment": environment.value, "fetched": 0, "approved": 0, "queued": queued},
         lines=(f"nothing to do: no HIT is out on {environment}",),
-        next=f"mitl publish --{environment}, or mitl build-dataset --out DIR",
+        next=f"mitl publish --{environment}, or mitl build-dataset --out DIR"
+        if is_proposed
+        else "mitl status, which says what comes first",
     )
 
 

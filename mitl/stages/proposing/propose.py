@@ -182,7 +182,7 @@ def _where(devices: dict[str, str], products: set[str]) -> Iterator[str]:
     if devices:
         yield f"networks ran on {', '.join(sorted(set(devices.values())))}"
     if products:
-        yield f"vectors were multiplied by {', '.join(sorted(products))}"
+        yield f"vectors were first multiplied by {', '.join(sorted(products))}"
 
 
 def _choose(side: list[tuple[str, int]], choice: QueryChoice, seed: int, direction: Direction) -> list[int]:

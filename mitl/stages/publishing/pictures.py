@@ -109,7 +109,7 @@ def _write_jpeg(source: Path, target: Path) -> None:
     try:
         with Image.open(source) as picture:
             small = picture.convert("RGB")
-    except (UnidentifiedImageError, OSError) as error:
+    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
         raise DatasetError(f"{source} cannot be read as a picture: {error}") from error
     small.thumbnail((MAX_SIDE, MAX_SIDE))
     buffer = io.BytesIO()

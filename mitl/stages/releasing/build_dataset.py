@@ -96,7 +96,7 @@ def _result(
     warnings = list(fit_warnings)
     if undecided:
         warnings.append(
-            f"{undecided} submissions still wait for a person; their answers are not in this release"
+            f"{several(undecided, 'submission')} still waiting for a person; the answers are not in this release"
         )
     if summary.unanswered:
         warnings.append(

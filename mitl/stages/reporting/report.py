@@ -91,6 +91,7 @@ def report(
             if changed
             else f"nothing to do: {file} holds exactly this report already",
         ),
+        next="" if data.judgements else "mitl status, which says what comes before there is more to report",
     )
 
 
@@ -194,6 +195,11 @@ def _notes(known: Snapshot, funnel: FunnelCounts, *, has_other_work: bool) -> tu
         waits = "waits" if undecided == 1 else "wait"
         notes.append(
             f"{several(undecided, 'submission')} {waits} for a person; their answers count nowhere yet."
+        )
+    if not known.submissions and not known.judgements:
+        notes.append(
+            f"Nobody has judged anything on {known.environment.value} yet, so most of this page is empty; "
+            "`mitl status` says what comes next."
         )
     open_pairs = (funnel.distinct or 0) - (funnel.usable or 0)
     if known.submissions and open_pairs:
