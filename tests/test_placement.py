@@ -22,8 +22,6 @@ from mitl.retrieval.topk import top_k, top_k_both
 CARD = torch.device("cuda:0")
 COPIES = {torch.ops.aten.copy_.default, torch.ops.aten._to_copy.default}
 """What may have its input on another device than its output."""
-
-
 PACKED = {"aten::_pack_padded_sequence", "aten::_pad_packed_sequence", "aten::gru.data"}
 """Their second input, lengths, belongs on the processor; so do the lengths that they give."""
 
@@ -56,8 +54,8 @@ class OnCard(Tensor):
         kwargs, packed = dict(kwargs or {}), function.name() in PACKED
         given = [one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
         left_behind = [one for one in given if one.dim() and not isinstance(one, OnCard)]
-        if packed and not isinstance(args[1], OnCard):
-            left_behind.remove(args[1])
+        if packed:
+            left_behind = [one for one in left_behind if one is not args[1]]
         if left_behind and function not in COPIES:
             raise MisplacedError(f"{function} has {tuple(left_behind[0].shape)} on the processor")
         target = kwargs.pop("device", None)
