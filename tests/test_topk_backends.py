@@ -25,6 +25,7 @@ from mitl.retrieval import bounds, choosing, compiled, faiss_search, threads, to
 from mitl.retrieval.bounds import UNIT
 from mitl.retrieval.device_product import DeviceProduct, cell_bytes, tile_for
 from mitl.retrieval.products import MOST_SHARE, Buffers
+from mitl.retrieval.rescoring import Rescorer, canonical_similarities
 from mitl.retrieval.seeding import seeds
 from mitl.retrieval.survivors import Survivors
 from mitl.retrieval.topk import top_k, top_k_both
@@ -554,9 +555,12 @@ def test_each_loss_of_the_bound_decides(term):
 
 @pytest.mark.parametrize("side", ["left", "right"])
 @pytest.mark.parametrize("backend", PRODUCTS)
-def test_a_pair_reaches_its_own_similarity(backend, side):
+@pytest.mark.parametrize("positive", [False, True])
+def test_a_pair_reaches_its_own_similarity(backend, side, positive):
     """Whatever it lost: where the floor of a row or column is a pair's canonical similarity, it is let through."""
     left, right = near_ties()
+    if positive:  # floors, which bf16 compares by their bits
+        left, right = (rows[rows.min(axis=1) > 0] for rows in (left, right))
     product, one, other, tile, exact = loaded(backend, left, right, 1 if side == "right" else None)
     pairs = exact if side == "left" else exact.T
     for number, floors in enumerate(pairs.T):
@@ -600,17 +604,22 @@ def test_a_first_floor_is_reached_by_k(backend, side, k, rounded_up):
         (0.5 + 2.0**-25, 0.5, 0.0),
     ],
 )
-def test_a_neighbour_whose_rival_lies_as_low_as_it_can_is_kept(near, error, rounding):
+@pytest.mark.parametrize("pays", [False, True])
+def test_a_neighbour_whose_rival_lies_as_low_as_it_can_is_kept(near, error, rounding, pays):
     """What is best by near values has the least similarity that it can have, and another as much at most."""
     highest, lowest = (near + sign * (rounding * abs(near) + error) for sign in (1, -1))
     least = np.float32(lowest)
     least = least if least >= lowest else np.nextafter(least, np.float32(np.inf))
 
     class Exact:
-        nearer_pays = False
+        nearer_pays = pays
 
         def similarities(self, rows, positions):
             return np.full(len(rows), least)
+
+        def nearer(self, rows, positions):
+            values = least + np.where(positions == 1, 0.0625, -0.0625)
+            return values.astype(np.float32), np.full(len(rows), 0.0626)
 
     survivors = Survivors(1, 1, 4, Exact())
     survivors.add(
@@ -664,3 +673,30 @@ def test_a_length_is_no_less_than_it_is():
         rows = lost_in_a_sum(lanes)[0][:, None]
 
         assert (vectors.largest_lengths(rows) >= np.linalg.norm(rows.astype(np.float64), axis=2)[:, 0]).all()
+
+
+def test_what_sums_of_rescoring_lose_is_allowed_for():
+    """In float32 nearer values lie within their errors; in float64 a sum beside a tie is decided by definition."""
+    for lanes in (1, 2, 4, 8, 16, 32, 64):
+        left, right = lost_in_a_sum(lanes)
+        query, item = left[:1].astype(np.float64), np.zeros_like(right[:1])
+        query[:, 2 * lanes : -lanes] = item[:, 2 * lanes : -lanes] = (
+            2.0**-27
+        )  # 2^-54, which a sum from 1 on loses
+        item[:, :lanes], item[:, 1 - lanes or query.size :] = 1, -1
+        item[0, lanes] = 2.0**-12  # 1 + 2^-24 lies between two float32
+        one, other = (
+            [vectors.Vectors(encoded(side.astype(np.float32))) for side in pair]
+            for pair in ((left, right), (query, item))
+        )
+        for sides in (one, other):
+            for side in sides:
+                side.lengths(side.block(slice(0, len(side))), 0)
+            rows, items = np.indices((len(sides[0]), len(sides[1]))).reshape(2, -1)
+            exact = canonical_similarities(sides[0].array[rows], sides[1].array[items])
+            with loops(False):
+                rescorer = Rescorer(*sides)
+                values, errors = rescorer.nearer(rows, items)
+
+                assert (rescorer.similarities(rows, items) == exact).all()
+            assert (np.abs(values.astype(np.float64) - exact) <= errors).all()
