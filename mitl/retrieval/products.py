@@ -154,7 +154,7 @@ def float_reached(
     errors = tile_errors(product, *pair)
     # Rounding keeps the order: no exact sum of interest can be rounded to less.
     lowest = floors - errors
-    thresholds = at_most(lowest - product.rounding * np.abs(lowest))
+    thresholds = at_most(lowest * (1 - np.sign(lowest) * product.rounding))
     found = compared(cells, thresholds, side, part, most)
     return found and with_errors(found, cells[found.rows, found.columns], errors, product.rounding, side)
 
