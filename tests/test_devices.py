@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 import torch
@@ -19,6 +20,7 @@ from annotators import devices, registry
 from annotators.devices import device_of, full_precision
 from annotators.options import Options
 from annotators.scoring import match_probability
+from mitl.cli.app import run
 from mitl.datasets.scenes import generate, write_world
 from mitl.errors import AnnotatorError, RetrievalError
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem
@@ -376,6 +378,34 @@ def test_a_cards_speed_is_measured_and_one_that_breaks_its_bound_is_not_used(car
     choosing.card_speed.cache_clear()
     card.setattr(torch.cuda, "is_available", lambda: False)
     assert choosing.card_speed(16) == 0
+
+
+FULL = (
+    "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 15.77 GiB of which 1.13 GiB is "
+    "free. Including non-PyTorch memory, this process has 14.63 GiB memory in use."
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [(FULL, ": 2.50 GiB more were asked for, 1.13 GiB are free"), ("CUDA error: out of memory", "")],
+)
+def test_a_card_whose_memory_is_full_is_one_clear_line(said, told, capsys):
+    """Whatever the command was doing there: how much was asked for, how much was free, what to do."""
+
+    @click.group()
+    def group() -> None:
+        pass
+
+    @group.command()
+    def propose() -> None:
+        raise torch.OutOfMemoryError(said)
+
+    assert run(group, ["propose"]) == 1
+    assert capsys.readouterr().err == (
+        f"error: the GPU's memory is full{told}; end what else uses it, give the annotator a smaller 'batch' or "
+        "device = 'cpu', or search with --backend numpy\n"
+    )
 
 
 class Cluster:

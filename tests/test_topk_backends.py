@@ -24,7 +24,10 @@ from mitl.records import AnnotatorKind
 from mitl.retrieval import bounds, choosing, compiled, faiss_search, threads, topk, vectors
 from mitl.retrieval.bounds import UNIT
 from mitl.retrieval.device_product import DeviceProduct, cell_bytes, tile_for
-from mitl.retrieval.products import MOST_SHARE
+from mitl.retrieval.products import MOST_SHARE, Buffers
+from mitl.retrieval.rescoring import Rescorer, canonical_similarities
+from mitl.retrieval.seeding import seeds
+from mitl.retrieval.survivors import Survivors
 from mitl.retrieval.topk import top_k, top_k_both
 
 BACKENDS = ["auto", "numpy", "torch", "bf16", "int8", "device", "faiss"]
@@ -481,3 +484,219 @@ def test_threads_that_load_the_same_block_keep_it_once(monkeypatch):
         == sum(kept.data.nbytes for kept in product._kept.values())
         == 4096 * 64 * 2
     )
+
+
+def near_ties(width: int = 1024, part: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors that lose as much as they can, all of it in one direction, so that Cauchy and Schwarz give nothing away.
+
+    Rows just beyond a tie of bfloat16, of 8-bit steps (of which the longest number is 127) and of what is near them.
+    """
+    up, down = 1 + 2.0**-8 + 2.0**-16, 1 + 2.0**-8 - 2.0**-16
+    rows = np.array([up, down, 100.502, 100.498, -up, -down, -100.502, -100.498, 1.0, 127.0])
+    left = np.repeat(rows[:, None], width, axis=1)
+    left[[2, 3, 6, 7], 0] = np.sign(left[[2, 3, 6, 7], 0]) * 127
+    # And one whose sum with the second is rounded down to bfloat16 as well.
+    left = np.concatenate([left, left[1:2]])
+    left[-1, : width * 31 // 64] += 2.0**-7
+    right = np.concatenate([left * scale for scale in (1.0, 1.5, 0.75)])
+    return left.astype(np.float32), right.astype(np.float32)
+
+
+def loaded(backend: str, left: np.ndarray, right: np.ndarray, back: int | None = None):
+    """A product with both sides' operands and their tile, and the canonical similarities by the operands' places."""
+    sides = [vectors.Vectors(encoded(side)) for side in (left, right)]
+    task = choosing.Task(*sides, 1, back)
+    product = choosing._makers(task)["cuda" if backend == "device" else backend]()
+    one = product.load(sides[0], slice(0, len(left)), "left")
+    other = product.load(sides[1], slice(0, len(right)), "right")
+    ranking = full_sort(encoded(left), encoded(right), len(right))
+    exact = np.empty((len(left), len(right)))
+    np.put_along_axis(exact, ranking.item_ids // 3, ranking.similarities.astype(np.float64), 1)
+    return product, one, other, product.multiply(one, other, Buffers()), exact
+
+
+PRODUCTS = ["numpy", "torch", "bf16", "int8", "device"]
+
+
+def off_by(product, one, other, tile, exact) -> tuple[np.ndarray, np.ndarray]:
+    """How far near similarities lie from canonical ones, and how far they may."""
+    whole = slice(0, len(one)), slice(0, len(other))
+    near = product.near(tile, one, other, *whole).astype(np.float64)
+    allowed = bounds.product_errors(
+        one.lengths, one.losses, other.lengths, other.losses, one.data.shape[2], product.roundoff
+    )
+    return np.abs(near - exact[:, other.places]), allowed + product.rounding * np.abs(near)
+
+
+@pytest.mark.parametrize("backend", PRODUCTS)
+@pytest.mark.parametrize("width", [1, 3, 64, 1100])
+def test_no_product_is_further_off_than_it_says(backend, width):
+    """Where both sides lose as much as they can in one direction."""
+    off, allowed = off_by(*loaded(backend, *near_ties(width)))
+
+    assert (off <= allowed).all()
+
+
+@pytest.mark.parametrize("term", ["both losses", "one loss", "of losses"])
+def test_each_loss_of_the_bound_decides(term):
+    """What rounding takes from one side, from the other, and from both at once: a bound without it is broken."""
+    product, one, other, tile, exact = loaded("int8", *near_ties(1100))
+    off, allowed = off_by(product, one, other, tile, exact)
+    lengths, losses = np.stack([one.lengths, one.losses]), np.stack([other.lengths, other.losses])
+    missing = {
+        "both losses": lengths[0][:, None] * losses[1] + lengths[1][:, None] * losses[0],
+        "one loss": lengths[1][:, None] * losses[0] / 2,
+        "of losses": lengths[1][:, None] * losses[1],
+    }[term]
+
+    assert (off <= allowed).all()
+    assert (off > allowed - missing).any()
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("backend", PRODUCTS)
+@pytest.mark.parametrize("positive", [False, True])
+def test_a_pair_reaches_its_own_similarity(backend, side, positive):
+    """Whatever it lost: where the floor of a row or column is a pair's canonical similarity, it is let through."""
+    left, right = near_ties()
+    if positive:  # floors, which bf16 compares by their bits
+        left, right = (rows[rows.min(axis=1) > 0] for rows in (left, right))
+    product, one, other, tile, exact = loaded(backend, left, right, 1 if side == "right" else None)
+    pairs = exact if side == "left" else exact.T
+    for number, floors in enumerate(pairs.T):
+        found = product.reached(tile, one, other, floors, side, slice(0, len(other)), exact.size)
+
+        ours, theirs = (found.rows, found.columns) if side == "left" else (found.columns, found.rows)
+        mine = theirs == number
+        assert set(ours[mine]) == set(range(len(floors)))
+        assert (found.highest[mine] >= floors[ours[mine]]).all()
+
+
+@pytest.mark.parametrize("backend", PRODUCTS)
+@pytest.mark.parametrize("side", ["left", "right"])
+@pytest.mark.parametrize("k", [1, 4, 12])
+@pytest.mark.parametrize("rounded_up", [False, True])
+def test_a_first_floor_is_reached_by_k(backend, side, k, rounded_up):
+    """Near similarities that are too high by as much as they can be do not raise it too far."""
+    left, right = near_ties()
+    if rounded_up:  # of what nothing is lost, but sums lie just above a tie of bfloat16
+        left, right = np.ones((30, 1024), np.float32), np.ones((30, 1024), np.float32)
+        right[:, :528] += np.float32(2.0**-7)
+    right = np.repeat(right, 3, axis=0)
+    if side == "right":
+        left, right = right, left
+    product, one, other, tile, exact = loaded(backend, left, right, 1)
+
+    lowest = seeds(product, tile, one, other, k, side)
+
+    assert lowest is not None
+    counts = (exact >= lowest[:, None]).sum(1) if side == "left" else (exact >= lowest).sum(0)
+    assert counts.min() >= k
+
+
+@pytest.mark.parametrize(
+    ("near", "error", "rounding"),
+    [
+        (0.75, 0.125, 0.0),
+        (0.75, 0.0, 0.125),
+        (-0.75, 0.0, 0.125),
+        (0.3, 0.1, 0.01),
+        (0.5 + 2.0**-25, 0.5, 0.0),
+    ],
+)
+@pytest.mark.parametrize("pays", [False, True])
+def test_a_neighbour_whose_rival_lies_as_low_as_it_can_is_kept(near, error, rounding, pays):
+    """What is best by near values has the least similarity that it can have, and another as much at most."""
+    highest, lowest = (near + sign * (rounding * abs(near) + error) for sign in (1, -1))
+    least = np.float32(lowest)
+    least = least if least >= lowest else np.nextafter(least, np.float32(np.inf))
+
+    class Exact:
+        nearer_pays = pays
+
+        def similarities(self, rows, positions):
+            return np.full(len(rows), least)
+
+        def nearer(self, rows, positions):
+            values = least + np.where(positions == 1, 0.0625, -0.0625)
+            return values.astype(np.float32), np.full(len(rows), 0.0626)
+
+    survivors = Survivors(1, 1, 4, Exact())
+    survivors.add(
+        np.zeros(2, np.int64), np.array([1, 0]), np.array([highest, least]), np.array([error]), rounding
+    )
+
+    assert survivors.finish()[0].tolist() == [[0]]
+
+
+def scaled_sums() -> tuple[np.ndarray, np.ndarray]:
+    """Parallel vectors of whole 8-bit steps, of which nothing is lost but by the steps' own rounding."""
+    rng = np.random.default_rng(0)
+    whole = rng.integers(100, 128, (2000, 3))
+    whole[:, 0] = 127
+    right = whole * 2.0 ** rng.uniform(-7, -6, (2000, 1))
+    left = right[:40] * 2.0 ** rng.uniform(0, 1, (40, 1))
+    return left.astype(np.float32), right.astype(np.float32)
+
+
+def test_the_roundings_of_scaled_sums_decide():
+    """Where 8-bit steps lose nothing, the bound without what scaling to them and back rounds is broken."""
+    product, one, other, tile, exact = loaded("int8", *scaled_sums())
+    off, allowed = off_by(product, one, other, tile, exact)
+
+    assert (off <= allowed).all()
+    assert (off > allowed - (6 + 2 * 2) * UNIT * np.outer(one.lengths, other.lengths)).any()
+
+
+def test_what_underflows_decides():
+    """Products below 2^-126 may be taken for zeros, and so may squares in a length."""
+    torch = pytest.importorskip("torch")
+    tiny = np.full((1, 64), 2.0**-64, np.float32)
+    product, one, other, _, exact = loaded("torch", tiny, tiny)
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this processor takes no small numbers for zeros")
+    try:
+        tile = product.multiply(one, other, Buffers())
+    finally:
+        torch.set_flush_denormal(False)
+    off, allowed = off_by(product, one, other, tile, exact)
+
+    assert off == exact > 0
+    assert off <= allowed
+    assert off > allowed - 2.0**-124 * 64
+    assert vectors.largest_lengths(np.full((1, 1, 64), 2.0**-80, np.float32)) >= 8 * 2.0**-80
+
+
+def test_a_length_is_no_less_than_it_is():
+    """Whatever a running sum of squares in float32 loses."""
+    for lanes in (1, 4, 8, 16, 32, 64):
+        rows = lost_in_a_sum(lanes)[0][:, None]
+
+        assert (vectors.largest_lengths(rows) >= np.linalg.norm(rows.astype(np.float64), axis=2)[:, 0]).all()
+
+
+def test_what_sums_of_rescoring_lose_is_allowed_for():
+    """In float32 nearer values lie within their errors; in float64 a sum beside a tie is decided by definition."""
+    for lanes in (1, 2, 4, 8, 16, 32, 64):
+        left, right = lost_in_a_sum(lanes)
+        query, item = left[:1].astype(np.float64), np.zeros_like(right[:1])
+        query[:, 2 * lanes : -lanes] = item[:, 2 * lanes : -lanes] = (
+            2.0**-27
+        )  # 2^-54, which a sum from 1 on loses
+        item[:, :lanes], item[:, 1 - lanes or query.size :] = 1, -1
+        item[0, lanes] = 2.0**-12  # 1 + 2^-24 lies between two float32
+        one, other = (
+            [vectors.Vectors(encoded(side.astype(np.float32))) for side in pair]
+            for pair in ((left, right), (query, item))
+        )
+        for sides in (one, other):
+            for side in sides:
+                side.lengths(side.block(slice(0, len(side))), 0)
+            rows, items = np.indices((len(sides[0]), len(sides[1]))).reshape(2, -1)
+            exact = canonical_similarities(sides[0].array[rows], sides[1].array[items])
+            with loops(False):
+                rescorer = Rescorer(*sides)
+                values, errors = rescorer.nearer(rows, items)
+
+                assert (rescorer.similarities(rows, items) == exact).all()
+            assert (np.abs(values.astype(np.float64) - exact) <= errors).all()

@@ -7,6 +7,7 @@ import functools
 import json
 import logging
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -232,7 +233,7 @@ def run(
     except OSError as error:
         return fail(_system_message(error), 1)
     except Exception as error:
-        message = _database_message(error)
+        message = _database_message(error) or _card_message(error)
         if message is None:
             raise
         return fail(message, 1)
@@ -283,6 +284,24 @@ def _database_message(error: Exception) -> str | None:
     if is_busy(error):
         return busy("the database")
     return f"the database failed: {str(error.orig).splitlines()[0]}; {remedy(error)}"
+
+
+def _card_message(error: Exception) -> str | None:
+    """What torch says of a card whose memory is full: how much was asked for, and of how much."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(error, torch.cuda.OutOfMemoryError):
+        return None
+    said = re.search(
+        r"Tried to allocate ([\d.]+ \w+)\b.*?(?:of which ([\d.]+ \w+) is free|$)", str(error), re.DOTALL
+    )
+    asked, free = said.groups() if said else (None, None)
+    return (
+        "the GPU's memory is full"
+        + (f": {asked} more were asked for" if asked else "")
+        + (f", {free} are free" if free else "")
+        + "; end what else uses it, give the annotator a smaller 'batch' or device = 'cpu', "
+        "or search with --backend numpy"
+    )
 
 
 def _fail(command: str, message: str, status: int, *, wants_json: bool) -> int:

@@ -34,7 +34,7 @@ def product_errors(
 
         |q'x' - qx| <= |q - q'| |x| + |q'| |x - x'| + gamma_D |q'| |x'|,
 
-    with measured norms of what rounding took away. Added are the scaling of the accumulated number (2 u), the
+    with measured norms of what rounding took away. Added are the scaling of the accumulated number (5 u), the
     rounding of the canonical similarity to float32 (u), its float64 sum (2^-40) and what underflow may lose. A vector
     of zeros has similarity 0, and no product says otherwise.
 
@@ -44,7 +44,7 @@ def product_errors(
     """
     near, other_near = lengths + losses, other_lengths + other_losses
     tiny = 2.0**-124 * math.sqrt(width)
-    relative = gamma(width, unit) + 3 * UNIT + 2.0**-40
+    relative = gamma(width, unit) + 6 * UNIT + 2.0**-40
     one = np.stack([losses, near, near > 0], axis=1)
     other = np.stack([other_lengths, other_losses + relative * other_near, np.zeros_like(other_near)])
     other *= _MARGIN

@@ -152,7 +152,9 @@ def float_reached(
     """``Product.reached`` for a tile of float32 whose errors are much the same for all pairs of a row or column."""
     pair = (left, right) if side == "left" else (right, left)
     errors = tile_errors(product, *pair)
-    thresholds = at_most(floors - errors)
+    # Rounding keeps the order: no exact sum of interest can be rounded to less.
+    lowest = floors - errors
+    thresholds = at_most(lowest * (1 - np.sign(lowest) * product.rounding))
     found = compared(cells, thresholds, side, part, most)
     return found and with_errors(found, cells[found.rows, found.columns], errors, product.rounding, side)
 
