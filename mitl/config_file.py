@@ -41,6 +41,7 @@ _KNOWN: dict[str, set[str] | None] = {
         "server_id",
         "ceiling_cents",
         "max_hits_per_worker",
+        "allowed_hosts",
     },
     "review": {"gold_positive_passes", "gold_negative_passes", "min_seconds_a_pair"},
     "release": {

@@ -74,6 +74,8 @@ class Settings:
     wage_floor_cents: int | None = None
     ceiling_cents: int | None = None
     """The most that may be spent and promised in one environment, all batches, fees and bonuses together."""
+    allowed_hosts: tuple[str, ...] = ()
+    """From which requesters' pages may load scripts, styles and fonts, besides those that an option names."""
     max_hits_per_worker: int | None = None
     """In one environment; None sets no limit."""
     gold_positive_passes: tuple[Label, ...] = (Label.YES, Label.WEAK_YES)
@@ -184,6 +186,7 @@ def load(
         image_base_url=env.get("MITL_IMAGE_BASE_URL") or crowd.get("image_base_url"),
         wage_floor_cents=_optional_integer(crowd.get("wage_floor_cents"), "crowd.wage_floor_cents"),
         ceiling_cents=_optional_integer(crowd.get("ceiling_cents"), "crowd.ceiling_cents"),
+        allowed_hosts=_names(crowd.get("allowed_hosts", []), "crowd.allowed_hosts", "cdn.jsdelivr.net"),
         max_hits_per_worker=_optional_integer(
             crowd.get("max_hits_per_worker"), "crowd.max_hits_per_worker", least=1
         ),
@@ -270,9 +273,9 @@ def _one_of(value: str, name: str, known: tuple[str, ...]) -> str:
     return value
 
 
-def _names(value: object, name: str) -> tuple[str, ...]:
+def _names(value: object, name: str, such: str = "clip-mini") -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
-        raise SettingsError(f'{name} is {value!r}, but a list of names is wanted, as ["clip-mini"]')
+        raise SettingsError(f'{name} is {value!r}, but a list of names is wanted, as ["{such}"]')
     return tuple(value)
 
 

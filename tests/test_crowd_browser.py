@@ -211,6 +211,28 @@ def test_a_page_that_only_claims_to_be_sent_is_believed_once(crowd, page):
     assert page.get_by_role("button", name="Return this HIT").count() == 1
 
 
+def test_after_a_false_claim_what_is_truly_sent_leads_on(crowd, page):
+    """The page around offers the way to the thanks, since the frame's word was wrong before."""
+    html = """<form data-mitl-submit method="post" action="about:blank">
+    <input data-mitl-assignment type="hidden" name="assignmentId" value=""><input name="q"><button>Send</button></form>
+    <script>parent.postMessage({type: "mitl-submitted"}, "*");
+    setTimeout(() => parent.postMessage({type: "mitl-submitted"}, "*"), 300)</script>"""
+    post_hit(crowd.boto(), Question=question_xml(html))
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    page.goto(crowd.url + link.path)
+    page.get_by_role("button", name="Accept one").click()
+    page.wait_for_url("**?sent=1")
+    way_on = page.get_by_role("link", name="go on here")
+    way_on.wait_for()
+
+    page.frame_locator("#hit").locator("[name=q]").fill("typed")
+    page.frame_locator("#hit").get_by_role("button", name="Send").click()
+    page.frame_locator("#hit").get_by_text("Thank you, your answers arrived").wait_for()
+    way_on.click()
+
+    page.get_by_role("heading", name="Submitted. Thank you!").wait_for()
+
+
 def test_a_file_is_refused_with_words_and_the_way_back_to_the_answers(crowd, chromium, tmp_path):
     """Nothing is submitted, the HIT is still held, and without the file the same page is taken."""
     client = crowd.boto()

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import stat
 import tomllib
+from functools import partial
 
 import httpx
 import pytest
+from crowd_kit import Crowd, post_hit, question, refusal
 
 from mitl.crowd.endpoint import open_endpoint
 from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
+from mitl.crowd_server.clock import ManualClock
 from mitl.crowd_server.serving import RunningServer, bind, serve
 from mitl.db.engine import make_engine
 from mitl.errors import EndpointError, SettingsError, UsageError
@@ -58,6 +62,33 @@ def test_without_a_server_one_runs_for_the_block(tmp_path, free_port):
     with open_endpoint(settings, SANDBOX, port=free_port) as again:
         assert again.server_id == endpoint.server_id
         assert again.client().find_qualification_type("n") == qualification
+
+
+def test_allowed_hosts_of_the_project_reach_the_server_within(tmp_path, free_port):
+    """A page may load from them without `mitl serve`; what is no host is told before anything runs."""
+    config = tmp_path / "mitl.toml"
+    config.write_text('[crowd]\nallowed_hosts = ["CDN.example.org"]\n')
+    page = "<script src=https://{}/x.js></script><form><input name=q></form>"
+    with (
+        open_endpoint(settings_of(tmp_path), SANDBOX, port=free_port) as endpoint,
+        contextlib.ExitStack() as stack,
+    ):
+        crowd = Crowd(endpoint.url, make_engine(settings_of(tmp_path).crowd_db_url), ManualClock(), stack)
+        hit = post_hit(crowd.boto(), Question=question(page.format("cdn.example.org")))
+        _, told = refusal(
+            partial(post_hit, crowd.boto()), Question=question(page.format("other.example.org"))
+        )
+        crowd.engine.dispose()
+    config.write_text('[crowd]\nallowed_hosts = ["https://cdn.example.org"]\n')
+
+    with (
+        pytest.raises(
+            SettingsError, match=r"crowd\.allowed_hosts names 'https://cdn\.example\.org'; give a bare"
+        ),
+        open_endpoint(settings_of(tmp_path), SANDBOX, port=free_port),
+    ):
+        pass
+    assert hit["HITId"] and "https://other.example.org/x.js (script)" in told
 
 
 def test_a_running_server_over_the_same_database_is_used(crowd_engine, tmp_path):

@@ -89,11 +89,25 @@ def test_blocked_scripts_and_styles_are_named_when_the_hit_is_posted(shared_crow
             "its forms send to https://a.example/save",
         ),
         ("<textarea name=q></textarea>", "its fields are in no form"),
+        (
+            f"<script src={ELEMENTS}></script><crowd-input name=q></crowd-input>",
+            "crowd-input outside any form",
+        ),
+        ("<form></form><crowd-slider name=q></crowd-slider>", "crowd-slider outside any form"),
+        ("<form><input type=file name=cat></form><script>go()</script>", 'files (input of type "file": cat)'),
+        ("<form id=f></form><input type=FILE name=cat form=f>", 'files (input of type "file": cat)'),
+        ("<crowd-form><input type=file name=cat></crowd-form>", 'files (input of type "file": cat)'),
+        (
+            "<script type=module>\nimport {\n a\n} from 'https://a.example/a.js'; import \"//b.example/b.js\"</script>",
+            "https://a.example/a.js (script), //b.example/b.js (script)",
+        ),
+        ("<style>@import'https://a.example/a.css'</style>", "https://a.example/a.css (style)"),
     ],
 )
 def test_what_no_worker_could_do_is_said_in_one_line(page, told):
     """Of a script, an element, a form: what it is, and what would do instead."""
-    reason = why_unfit(page if "form" in page or "textarea" in page else page + FORM, NONE)
+    is_whole = any(word in page for word in ("form", "textarea", "<crowd-input"))
+    reason = why_unfit(page if is_whole else page + FORM, NONE)
 
     assert reason is not None and told in reason and "\n" not in reason
 
@@ -118,8 +132,16 @@ def test_unknown_elements_are_answered_with_those_that_are_known(shared_crowd):
         f'<link rel="preconnect" href="https://a.example"><link rel="icon" href="https://a.example/i.ico">{FORM}',
         "<form action=https://a.example/><input></form><script>document.forms[0].action = next</script>",
         "<p>Nothing to fill in.</p>",
+        f'<script src=""></script><link rel=stylesheet href=" "><link rel=stylesheet>{FORM}',
+        f"<noscript><link rel=stylesheet href={BOOTSTRAP}><crowd-card></crowd-card></noscript>{FORM}",
+        f"<script type=application/json src={JQUERY}></script><script type=text/template src=a></script>{FORM}",
+        f"<script nomodule src={JQUERY}></script><script type=text/x-data>import 'https://a.example'</script>{FORM}",
+        f"<template><template></template><script src={JQUERY}></script><crowd-card></template>{FORM}",
+        f"<input type=file name=q><form action=search><input type=file name=q></form>{FORM}",
+        "<form><crowd-input name=q></crowd-input></form>",
+        "<div id=all><crowd-input name=q></crowd-input></div><script>wrap(all)</script>",
+        f"<script type=module>import a from './a.js'; // import b from 'https://b.example/'\n</script>{FORM}",
     ],
-    ids=["amti", "sample", "crowd", "form", "comment", "text", "textarea", "links", "script", "plain"],
 )
 def test_what_a_worker_can_do_is_taken(page):
     """Comments, texts and links that load nothing are no reason; nor is what a script may still do."""
@@ -139,15 +161,20 @@ def test_no_page_keeps_the_server_busy(text):
 
 
 def test_allowed_hosts_and_copies_are_taken_and_the_policy_names_them_alone(crowd_engine, tmp_path):
-    """The copy goes before the host; http and no scheme become https; sums of the original no longer count."""
+    """The copy goes before the host; http and no scheme become https; only what is a copy loses its sum."""
     vendor(tmp_path / "own", JQUERY, b"copy()")
-    page = f"<script src=//a.example/x.js?v=1 integrity=sha256-x></script>{JQUERY_PAGE}"
+    page = "<script src=//a.example/x.js?v=1 integrity=sha256-x crossorigin></script>" + JQUERY_PAGE.replace(
+        f'src="{JQUERY}"', f'src="{JQUERY}" integrity="sha256-y" crossorigin="anonymous"'
+    )
+    assert "sha256-y" in page
     with open_crowd(crowd_engine, Sources(("a.example",), tmp_path / "own")) as crowd:
         hit = post_hit(crowd.boto(), Question=question(page))
         reply = crowd.worker().accept(hit["HITTypeId"]).page()
         copy = httpx.get(f"{crowd.url}/w/vendored/code.jquery.com/jquery-3.6.0.min.js", trust_env=False)
 
-    assert '<script src="https://a.example/x.js?v=1"></script>' in reply.text
+    assert (
+        '<script src="https://a.example/x.js?v=1" integrity="sha256-x" crossorigin=""></script>' in reply.text
+    )
     assert '<script src="/w/vendored/code.jquery.com/jquery-3.6.0.min.js"></script>' in reply.text
     policy = dict(part.strip().split(" ", 1) for part in reply.headers["content-security-policy"].split(";"))
     own = f"{crowd.url}/w/static/"
@@ -179,6 +206,8 @@ def test_no_path_leaves_the_folder_of_copies(crowd_engine, tmp_path):
     vendor(own, "https://a.example/secret.txt", b"x")
     vendor(own, "https://a.example/.x.js", b"x")
     (tmp_path / "outside.js").write_text("x")
+    (own / "a.example" / "circle.js").symlink_to("circle.js")
+    assert Sources((), own).answer(f"https://a.example/{'x' * 300}.js") is None
     (own / "a.example" / "link.js").symlink_to(tmp_path / "outside.js")
     with open_crowd(crowd_engine, Sources((), own)) as crowd, httpx.Client(trust_env=False) as browser:
         address = f"{crowd.url}/w/vendored/"
@@ -193,6 +222,9 @@ def test_no_path_leaves_the_folder_of_copies(crowd_engine, tmp_path):
             "a.example/secret.txt",
             "a.example",
             "a.example/x.js%00.js",
+            f"a.example/{'x' * 300}.js",
+            f"{'a.example/' * 500}x.js",
+            "a.example/circle.js",
             "",
         ):
             assert browser.get(address + path).status_code == 404, path
@@ -232,6 +264,50 @@ def test_binding_changes_what_it_must_and_nothing_else():
 def test_every_usual_address_of_the_helper_is_answered(address):
     """By the server's own file."""
     assert NONE.answer(address) == "/w/static/externalHIT_v1.js"
+
+
+def test_imports_are_answered_as_what_they_load(tmp_path):
+    """Of styles and of modules: copies and allowed hosts get their address, the rest of the text stays."""
+    vendor(tmp_path, "https://f.example/a.css", b"")
+    vendor(tmp_path, "https://f.example/a.js", b"")
+    page = (
+        "<style>@import url( 'http://f.example/a.css' ) print;@import \"//h.example/b.css\"; b { color: red }</style>"
+        "<script type=module>import a, {b} from 'https://f.example/a.js'\nexport * from \"http://h.example/b.js?c\"</script>"
+        "<p>@import url(//f.example/a.css)</p><form></form>"
+    )
+    sources = Sources(("h.example",), tmp_path)
+
+    bound = bind(page, "/s", "A", sources)
+
+    assert why_unfit(page, sources) is None
+    assert (
+        "<style>@import url( '/w/vendored/f.example/a.css' ) print;@import \"https://h.example/b.css\"; b {"
+        in bound
+    )
+    assert "from '/w/vendored/f.example/a.js'\nexport * from \"https://h.example/b.js?c\"</script>" in bound
+    assert "<p>@import url(//f.example/a.css)</p>" in bound
+
+
+def test_a_declarative_shadow_is_no_inert_template():
+    """What a browser makes of it at once is looked at as the rest of the page."""
+    page = f"<div><template shadowrootmode=open><script src={JQUERY}></script></template></div>{FORM}"
+
+    assert JQUERY in (why_unfit(page, NONE) or "")
+
+
+def test_the_policy_of_a_marked_page_names_what_it_loads_from_here():
+    """Our own marks keep their forms; the helper and the crowd elements run all the same."""
+    marked = "<form data-mitl-submit method=post><crowd-input name=q></crowd-input></form>"
+    home = "http://h"
+
+    bound = bind(marked, "/s", "A", NONE)
+    helped = bind(f"<script src={HELPER}></script>{marked}", "/s", "A", NONE)
+
+    assert bound == f'<script src="/w/static/crowd-html-elements.js"></script>{marked}'
+    assert NONE.policy(home, bound)[0] == f" {home}/w/static/crowd-html-elements.js"
+    assert NONE.policy(home, helped)[0] == (
+        f" {home}/w/static/externalHIT_v1.js {home}/w/static/crowd-html-elements.js"
+    )
 
 
 def test_the_elements_come_along_where_a_page_forgot_them():

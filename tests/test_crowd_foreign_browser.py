@@ -337,6 +337,40 @@ def test_however_a_page_sends_to_mturk_it_arrives(crowd, new_page, form, script)
     assert stand.answer() == [("q", "typed")]
 
 
+def test_a_draft_waits_for_a_page_around_that_listens_late(crowd, new_page):
+    """What is typed meanwhile stays, the rest comes back, and both are kept."""
+    stand = Stand(crowd, new_page, SAMPLE)
+    frame = stand.accept()
+    frame.locator("[name=sky]").fill("grey")
+    frame.locator("[name=rain][value=no]").check()
+    stand.kept("rain")
+    held = []
+    stand.window.route("**/worker.js", lambda route: held.append(route))
+    stand.window.reload(wait_until="commit")
+    frame.locator("[name=sky]").wait_for()
+    stand.window.wait_for_timeout(200)
+    frame.locator("[name=sky]").fill("blue")
+    held[0].continue_()
+
+    frame.locator("[name=rain][value=no]:checked").wait_for()
+    stand.kept("blue")
+    assert frame.locator("[name=sky]").input_value() == "blue"
+    assert '["rain","no"]' in stand.window.evaluate("Object.values(localStorage).join()")
+
+
+def test_a_marked_page_may_use_crowd_elements(crowd, new_page):
+    """The policy lets the server's own script run, and the form takes the element's answer."""
+    page = """<form data-mitl-submit method="post" action="about:blank">
+    <input data-mitl-assignment type="hidden" name="assignmentId" value="">
+    <crowd-input name="q" label="Words"></crowd-input><button>Go</button></form>"""
+    stand = Stand(crowd, new_page, page)
+    frame = stand.accept()
+    frame.get_by_label("Words").fill("typed")
+    frame.get_by_role("button", name="Go").click()
+
+    assert stand.answer() == [("q", "typed")]
+
+
 def test_a_page_on_another_site_sends_to_where_it_is_told(crowd, new_page):
     """An ExternalQuestion cannot be changed: the helper from here and ``turkSubmitTo`` are all that it needs."""
     external = (

@@ -84,7 +84,21 @@ def test_an_unknown_operation_is_named_so(shared_crowd, target):
     assert (reply.status_code, reply.json()["__type"]) == (400, "UnknownOperationException")
 
 
-@pytest.mark.parametrize("body", [b"[1]", b"{", b"\xff", b"[" * 5000, b"null", b'"a"', b"1" * 5000, b"{} {}"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[1]",
+        b"{",
+        b"\xff",
+        b"[" * 5000,
+        b"null",
+        b'"a"',
+        b"1" * 5000,
+        b"{} {}",
+        b'{"a": ' + b"[" * 980 + b"]" * 980 + b"}",
+        b'{"a": ' * 40 + b"1" + b"}" * 40,
+    ],
+)
 def test_a_body_that_is_no_json_object_is_refused(shared_crowd, body):
     """Malformed bodies are the caller's fault, not the server's."""
     reply = httpx.post(

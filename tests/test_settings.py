@@ -30,6 +30,7 @@ environment = "sandbox"
 contact = "file@example.org"
 image_base_url = "https://file.example/pictures"
 wage_floor_cents = 900
+allowed_hosts = ["cdn.example.org"]
 """
 
 
@@ -100,11 +101,12 @@ def test_the_project_is_an_option_before_a_variable(tmp_path):
 
 
 def test_what_only_the_file_can_set(folder):
-    """An endpoint's environment and the wage floor."""
+    """An endpoint's environment, the wage floor and the hosts of requesters' pages."""
     settings = load(folder, environ={})
 
     assert settings.endpoint_environment is Environment.SANDBOX
     assert settings.wage_floor_cents == 900
+    assert settings.allowed_hosts == ("cdn.example.org",)
     assert settings.project_id == "from-file"
 
 

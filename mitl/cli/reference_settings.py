@@ -33,6 +33,8 @@ TABLES: dict[str, dict[str, str]] = {
         "wage_floor_cents": "least pay an hour at the template's estimate (1200 on live, 0 on sandbox)",
         "ceiling_cents": "most that may be spent and promised in one environment, fees and bonuses included (no limit)",
         "max_hits_per_worker": "HITs that one worker may do in one environment; harvests see to it (no limit)",
+        "allowed_hosts": "hosts from which requesters' pages may load scripts, styles and fonts by https; "
+        "`mitl serve --allow-host` adds to them (none)",
     },
     "review": {
         "gold_positive_passes": 'answers with which a gold positive passes (`["yes", "weak_yes"]`)',

@@ -33,7 +33,7 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     metavar="HOST",
     multiple=True,
     help="Let requesters' pages load scripts, styles and fonts from this host by https; may be repeated "
-    "[default: none].",
+    "[default: [crowd] allowed_hosts, to which it adds].",
 )
 @click.option(
     "--vendored",
@@ -92,7 +92,7 @@ def command(
         trusted_proxies=trusted_proxies,
         public_url=public_url,
     )
-    sources = allow(allowed_hosts, vendored or app.settings.vendored)
+    sources = allow(allowed_hosts, vendored or app.settings.vendored, configured=app.settings.allowed_hosts)
     if app.json:
         app.tell_how_to_stop()
     try:

@@ -168,10 +168,11 @@ def _own(settings: Settings, environment: Environment, port: int, stack: context
 
 def _start(settings: Settings, engine: Engine, stack: contextlib.ExitStack) -> str:
     from mitl.crowd_server.app import create_app
-    from mitl.crowd_server.forms.html_page import Sources
+    from mitl.crowd_server.forms.html_page import allow
     from mitl.crowd_server.serving import RunningServer
 
-    app = create_app(engine, public=[settings.public], sources=Sources(vendored=settings.vendored))
+    sources = allow((), settings.vendored, configured=settings.allowed_hosts)
+    app = create_app(engine, public=[settings.public], sources=sources)
     return stack.enter_context(RunningServer(app)).url
 
 

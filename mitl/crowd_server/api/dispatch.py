@@ -36,6 +36,8 @@ from mitl.records import Environment
 
 TARGET_PREFIX = "MTurkRequesterServiceV20170117."
 MAX_BODY = 1_048_576
+MAX_NESTING = 32
+"""Levels of lists and structures in a request; the model needs six."""
 MAX_DRAINED = 16 * MAX_BODY
 GROUPS = (
     assignments,
@@ -179,4 +181,16 @@ def _params(body: bytes) -> Params:
         raise TurkError(None, "The body is no JSON.", type="SerializationException") from error
     if not isinstance(values, dict):
         raise TurkError(None, "The body is no JSON object.", type="SerializationException")
+    level: list[Any] = [values]
+    for _ in range(MAX_NESTING):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(inner, dict | list)
+        ]
+    if level:  # the reader of JSON goes deeper than its writer, which NextTokens need
+        raise TurkError(
+            None, f"The body nests more than {MAX_NESTING} levels deep.", type="SerializationException"
+        )
     return Params(values)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
-from mitl.errors import UsageError
+from mitl.errors import SettingsError, UsageError
 
 FRAME_SCRIPTS = ("frame.js", "externalHIT_v1.js", "crowd-html-elements.js")
 """The server's own files that run within a requester's page, under ``/w/static/``."""
@@ -58,7 +58,8 @@ _OWN = {
     "crowd-html-elements.js": ("crowd-html-elements.js", ("crowd.aws",)),
     "crowd-html-elements-without-ce-polyfill.js": ("crowd-html-elements.js", ("crowd.aws",)),
 }
-_LOADS = re.compile(r"<(?:script\b[^<>]*\bsrc\b|link\b|crowd-)")
+_CROWD_FIELDS = {*CROWD_ELEMENTS} - {"crowd-button", "crowd-form", "crowd-instructions", "crowd-radio-group"}
+_LOADS = re.compile(r"<(?:script\b[^<>]*\b(?:src|module)\b|link\b|crowd-)")
 _MARK = re.compile(r"<form\b[^<>]*\bdata-mitl-submit\b")
 _NAME = re.compile(r"<([a-z][^\s/>]*+)", re.IGNORECASE)
 _GAP = re.compile(r"[\s/]*+")
@@ -69,7 +70,19 @@ _RAW_END = {
     name: re.compile(rf"</{name}(?=[\s/>])", re.IGNORECASE)
     for name in ("iframe", "noembed", "noframes", "script", "style", "textarea", "title", "xmp")
 }
-_IMPORT = re.compile(r"@import\s+(?:url\(\s*)?[\"']?([^\"')\s;]+)", re.IGNORECASE)
+_STYLE_IMPORT = re.compile(r"@import(?=[\s\"'])\s*+(?:url\(\s*+)?[\"']?([^\"')\s;]+)", re.IGNORECASE)
+# Bounded, so that text which imports nothing is read in one pass.
+_MODULE_IMPORT = re.compile(
+    r"(?:^|(?<=[;}>]))[ \t]*+(?:import|export)\b(?:[^\"'`;()]{0,300}?\bfrom)?\s*+[\"']((?:https?:)?//[^\"'\s]+)[\"']",
+    re.MULTILINE,
+)
+_TEMPLATE_END = re.compile(r"</template(?=[\s/>])", re.IGNORECASE)
+_FORM_END = re.compile(r"</(form|crowd-form)(?=[\s/>])", re.IGNORECASE)
+_NOSCRIPT_END = re.compile(r"</noscript(?=[\s/>])", re.IGNORECASE)
+_SCRIPT_TYPE = re.compile(
+    r"module|(?:text|application)/(?:x-)?(?:java|ecma)script|text/(?:javascript1\.[0-5]|jscript|livescript)",
+    re.IGNORECASE,
+)
 _NOWHERE = re.compile(r"(?:#.*|about:blank|javascript:.*)?", re.IGNORECASE | re.DOTALL)
 
 
@@ -108,35 +121,46 @@ class Sources:
         if self.vendored is None or any(name.startswith(".") or not name or "\0" in name for name in names):
             return None
         root = self.vendored.resolve()
-        path = root.joinpath(*names).resolve()
-        inside = path.is_relative_to(root) and path.suffix.lower() in MEDIA_TYPES
-        return path if inside and path.is_file() else None
+        try:
+            path = root.joinpath(*names).resolve()
+            inside = path.is_relative_to(root) and path.suffix.lower() in MEDIA_TYPES
+            return path if inside and path.is_file() else None
+        except (OSError, RuntimeError):  # a name longer than any file's, or links that lead round in a circle
+            return None
 
-    def policy(self, home: str, html: str) -> tuple[str, str]:
+    def policy(self, home: str, bound: str) -> tuple[str, str]:
         """What ``script-src``, and what ``style-src`` and ``font-src``, name beside the page itself.
 
         Args:
             home: the server's own origin, as the worker's browser knows it.
+            bound: the page as ``bind`` gives it.
         """
         remote = "".join(f" https://{host}" for host in self.hosts)
         if self.vendored is not None:
             remote += f" {home}{VENDORED}"
-        own = "" if _MARK.search(html) else "".join(f" {home}/w/static/{name}" for name in FRAME_SCRIPTS)
-        return own + remote, remote
+        every = _MARK.search(bound) is None
+        names = [name for name in FRAME_SCRIPTS if every or f"/w/static/{name}" in bound]
+        return "".join(f" {home}/w/static/{name}" for name in names) + remote, remote
 
 
-def allow(hosts: Sequence[str], vendored: Path | None) -> Sources:
+def allow(hosts: Sequence[str], vendored: Path | None, *, configured: Sequence[str] = ()) -> Sources:
     """The sources of these hosts and this folder.
 
+    Args:
+        configured: more hosts, from ``mitl.toml``.
+
     Raises:
-        UsageError: something is no bare name of a host.
+        SettingsError: something in ``mitl.toml`` is no bare name of a host.
+        UsageError: something among ``hosts`` is none.
     """
+    bare = "give a bare host name, such as cdn.jsdelivr.net, without https:// and path"
+    for host in configured:
+        if _HOST_NAME.fullmatch(host) is None:
+            raise SettingsError(f"crowd.allowed_hosts names {host!r}; {bare}")
     for host in hosts:
         if _HOST_NAME.fullmatch(host) is None:
-            raise UsageError(
-                f"--allow-host is {host!r}; give a bare host name, such as cdn.jsdelivr.net, without https:// and path"
-            )
-    return Sources(tuple(sorted({host.lower() for host in hosts})), vendored)
+            raise UsageError(f"--allow-host is {host!r}; {bare}")
+    return Sources(tuple(sorted({host.lower() for host in (*hosts, *configured)})), vendored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,13 +169,17 @@ class _Tag:
     attributes: dict[str, str]
     start: int
     end: int
+    inert: bool
+    """Whether it stands where no browser with scripts makes an element of it."""
+    form: dict[str, str] | None
+    """The attributes of the form or crowd-form around it, which has the key ``crowd`` where it is one."""
 
 
 def why_unfit(html: str, sources: Sources) -> str | None:
     """Why a worker could not do this page in its frame, in one line for its requester; None where they can."""
     if _MARK.search(html) and not _loads(html):
         return None
-    tags = list(_tags(html))
+    tags = [tag for tag in _tags(html) if not tag.inert]
     reasons = [*_unknown_elements(tags), *_blocked(html, tags, sources), *_unsendable(tags)]
     return "; ".join(reasons) or None
 
@@ -185,22 +213,26 @@ def bind(html: str, submit_url: str, assignment_id: str, sources: Sources) -> st
             kept = {name: value for name, value in (tag.attributes | changes).items() if value is not None}
             pieces += [html[done : tag.start], _written(tag.name, kept)]
             done = tag.end
+        for imported in _imports(html, tag):
+            answered = sources.answer(imported[1])
+            if answered is not None and answered != imported[1]:
+                pieces += [html[done : imported.start(1)], answered]
+                done = imported.end(1)
     bound = "".join([*pieces, html[done:]])
-    if own:
-        return bound
+    scripts = _elements(tags)
+    if not own:
+        about = {"src": "/w/static/frame.js", "data-submit": submit_url, "data-assignment": assignment_id}
+        scripts = f"{_written('script', about)}</script>{scripts}"
     # Nothing before it was changed, so the place is the same in the bound page.
-    return bound[:begin] + _scripts(tags, submit_url, assignment_id) + bound[begin:]
+    return bound[:begin] + scripts + bound[begin:]
 
 
-def _scripts(tags: list[_Tag], submit_url: str, assignment_id: str) -> str:
-    text = _written(
-        "script", {"src": "/w/static/frame.js", "data-submit": submit_url, "data-assignment": assignment_id}
-    )
-    elements = "/w/static/crowd-html-elements.js"
-    loaded = any(Sources().answer(tag.attributes.get("src", "")) == elements for tag in tags)
-    if not loaded and any(tag.name in CROWD_ELEMENTS for tag in tags):
-        text += f'</script><script src="{elements}">'
-    return f"{text}</script>"
+def _elements(tags: list[_Tag]) -> str:
+    """What loads the crowd elements, where a page has some and does not load them itself."""
+    source = "/w/static/crowd-html-elements.js"
+    loaded = any(Sources().answer(tag.attributes.get("src", "")) == source for tag in tags)
+    wanted = not loaded and any(tag.name in CROWD_ELEMENTS for tag in tags)
+    return f'<script src="{source}"></script>' if wanted else ""
 
 
 def _loading(tag: _Tag, sources: Sources) -> dict[str, str | None]:
@@ -212,8 +244,31 @@ def _loading(tag: _Tag, sources: Sources) -> dict[str, str | None]:
     answered = sources.answer(address)
     if answered is None or answered == address:
         return {}
+    if not answered.startswith("/w/"):
+        return {name: answered}
     # The copy answers for the original, whatever sum the page expects of that.
     return {name: answered, "integrity": None, "crossorigin": None}
+
+
+def _imports(html: str, tag: _Tag) -> list[re.Match[str]]:
+    """The addresses, each as group 1, that the text of a style or of a module takes from elsewhere."""
+    if tag.name == "style":
+        pattern = _STYLE_IMPORT
+    elif tag.name == "script" and _script_type(tag) == "module" and "src" not in tag.attributes:
+        pattern = _MODULE_IMPORT
+    else:
+        return []
+    end = _RAW_END[tag.name].search(html, tag.end)
+    return list(pattern.finditer(html, tag.end, end.start() if end else len(html)))
+
+
+def _script_type(script: _Tag) -> str:
+    """As which of its types a browser runs a script; empty where it is data, or for browsers of long ago."""
+    attributes = script.attributes
+    language = attributes.get("language", "")
+    named = attributes.get("type", f"text/{language}" if language else "").strip() or "text/javascript"
+    is_old = "nomodule" in attributes and named.lower() != "module"
+    return "" if is_old or _SCRIPT_TYPE.fullmatch(named) is None else named.lower()
 
 
 def _sending(tag: _Tag, submit_url: str, assignment_id: str, named: bool) -> dict[str, str | None]:
@@ -257,15 +312,17 @@ def _unknown_elements(tags: list[_Tag]) -> Iterator[str]:
 def _blocked(html: str, tags: list[_Tag], sources: Sources) -> Iterator[str]:
     loads: dict[str, str] = {}
     for tag in tags:
-        if tag.name == "script" and "src" in tag.attributes:
-            loads.setdefault(tag.attributes["src"], "script")
+        if tag.name == "script" and _script_type(tag):
+            loads.setdefault(tag.attributes.get("src", ""), "script")
         elif tag.name == "link" and _is_style(tag):
             loads.setdefault(tag.attributes.get("href", ""), "style")
-        elif tag.name == "style":
-            end = _RAW_END["style"].search(html, tag.end)
-            for imported in _IMPORT.findall(html, tag.end, end.start() if end else len(html)):
-                loads.setdefault(imported, "style")
-    blocked = {address: kind for address, kind in loads.items() if sources.answer(address) is None}
+        for imported in _imports(html, tag):
+            loads.setdefault(imported[1], tag.name)
+    blocked = {
+        address: kind
+        for address, kind in loads.items()
+        if address.strip() and sources.answer(address) is None
+    }
     if not blocked:
         return
     yield (
@@ -295,14 +352,42 @@ def _host(address: str) -> str:
 
 
 def _unsendable(tags: list[_Tag]) -> Iterator[str]:
-    """Fields whose answers no form would send here; a page without any is left to its requester."""
+    """Fields whose answers no form would send here, or that no form can send; a page without any is left alone."""
     forms = [tag.attributes for tag in tags if tag.name == "form"]
     named = any(_names_submission(form.get("action", "")) for form in forms)
+    by_id = {form["id"]: form for form in reversed(forms) if form.get("id")}
+
+    def form_of(field: _Tag) -> dict[str, str] | None:
+        wanted = field.attributes.get("form")
+        return field.form if wanted is None else by_id.get(wanted)
+
+    files = [
+        tag.attributes["name"][:200]
+        for tag in tags
+        if tag.name == "input"
+        and tag.attributes.get("type", "").strip().lower() == "file"
+        and tag.attributes.get("name")
+        and (form := form_of(tag)) is not None
+        and ("crowd" in form or _sends_answers(form, named))
+    ]
+    if files:
+        yield (
+            f'its form asks for files (input of type "file": {_listed(files)}), which this server does not take; '
+            "ask for something to type or to choose instead"
+        )
+    if any(tag.name == "script" and _script_type(tag) and not _is_own(tag) for tag in tags):
+        return  # a script may make the form, or change it
+    lost = {tag.name for tag in tags if tag.name in _CROWD_FIELDS and form_of(tag) is None}
+    if lost:
+        yield (
+            f"its page has {_listed(sorted(lost))} outside any form, where nothing sends it; put it into a <crowd-form>"
+        )
+        return
     if any(_sends_answers(form, named) for form in forms):
         return
     names = {tag.name for tag in tags}
-    if names & {"crowd-form", "script"} or not names & {"input", "select", "textarea"}:
-        return  # a script may make the form, or change it
+    if "crowd-form" in names or not names & {"input", "select", "textarea", *_CROWD_FIELDS}:
+        return
     if any(_names_submission(tag.attributes.get("formaction", "")) for tag in tags):
         return
     elsewhere = [form["action"][:200] for form in forms if form.get("action")]
@@ -311,6 +396,11 @@ def _unsendable(tags: list[_Tag]) -> Iterator[str]:
         + (f"its forms send to {_listed(elsewhere)}" if elsewhere else "its fields are in no form")
         + "; give it a <form> whose action ends in externalSubmit, or a <crowd-form>"
     )
+
+
+def _is_own(script: _Tag) -> bool:
+    """Whether a script is one of those that this server answers for, which make no form of a page's fields."""
+    return (Sources().answer(script.attributes.get("src", "")) or "").startswith("/w/static/")
 
 
 def _listed(names: list[str]) -> str:
@@ -334,7 +424,9 @@ def _tags(html: str) -> Iterator[_Tag]:
     One pass, each character looked at a bounded number of times: the standard library's parser needs minutes for
     65,535 bytes of ``<a``, and who holds a requester's keys may send anything.
     """
-    at = 0
+    at = noscript_end = 0
+    templates: list[bool] = []  # those that are open, and whether what is within them is inert
+    form: dict[str, str] | None = None
     while (at := html.find("<", at)) >= 0:
         if html.startswith("<!--", at):
             at = _after(html, "-->", at + 2)
@@ -343,7 +435,13 @@ def _tags(html: str) -> Iterator[_Tag]:
         if name is None and html.startswith(("<!", "<?", "</"), at):
             end = _after(html, ">", at)
             if html[at : at + 9].lower() == "<!doctype":
-                yield _Tag("!doctype", {}, at, end)
+                yield _Tag("!doctype", {}, at, end, False, None)
+            elif templates and _TEMPLATE_END.match(html, at):
+                templates.pop()
+            elif form is not None and not (templates and templates[-1]):
+                closed = _FORM_END.match(html, at)
+                if closed and ("crowd" in form) == (closed[1].lower() == "crowd-form"):
+                    form = None
             at = end
             continue
         if name is None:
@@ -352,9 +450,17 @@ def _tags(html: str) -> Iterator[_Tag]:
         attributes, end = _attributes(html, name.end())
         if end < 0:  # a browser drops a tag that the page's end cuts off
             return
-        tag = _Tag(name[1].lower(), attributes, at, end)
+        inert = at < noscript_end or (templates != [] and templates[-1])
+        tag = _Tag(name[1].lower(), attributes, at, end, inert, form)
         yield tag
         at = end
+        if tag.name == "noscript" and not inert:
+            close = _NOSCRIPT_END.search(html, end)
+            noscript_end = close.start() if close else len(html)
+        elif tag.name == "template":
+            templates.append(inert or "shadowrootmode" not in attributes)
+        elif tag.name in ("form", "crowd-form") and form is None and not inert:
+            form = attributes | ({"crowd": ""} if tag.name == "crowd-form" else {})
         if tag.name in _RAW_END:
             close = _RAW_END[tag.name].search(html, end)
             at = close.start() + 2 if close else len(html)

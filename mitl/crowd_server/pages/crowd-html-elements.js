@@ -456,9 +456,9 @@
     }
     answer() {
       const answers = new Map();
-      for (const field of this.querySelectorAll("input, select, textarea, crowd-input, crowd-text-area, crowd-checkbox, crowd-radio-button, crowd-slider, crowd-classifier, crowd-image-classifier")) {
+      for (const field of this.form.elements) {
         const name = field.getAttribute("name"), {type} = field;
-        if (!name || name === "assignmentId" || field.matches(":disabled") || ["submit", "button", "reset", "image"].includes(type)) continue;
+        if (!name || name === "assignmentId" || !("value" in field) || field.matches(":disabled") || ["submit", "button", "reset", "output"].includes(type)) continue;
         const earlier = answers.get(name);
         if (type === "radio" || type === "checkbox") {
           answers.set(name, {...(typeof earlier === "object" ? earlier : {}), [field.value]: field.checked});

@@ -94,19 +94,30 @@
       }
     }
   };
-  let touched = false;
-  const tell = message => parent.postMessage(message, location.origin);
+  const touched = new Set(), tell = message => parent.postMessage(message, location.origin);
+  let heard = false, restoring = false;
+  // Not before the draft came: what is kept replaces it.
   const keep = event => {
-    if (event.isTrusted || event.target.shadowRoot) touched = true;
-    if (touched) tell({type: "mitl-draft", fields: fields().flatMap(field => valuesOf(field).map(value => [keyOf(field), String(value)]))});
+    if (restoring) return;
+    if (event && (event.isTrusted || event.target.shadowRoot)) touched.add(keyOf(event.target));
+    if (heard && touched.size) tell({type: "mitl-draft", fields: fields().flatMap(field => valuesOf(field).map(value => [keyOf(field), String(value)]))});
   };
   addEventListener("message", event => {
     const {type, fields: kept} = event.data || {};
-    if (event.source !== parent || event.origin !== location.origin || type !== "mitl-restore" || touched || !Array.isArray(kept)) return;
+    if (event.source !== parent || event.origin !== location.origin || type !== "mitl-restore" || heard) return;
+    heard = restoring = true;
     const values = new Map();
-    for (const [name, value] of kept) values.set(name, [...(values.get(name) || []), value]);
-    for (const field of fields()) setValues(field, values.get(keyOf(field)) || []);
+    for (const [name, value] of kept || []) values.set(name, [...(values.get(name) || []), value]);
+    if (kept) for (const field of fields()) if (!touched.has(keyOf(field))) setValues(field, values.get(keyOf(field)) || []);
+    restoring = false;
+    keep();
   });
+  // Said until it is heard: on a slow line the page around may start to listen only after this one is here.
+  const ask = () => {
+    if (heard) return;
+    tell({type: "mitl-ready"});
+    setTimeout(ask, 500);
+  };
   // After the page's own start, and after the crowd elements have taken shape.
   addEventListener("DOMContentLoaded", () => setTimeout(() => {
     if (preview) {
@@ -114,7 +125,7 @@
       new MutationObserver(disable).observe(document.documentElement, {childList: true, subtree: true});
     } else if (parent !== window) {
       for (const type of ["input", "change"]) addEventListener(type, keep, true);
-      tell({type: "mitl-ready"});
+      ask();
     }
   }));
 })();

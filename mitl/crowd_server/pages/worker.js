@@ -74,6 +74,7 @@
   };
 
   // Once the server's page was asked for, it has the word: a HIT that only claims to be sent cannot ask for it for ever.
+  // From then on the worker asks, by a link: what is claimed later may be true.
   const asked = new URLSearchParams(location.search).has("sent");
   addEventListener("message", event => {
     if (event.source !== frame.contentWindow || !event.data || over) return;
@@ -85,9 +86,11 @@
     else if (type === "mitl-draft" && clean(fields)) keep(fields);
     else if (type === "mitl-options" && isChosen(options)) attempt(() => localStorage.setItem(choices, JSON.stringify(options)));
     else if (type === "mitl-submitted" || type === "mitl-refused" && (note === "late" || note === "over")) {
-      if (asked) return;
-      over = true;
-      location.replace(location.pathname + "?sent=1");
+      if (asked) document.getElementById("claimed").hidden = false;
+      else {
+        over = true;
+        location.replace(location.pathname + "?sent=1");
+      }
     } else if (type === "mitl-refused") document.getElementById("large").hidden = note !== "large";
   });
 })();

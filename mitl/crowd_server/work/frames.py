@@ -49,25 +49,21 @@ def token_of(site: Site, lease: LeaseRow) -> str:
     return seal_lease(site, lease.id, lease.accepted_at)
 
 
-def lease_behind(site: Site, token: str) -> LeaseRow | None:
+def lease_behind(site: Site, token: str, connection: Connection | None = None) -> LeaseRow | None:
     """The assignment that a token was made for, whether or not its HIT was taken anew since."""
     value = unseal(site.secret, "assignment", token)
     if value is None:
         return None
-    with site.database.read() as connection:
-        return leases.find(connection, int(value.partition("-")[0]))
+    assignment_id = int(value.partition("-")[0])
+    if connection is not None:
+        return leases.find(connection, assignment_id)
+    with site.database.read() as own:
+        return leases.find(own, assignment_id)
 
 
 def lease_of(site: Site, token: str, connection: Connection | None = None) -> LeaseRow | None:
     """The lease that a token opens; None for any other text, or after the HIT was taken anew."""
-    value = unseal(site.secret, "assignment", token)
-    if value is None:
-        return None
-    if connection is None:
-        with site.database.read() as own:
-            lease = leases.find(own, int(value.partition("-")[0]))
-    else:
-        lease = leases.find(connection, int(value.partition("-")[0]))
+    lease = lease_behind(site, token, connection)
     return lease if lease is not None and token_of(site, lease) == token else None
 
 
@@ -235,14 +231,14 @@ def _hit_page(
     """The page bound to where its answers go and to its assignment, under a policy of what it may do."""
     home = origin(request)
     action = home if forms else "'none'"
-    scripts, styles = site.sources.policy(home, html)
+    bound = bind_submission(html_page.bind(html, *submission, site.sources), *submission)
+    scripts, styles = site.sources.policy(home, bound)
     fonts = f"font-src{styles}; " if styles else ""
     policy = (
         f"default-src 'none'; img-src {home} https: data:; style-src 'unsafe-inline'{styles}; {fonts}"
         f"script-src 'unsafe-inline'{scripts}; form-action {action}; base-uri 'none'; "
         f"frame-ancestors {home}; sandbox allow-scripts{' allow-forms' if forms else ''}"
     )
-    bound = bind_submission(html_page.bind(html, *submission, site.sources), *submission)
     return HTMLResponse(bound, headers=_headers(policy))
 
 
