@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mitl.db import migrate
-from mitl.records import StageResult, Table
+from mitl.records import StageResult, Table, several
 from mitl.settings import Settings
 from mitl.stages.operating.databases import existing, opened, write_sheets
 
@@ -22,7 +22,9 @@ def upgrade(settings: Settings) -> StageResult:
             moved.append((place, done))
             lines.append(f"{place.name}: {done.before or 'empty'} → {done.after}")
         elif done.finished:
-            lines.append(f"{place.name}: answers of {done.finished:,} submissions written in one value each")
+            lines.append(
+                f"{place.name}: answers of {several(done.finished, 'submission')} written in one value each"
+            )
     copies = [str(done.copy) for _, done in moved if done.copy is not None]
     lines += [f"as it was before: {copy}" for copy in copies]
     return StageResult(
