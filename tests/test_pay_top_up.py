@@ -135,7 +135,7 @@ def test_what_an_interrupted_run_left_is_completed_alone(settings):
 
     assert granted(settings) == {"slow": [SLOW], "untimed": [UNTIMED]}
     assert said[0].endswith(", confirmed by an earlier run: sent, and nothing beside them")
-    assert again.lines[1].endswith("the next run proposes bonuses to 1 worker short of the floor besides")
+    assert again.lines[1].endswith("the next run proposes bonuses to 3 workers short of the floor besides")
     assert run(settings, floor_cents=2400).counts["resumed"] == 0
     assert granted(settings)["fair"] == [200]
 
