@@ -174,7 +174,9 @@ def test_a_setting_of_the_wrong_type_says_what_it_should_be():
     """Numbers and choices are checked before anything is loaded."""
     with pytest.raises(AnnotatorError, match="'threads' of annotator 'clip-mini' is 0; it should be a whole"):
         registry.build("clip-mini", {"threads": 0})
-    with pytest.raises(AnnotatorError, match="'device' of annotator 'clip-mini' is 'gpu'; it should be one of auto"):
+    with pytest.raises(
+        AnnotatorError, match="'device' of annotator 'clip-mini' is 'gpu'; it should be one of auto"
+    ):
         registry.build("clip-mini", {"device": "gpu"})
 
 

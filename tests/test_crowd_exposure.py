@@ -12,9 +12,10 @@ import httpx
 import pytest
 from sqlalchemy import update
 
+from mitl.addresses import is_loopback
 from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
-from mitl.crowd_server.door.exposure import Tls, check_secrets, is_loopback, plan
+from mitl.crowd_server.door.exposure import Tls, check_secrets, listens_near, plan
 from mitl.crowd_server.door.limits import wrap
 from mitl.crowd_server.models import Account, Setting
 from mitl.crowd_server.serving import RunningServer
@@ -58,7 +59,25 @@ def tls(tmp_path_factory):
 )
 def test_this_machine_alone_is_told_from_the_network(host, local):
     """Whatever is not surely loopback counts as open."""
-    assert is_loopback(host) is local
+    assert listens_near(host) is local
+
+
+@pytest.mark.parametrize(
+    ("url", "local"),
+    [
+        ("http://127.0.0.1:8765", True),
+        ("http://127.8.8.8", True),
+        ("https://LOCALHOST:1/w", True),
+        ("http://[::1]:8765", True),
+        ("http://128.0.0.1", False),
+        ("http://127.0.0.1.example.org", False),
+        ("http://localhost.example.org", False),
+        ("/w", False),
+    ],
+)
+def test_an_address_on_this_machine_is_told_by_its_name_alone(url, local):
+    """All of 127.0.0.0/8, for clients and servers alike; no name is looked up."""
+    assert is_loopback(url) is local
 
 
 @pytest.mark.parametrize(
@@ -129,7 +148,7 @@ def test_the_ways_to_open_a_server():
     assert near.public_url == URL and near.is_public and near.policy.only_by_proxy
     assert ip_network("127.0.0.0/8") in near.proxies
     assert far.proxies == (ip_network("10.0.0.2/32"),)
-    assert far.policy.hosts == {"crowd.example.org", "localhost", "127.0.0.1", "::1"}
+    assert far.policy.hosts == {"crowd.example.org"}
     assert far.policy.public_scheme == "https"
     assert not alone.is_public and alone.policy.exempt_loopback and not alone.proxies
 

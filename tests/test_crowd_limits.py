@@ -16,19 +16,20 @@ from guarded_kit import TRUST, guarded_crowd
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mitl.addresses import parse_address
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.door import connections
 from mitl.crowd_server.door.bodies import BodyLimits
 from mitl.crowd_server.door.buckets import Rate, TokenBuckets
 from mitl.crowd_server.door.limits import Policy, Rates, host_name
-from mitl.crowd_server.door.proxies import key_of, parse_address, parse_networks, sender
+from mitl.crowd_server.door.proxies import key_of, parse_networks, sender
 from mitl.errors import UsageError
 
 pytest_plugins = ("crowd_fixtures",)
 
 ONE_A_MINUTE = Rate(1 / 60, 3)
 PROXIED = Policy(
-    hosts=frozenset({"127.0.0.1", "crowd.example.org"}),
+    hosts=frozenset({"crowd.example.org"}),
     proxies=parse_networks(["127.0.0.1"]),
     only_by_proxy=True,
     public_scheme="https",
@@ -293,6 +294,14 @@ def test_another_name_is_not_this_server(crowd_engine, host):
 
     assert page.status_code == 421 and "evil" not in page.text
     assert call.json()["__type"] == "InvalidRequestException"
+
+
+def test_every_address_of_loopback_is_this_server(crowd_engine):
+    """Nobody else can be reached by one, so that no page of another name is read through it."""
+    with guarded_crowd(crowd_engine) as crowd:
+        for host in ("127.8.8.8:1", "localhost", "[::1]"):
+            assert get(crowd.url + "/healthz", Host=host).status_code == 200
+        assert get(crowd.url + "/healthz", Host="127.0.0.1]evil.example").status_code == 421
 
 
 def test_ten_megabytes_get_amazons_refusal(crowd_engine):

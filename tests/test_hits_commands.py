@@ -205,8 +205,13 @@ def test_an_extension_that_was_cut_short_is_completed_alone(asked):
     result, lines = more(asked, 2, max_cost_cents=0)
 
     assert (result.counts["hits_extended"], result.counts["total_cents"], lines) == (1, 0, [])
+    assert result.lines == (
+        "more workers are asked on 1 HIT of batch b1",
+        "that completes an interrupted run, and nothing was planned beside it",
+    )
     result, lines = more(asked, 2)
     assert result.counts["hits_extended"] == len(keys(asked)) - 1 and lines
+    assert len(result.lines) == 1
 
 
 def test_ten_workers_are_refused_with_mturks_reason(asked):
@@ -255,7 +260,7 @@ def test_a_batch_that_is_not_posted_whole_is_not_extended(asked):
         client.delete(keys(asked)["b1:1:1"])
     forget(asked, "UPDATE hit SET state = 'planned', mturk_hit_id = NULL WHERE number = 1")
 
-    with pytest.raises(StoreError, match="1 HITs of batch b1 are planned and not posted"):
+    with pytest.raises(StoreError, match="batch b1 has 1 HIT planned and not posted"):
         more(asked, 2)
 
 

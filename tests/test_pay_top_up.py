@@ -55,7 +55,7 @@ def settings(project, tmp_path) -> Settings:
 
 
 def run(settings: Settings, confirm: Callable[[int], bool] = lambda total: True, **terms: Any) -> StageResult:
-    given = {name: terms.pop(name) for name in ("progress",) if name in terms}
+    given = {name: terms.pop(name) for name in ("progress", "announce") if name in terms}
     return top_up(settings, LIVE, TopUpTerms(**terms), confirm=lambda _, total: confirm(total), **given)
 
 
@@ -124,10 +124,18 @@ def test_what_an_interrupted_run_left_is_completed_alone(settings):
     with pytest.raises(KeyboardInterrupt):
         run(settings, max_cost_cents=SLOW + UNTIMED, progress=Interrupted())
 
-    again = run(settings, max_cost_cents=SLOW + UNTIMED + 200, floor_cents=2400)
+    said = []
+
+    again = run(
+        settings,
+        max_cost_cents=SLOW + UNTIMED + 200,
+        floor_cents=2400,
+        announce=lambda tables, lines: said.extend(lines),
+    )
 
     assert granted(settings) == {"slow": [SLOW], "untimed": [UNTIMED]}
-    assert "the next run proposes their bonuses" in again.lines[1]
+    assert said[0].endswith(", confirmed by an earlier run: sent, and nothing beside them")
+    assert again.lines[1].endswith("the next run proposes bonuses to 3 workers short of the floor besides")
     assert run(settings, floor_cents=2400).counts["resumed"] == 0
     assert granted(settings)["fair"] == [200]
 

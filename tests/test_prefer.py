@@ -235,6 +235,30 @@ def test_an_interrupted_study_is_posted_whole_by_the_next_run(settings):
     assert_each_hit_is_there_once(settings)
 
 
+def test_a_study_of_which_only_the_replies_were_lost_is_completed_alone(settings):
+    """More queries come with the next run; pages of pairs are no part of the study, and wait for nothing."""
+    lost = (
+        "UPDATE hit SET state = 'sending', mturk_hit_id = NULL",
+        "UPDATE journal SET state = 'sending', reply = NULL WHERE kind = 'create'",
+    )
+    run_study(settings, queries=6)
+    count = len(posted_pages(settings))
+    in_database(settings, *lost)
+
+    completing = run_study(settings)
+
+    assert (completing.counts["hits_adopted"], completing.counts["hits_posted"]) == (count, 0)
+    assert completing.lines[0].endswith(
+        "that completes an interrupted run, and nothing was planned beside it"
+    )
+    assert len(posted_pages(settings)) == count
+    assert run_study(settings).counts["hits_posted"] > 0
+    in_database(settings, *lost)
+    pairs = run_publish(settings, limit=18)
+    assert pairs.counts["hits_adopted"] > count and pairs.counts["hits_posted"] == 1
+    assert_each_hit_is_there_once(settings)
+
+
 @pytest.mark.slow
 def test_planned_hits_are_posted_by_their_own_command_alone(settings):
     """`mitl publish` leaves a study's planned HITs, and the other way round."""

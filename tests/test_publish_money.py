@@ -298,7 +298,7 @@ def test_a_limited_command_that_was_interrupted_completes_its_own_hits_and_no_mo
     assert states(world) == {HitState.POSTED: 4} and 0 < before < 4
     assert committed(world) == 400
     assert again.counts["total_cents"] == 400 - before * 100
-    assert "an interrupted run's plan is complete" in again.lines[1]
+    assert "that completes an interrupted run" in again.lines[1]
     assert any(
         line.split()[:6] == ["posted", "before", f"${before}.00", "whole", "bill", "$4.00"] for line in lines
     )
@@ -358,6 +358,32 @@ def test_what_opened_since_is_left_to_the_run_after(world):
     assert completing.counts["hits_posted"] == sum(left.values()) - left[HitState.POSTED]
     assert states(world) == {HitState.POSTED: 3}
     assert run_publish(world, direction="i2t").counts["batch"] == "b2"
+
+
+def test_a_plan_of_which_only_the_replies_were_lost_is_completed_alone_too(world):
+    """Killed after the last call and before booking: what opened since has a bill of its own."""
+    run_publish(world, direction="t2i", limit=54, max_cost_cents=300)
+    with open_database(world.db_url) as session:
+        session.execute(text("UPDATE hit SET state = 'sending', mturk_hit_id = NULL"))
+        session.execute(text("UPDATE journal SET state = 'sending', reply = NULL WHERE kind = 'create'"))
+        session.commit()
+    before = committed(world)
+
+    completing = publish(
+        world, Campaign(SANDBOX, max_cost_cents=9000), confirm=lambda total: pytest.fail("nothing is new")
+    )
+
+    assert (completing.status, completing.counts["hits_adopted"], completing.counts["hits_posted"]) == (
+        "done",
+        3,
+        0,
+    )
+    assert completing.lines == (
+        "recognised 3 HITs that had reached the server; that completes an interrupted run, and nothing was planned "
+        "beside it",
+    )
+    assert (states(world), committed(world)) == ({HitState.POSTED: 3}, before)
+    assert run_publish(world).counts["batch"] == "b2"
 
 
 def test_a_limit_counts_the_runs_of_its_own_words(world):

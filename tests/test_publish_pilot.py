@@ -181,7 +181,7 @@ def test_a_pilot_whose_replies_were_lost_is_recognised(world):
     result = run_publish(world)
 
     assert (result.status, result.counts["hits_adopted"]) == ("done", 2)
-    assert "2 HITs that had reached the server were recognised; pilot b1 is out" in result.lines[0]
+    assert "recognised 2 HITs that had reached the server; pilot b1 is out" in result.lines[0]
     assert len(posted_batches(world)) == 1
 
 

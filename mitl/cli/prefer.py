@@ -86,7 +86,8 @@ def command() -> None:
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
-    help="Have at most this many comparisons out at once by runs with a limit, counted as by mitl publish.",
+    help="Have at most this many comparisons out at once by runs with a limit, the same --direction, --template and "
+    "systems (--system, --rankings or --designed); a run's count until its last HIT is closed.",
 )
 @click.option(
     "--template", default="rankings-plain", show_default=True, help="Wording, a folder of hit_templates."

@@ -50,8 +50,8 @@ _ABOUT_POSTING = frozenset(
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
-    help="Have at most this many pairs out at once by runs with a limit; a run's pairs count until its last HIT is "
-    "closed, so that a repeat completes it and posts no more.",
+    help="Have at most this many pairs out at once by runs with a limit and the same --direction and --template; a "
+    "run's pairs count until its last HIT is closed, so that a repeat completes it and posts no more.",
 )
 @click.option(
     "--overlap",

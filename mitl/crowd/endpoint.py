@@ -29,9 +29,9 @@ from urllib.parse import urlsplit
 import httpx
 from sqlalchemy import Engine
 
+from mitl.addresses import is_loopback
 from mitl.crowd import certificates
 from mitl.crowd.client import Keys, MTurkClient, is_amazon
-from mitl.crowd.transport import is_loopback
 from mitl.errors import EndpointError, SettingsError, UsageError
 from mitl.records import Environment
 from mitl.settings import SERVER_PORT, Settings

@@ -39,6 +39,7 @@ from botocore.exceptions import SSLError as BotoSSLError
 from botocore.parsers import JSONParser, ResponseParserError, ResponseParserFactory
 from botocore.utils import parse_timestamp
 
+from mitl.addresses import is_loopback
 from mitl.crowd import certificates
 from mitl.crowd.limiter import AdaptiveLimiter
 from mitl.crowd.listings import ReplyError
@@ -206,11 +207,6 @@ class Transport:
                 "AWS_SECRET_ACCESS_KEY, or leave out --endpoint-url to use mitl's own crowd server"
             )
         return CrowdError(f"{operation} failed at {self.url}: {' '.join(str(error).split())}")
-
-
-def is_loopback(url: str) -> bool:
-    """Whether this address is on this machine."""
-    return urlsplit(url).hostname in ("localhost", "127.0.0.1", "::1")
 
 
 def is_amazon(url: str) -> bool:

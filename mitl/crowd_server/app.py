@@ -34,11 +34,11 @@ from mitl.crowd_server.work import frames, sessions
 from mitl.crowd_server.work import listing as worker_pages
 from mitl.crowd_server.work import messages as message_pages
 from mitl.crowd_server.work import study as study_pages
+from mitl.db.base import MOST_ROW
 
 log = logging.getLogger(__name__)
 
 Handler = Callable[..., Any]
-MOST_ROW = 2**31 - 1
 STATIC = ("style.css", "worker.js", "operator.css", "operator.js", *FRAME_SCRIPTS)
 MODULES: tuple[Any, ...] = (
     sessions,

@@ -64,4 +64,6 @@ def enum_type(enum: type[StrEnum]) -> Enum:
 
 TYPES: dict[Any, Any] = {dt.datetime: UtcDateTime, str: Text, float: Float(53)}
 
+MOST_ROW = 2**31 - 1
+"""The largest key of a row; PostgreSQL refuses even to compare one with more."""
 int_pk = Annotated[int, mapped_column(primary_key=True)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hmac
-import ipaddress
 import re
 import secrets
 from dataclasses import dataclass, field
@@ -11,14 +10,10 @@ from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
+from mitl.addresses import names_loopback
 from mitl.errors import UsageError
 
-NAMES = ("localhost", "127.0.0.1", "[::1]")
-"""Hosts by which the desk may be asked for. A foreign name that was pointed at this machine (DNS rebinding) is none;
-the port may differ, because people reach another machine's desk through an SSH tunnel."""
-
-
-_HOST = re.compile(r"(\[[0-9a-f:]+\]|[^:\[\]]+)(?::[0-9]{1,5})?")
+_HOST = re.compile(r"(?:\[([0-9a-f:]+)\]|([^:\[\]]+))(?::[0-9]{1,5})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +53,17 @@ class Access:
 
 
 def is_own_host(host: str) -> bool:
-    """Whether a Host header names this machine's loopback."""
-    found = _HOST.fullmatch(host.lower())
-    return found is not None and found[1] in NAMES
+    """Whether a Host header names this machine's loopback, by which alone the desk may be asked for.
+
+    The port may differ, because people reach another machine's desk through an SSH tunnel.
+    """
+    parts = _HOST.fullmatch(host.lower())
+    return parts is not None and names_loopback(parts[1] or parts[2])
 
 
 def require_loopback(host: str) -> None:
     """UsageError unless the address is one that only this machine can reach."""
-    name = host.strip("[]").lower()
-    try:
-        loopback = name == "localhost" or ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
+    if not names_loopback(host.strip("[]")):
         raise UsageError(
             f"the desk shows who worked and spends money, so it listens on this machine alone, not on {host!r}; "
             "leave out --host, and reach it from elsewhere by: ssh -L 8766:127.0.0.1:8766 THIS-MACHINE"

@@ -7,10 +7,10 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
+from mitl.db.base import MOST_ROW
 from mitl.db.store import desk as desk_store
 from mitl.desk.desk import Desk
 
-_MOST_ROW = 2**31 - 1
 _KINDS = (
     (b"\xff\xd8\xff", "image/jpeg"),
     (b"\x89PNG\r\n\x1a\n", "image/png"),
@@ -22,7 +22,7 @@ _KINDS = (
 def image(desk: Desk, request: Request) -> Response:
     """``/image/{id}``: the picture of this row; nothing where the file is missing or is no picture."""
     image_id = request.path_params["image_id"]
-    if image_id > _MOST_ROW:
+    if image_id > MOST_ROW:
         return _none()  # which no database would even compare
     with desk.reading() as session:
         place = desk_store.image_place(session, image_id)

@@ -12,8 +12,9 @@ from urllib.parse import urlsplit
 
 from sqlalchemy import Engine
 
-from mitl.crowd_server.door.limits import LOOPBACK_NAMES, Policy, host_name
-from mitl.crowd_server.door.proxies import Network, parse_address, parse_networks
+from mitl.addresses import is_loopback, names_loopback, parse_address
+from mitl.crowd_server.door.limits import Policy, host_name
+from mitl.crowd_server.door.proxies import Network, parse_networks
 from mitl.crowd_server.store import accounts
 from mitl.crowd_server.store.database import Database
 from mitl.errors import SettingsError, UsageError
@@ -46,12 +47,12 @@ class Exposure:
     @property
     def is_public(self) -> bool:
         """Whether anyone but this machine's own programs can come."""
-        return self.public_url is not None or not is_loopback(self.host)
+        return self.public_url is not None or not listens_near(self.host)
 
     @property
     def policy(self) -> Policy:
         """What the outermost layer holds requests against."""
-        names = set(LOOPBACK_NAMES)
+        names = set()
         if self.host not in _EVERYWHERE:
             names.add(host_name(self.host) if ":" not in self.host else self.host)
         if self.public_url is not None:
@@ -84,7 +85,7 @@ def plan(
         raise UsageError("--tls-cert and --tls-key belong together; give both files")
     tls = None if tls_cert is None or tls_key is None else Tls(tls_cert, tls_key)
     url = None if public_url is None else _public_url(public_url)
-    local = is_loopback(host)
+    local = listens_near(host)
     if tls is not None and plain_http_behind_proxy:
         raise UsageError("--plain-http-behind-proxy and --tls-cert exclude each other; keep one of them")
     if tls is None and not plain_http_behind_proxy:
@@ -95,7 +96,7 @@ def plan(
             )
         if trusted_proxies:
             raise UsageError("--trusted-proxy needs --plain-http-behind-proxy, or the proxy is not believed")
-        if url is not None and not _names_loopback(url):
+        if url is not None and not is_loopback(url):
             raise UsageError(
                 f"--public-url {url} is not this machine's; say --plain-http-behind-proxy if a proxy leads here, or "
                 "give --host, --tls-cert and --tls-key"
@@ -122,19 +123,17 @@ def plan(
     return Exposure(host, tls, behind, networks, url)
 
 
-def is_loopback(host: str) -> bool:
+def listens_near(host: str) -> bool:
     """Whether only programs of this machine can connect to this address."""
     if host in _EVERYWHERE:
         return False
-    address = parse_address(f"[{host}]")
-    if address is not None:
-        return address.is_loopback
+    if parse_address(f"[{host}]") is not None:
+        return names_loopback(host)
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
         return False
-    addresses = [parse_address(f"[{entry[4][0]}]") for entry in found]
-    return all(address is not None and address.is_loopback for address in addresses)
+    return all(names_loopback(str(entry[4][0])) for entry in found)
 
 
 def check_secrets(engine: Engine) -> None:
@@ -176,10 +175,6 @@ def _public_url(text: str) -> str:
             f"--public-url is {text!r}; write https://NAME or https://NAME:PORT and nothing after it"
         )
     return f"{parts.scheme}://{parts.netloc.lower()}"
-
-
-def _names_loopback(url: str) -> bool:
-    return host_name(urlsplit(url).netloc) in LOOPBACK_NAMES
 
 
 def _tls_url(host: str, url: str | None) -> str | None:

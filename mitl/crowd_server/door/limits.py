@@ -19,17 +19,17 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request, cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mitl.addresses import Address, names_loopback, parse_address
 from mitl.crowd_server.door import proxies, refusals, request_log
 from mitl.crowd_server.door.bodies import Bodies, BodyLimits, has_body, replay
 from mitl.crowd_server.door.buckets import Rate, TokenBuckets
-from mitl.crowd_server.door.proxies import Address, Network
+from mitl.crowd_server.door.proxies import Network
 from mitl.crowd_server.door.refusals import RefusedError, is_api
 from mitl.crowd_server.metrics.meter import Meter
 from mitl.crowd_server.site import is_foreign
 from mitl.crowd_server.work.sessions import COOKIE
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 HSTS = "max-age=15552000"
 PERMISSIONS = "camera=(), microphone=(), geolocation=(), payment=(), usb=()"
 NO_FRAMES = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'"
@@ -55,8 +55,9 @@ class Rates:
 class Policy:
     """Who may reach the server and by which names."""
 
-    hosts: frozenset[str] = LOOPBACK_NAMES
-    """Names in the Host header, without ports: a page of another name that points here is turned away."""
+    hosts: frozenset[str] = frozenset()
+    """Names in the Host header, without ports, beside those of loopback: a page of another name that points here is
+    turned away."""
     proxies: tuple[Network, ...] = ()
     """The operator's own proxies, which may say whom they speak for."""
     only_by_proxy: bool = False
@@ -125,7 +126,7 @@ class _Limits:
     def _admit(self, scope: Scope) -> Address | None:
         """Find the sender and the scheme behind proxies, and hold the host against the server's names."""
         headers = Headers(scope=scope)
-        peer = proxies.parse_address(scope["client"][0]) if scope.get("client") else None
+        peer = parse_address(scope["client"][0]) if scope.get("client") else None
         sender = peer
         if proxies.is_trusted(peer, self._policy.proxies):
             sender = proxies.sender(peer, ",".join(headers.getlist("x-forwarded-for")), self._policy.proxies)
@@ -133,11 +134,14 @@ class _Limits:
             scope["scheme"] = proxies.forwarded_scheme(headers, self._policy.public_scheme or scope["scheme"])
         elif self._policy.only_by_proxy and not proxies.is_of_this_machine(peer, headers):
             raise refusals.not_by_proxy()
-        if len(headers.getlist("host")) != 1 or host_name(headers["host"]) not in self._policy.hosts:
+        if len(headers.getlist("host")) != 1 or not self._is_own_name(host_name(headers["host"])):
             raise refusals.wrong_host()
         if self._policy.public_scheme == "https" and scope["scheme"] == "http" and not _is_local(headers):
             raise refusals.not_encrypted(str(Request(scope).url.replace(scheme="https")))
         return sender
+
+    def _is_own_name(self, name: str) -> bool:
+        return names_loopback(name) or name in self._policy.hosts
 
     def _count(self, scope: Scope, sender: Address | None) -> None:
         """Take one token of each bucket that this request falls into."""
@@ -206,7 +210,7 @@ def host_name(host: str) -> str:
 
 def _is_local(headers: Headers) -> bool:
     """Whether a program on this machine asks for it by a loopback name, which needs no encryption."""
-    return host_name(headers["host"]) in LOOPBACK_NAMES
+    return names_loopback(host_name(headers["host"]))
 
 
 def _session_of(scope: Scope) -> str | None:

@@ -7,12 +7,12 @@ wrote them: the list of addresses is read from its end, and the first one that i
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import TypeAlias
 
+from mitl.addresses import Address, parse_address
 from mitl.errors import UsageError
 
-Address: TypeAlias = IPv4Address | IPv6Address
 Network: TypeAlias = IPv4Network | IPv6Network
 MAX_HOPS = 20
 _MARKS = frozenset({"forwarded", "via", "x-real-ip"})
@@ -38,22 +38,6 @@ def parse_networks(given: Sequence[str]) -> tuple[Network, ...]:
             )
         found.append(network)
     return tuple(found)
-
-
-def parse_address(text: str) -> Address | None:
-    """The address in ``1.2.3.4``, ``1.2.3.4:80``, ``::1`` or ``[::1]:80``; None for anything else."""
-    text = text.strip()
-    if text.startswith("["):
-        text = text[1:].partition("]")[0]
-    elif text.count(":") == 1:
-        text = text.partition(":")[0]
-    try:
-        address = ip_address(text)
-    except ValueError:
-        return None
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    return address
 
 
 def is_trusted(address: Address | None, proxies: Sequence[Network]) -> bool:

@@ -12,7 +12,8 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from mitl.crowd_server.door.proxies import is_of_this_machine, parse_address
+from mitl.addresses import parse_address
+from mitl.crowd_server.door.proxies import is_of_this_machine
 from mitl.crowd_server.metrics.exposition import CONTENT_TYPE, Metric, Sample, exposed
 from mitl.crowd_server.metrics.meter import Meter
 from mitl.crowd_server.site import Site

@@ -14,7 +14,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from mitl.crowd_server.door.proxies import key_of, parse_address
+from mitl.addresses import parse_address
+from mitl.crowd_server.door.proxies import key_of
 from mitl.crowd_server.ids import seal, token_hash, unseal
 from mitl.crowd_server.operator.memory import memory_of
 from mitl.crowd_server.site import Site, is_foreign

@@ -12,12 +12,13 @@ from mitl.db.store.hits import BatchRow
 from mitl.errors import FundsError, StoreError, UsageError
 from mitl.hits.pricing import format_dollars
 from mitl.progress import Progress, no_progress
-from mitl.records import Environment, JournalState, StageResult
+from mitl.records import Environment, JournalState, StageResult, several
 from mitl.settings import Settings
 from mitl.stages.calls import Call, make_calls, plan_calls
 from mitl.stages.hits.extend_plan import Longer, More, Wish, longer, more
 from mitl.stages.hits.scope import Scope, open_scope
 from mitl.stages.publishing.purse import Purse
+from mitl.stages.publishing.result import COMPLETED
 
 EXTEND = "extend"
 _CUT_SHORT = (JournalState.PLANNED, JournalState.SENDING)
@@ -51,7 +52,8 @@ def extend(
         [batch] = scope.batches
         if scope.planned:
             raise StoreError(
-                f"{scope.planned:,} HITs of batch {batch.name} are planned and not posted; run `mitl publish` first"
+                f"batch {batch.name} has {several(scope.planned, 'HIT')} planned and not posted; "
+                "run `mitl publish` first"
             )
         out, now = scope.out(), dt.datetime.now(dt.UTC)
         due = [
@@ -61,7 +63,8 @@ def extend(
         states = journal.states(scope.session, EXTEND)
         scope.session.rollback()
         # What an interrupted run left is completed alone, under the bounds that it was confirmed with.
-        due = [one for one in due if states.get(one.key) in _CUT_SHORT] or due
+        cut_short = [one for one in due if states.get(one.key) in _CUT_SHORT]
+        due = cut_short or due
         purse = Purse(scope.session, settings, scope.environment, charges_fee=scope.charges_fee)
         fresh = [one for one in due if one.key not in states]
         total = _plan(scope, batch, wish, fresh, purse, confirm, announce or (lambda line: None))
@@ -70,7 +73,7 @@ def extend(
             hit_changes.set_batch_wanted(scope.session, batch.id, wish.assignments)
             scope.session.commit()
         prolonged = _prolong(scope, wish, now, progress)
-        return _result(scope, batch, extended, prolonged, total)
+        return _result(scope, batch, extended, prolonged, total, completed=bool(cut_short))
 
 
 def _plan(
@@ -116,9 +119,9 @@ def _bill(
     wanted = fresh[0].subject.wanted
     fees = "with the fee" if scope.charges_fee else "no fee is charged here"
     lines = [
-        f"extend {batch.name} on {scope.environment}: {len(fresh):,} HITs ask {wanted} workers each instead of "
-        f"{min(one.subject.hit.assignments for one in fresh)}",
-        f"  {sum(one.subject.additional for one in fresh):,} more assignments at "
+        f"extend {batch.name} on {scope.environment}: {several(len(fresh), 'HIT')} with {wanted} workers each instead "
+        f"of {min(one.subject.hit.assignments for one in fresh)}",
+        f"  {several(sum(one.subject.additional for one in fresh), 'more assignment')} at "
         f"{format_dollars(batch.reward_cents)} ({fees})",
         f"  total {format_dollars(total)}; the balance is {format_dollars(balance)}",
     ]
@@ -178,17 +181,21 @@ def _prolong(scope: Scope, wish: Wish, now: dt.datetime, progress: Progress) -> 
     )
 
 
-def _result(scope: Scope, batch: BatchRow, extended: int, prolonged: int, total: int) -> StageResult:
+def _result(
+    scope: Scope, batch: BatchRow, extended: int, prolonged: int, total: int, *, completed: bool
+) -> StageResult:
     lines = []
     if extended:
-        lines.append(f"{extended:,} HITs of batch {batch.name} ask more workers")
+        lines.append(f"more workers are asked on {several(extended, 'HIT')} of batch {batch.name}")
+    if completed:
+        lines.append(COMPLETED)
     if prolonged:
-        lines.append(f"{prolonged:,} HITs of batch {batch.name} can be taken for longer")
+        lines.append(f"{several(prolonged, 'HIT')} of batch {batch.name} can be taken for longer")
     if not lines:
         lines.append(f"nothing to do: batch {batch.name} asks as many workers for as long as wished")
     absent = len(scope.hits) - len(scope.out())
     if absent:
-        lines.append(f"{absent:,} HITs are deleted on the server and stay as they are")
+        lines.append(f"left as deleted on the server: {several(absent, 'HIT')}")
     return StageResult(
         status="done" if extended or prolonged else "nothing_to_do",
         counts={

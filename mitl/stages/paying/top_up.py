@@ -20,7 +20,7 @@ from mitl.errors import UsageError
 from mitl.hits.pricing import format_dollars
 from mitl.judgements.wages import WorkerPay, worker_pay
 from mitl.progress import Progress, no_progress
-from mitl.records import Environment, StageResult, Table
+from mitl.records import Environment, StageResult, Table, several
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment, require_same_server
 from mitl.stages.paying.bonuses import BonusSender, Planned, cost_of, in_words, unsent
@@ -108,14 +108,16 @@ class _Run:
             self._check_skipped()
             open_calls = unsent(self._session, self._environment)
         earlier = [one for one in open_calls if one.worker not in self._terms.skip]
+        completing = any(not one.refused for one in earlier)
         if earlier:
             total = cost_of(earlier)
             self._require_within(total)
-            self._announce((), (f"{in_words(earlier)} confirmed by an earlier run come first",))
+            how = "sent, and nothing beside them" if completing else "refused then and tried again"
+            self._announce((), (f"{in_words(earlier)}, confirmed by an earlier run: {how}",))
             if not self._terms.dry_run:
                 self._sender.send(earlier)
         fresh, pay, warnings = self._propose()
-        if any(not one.refused for one in earlier):
+        if completing:
             self._later, fresh = len(fresh), []
         if fresh:
             self._offer(earlier, fresh, pay, warnings)
@@ -209,8 +211,8 @@ class _Run:
         lines = [self._outcome(every)]
         if self._later:
             lines.append(
-                f"that completes an interrupted run; {self._later:,} workers are short of the floor besides, and the "
-                "next run proposes their bonuses"
+                "that completes an interrupted run; the next run proposes bonuses to "
+                f"{several(self._later, 'worker')} short of the floor besides"
             )
         if left:
             lines.append(f"left out by --skip: {', '.join(one.worker for one in left)}")

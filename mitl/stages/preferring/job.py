@@ -13,6 +13,7 @@ from mitl.db.store.hits import BatchRow, HitRow
 from mitl.hits.templates import HitTemplate, load_template
 from mitl.records import BatchKind, Comparison, HitState
 from mitl.settings import Settings
+from mitl.stages.hits.reconciling import Sweep
 from mitl.stages.preferring.planning import StudyPlan, make_study_plan
 from mitl.stages.preferring.study import Study
 from mitl.stages.publishing.bill import Quote, Terms, make_quote, terms_of
@@ -65,20 +66,18 @@ class Job:
         return DueComparisons(hit, page, self.templates[batch_id], self.batches[batch_id].reward_cents)
 
 
-def make_job(
-    session: Session, settings: Settings, study: Study, last_batch: int, *, charges_fee: bool
-) -> Job:
+def make_job(session: Session, settings: Settings, study: Study, sweep: Sweep, *, charges_fee: bool) -> Job:
     """What is open, packed and priced.
 
     Args:
-        last_batch: the highest number of a batch that the server knows of this project.
+        sweep: what it adopted of studies completes an interrupted plan, and nothing is planned beside that.
 
     Raises:
         TemplateError: the wording is unknown, or asks for something else than rankings.
         What ``make_study_plan`` raises.
     """
     template = load_template(study.template, settings.wordings, asks=BatchKind.RANKINGS)
-    plan = make_study_plan(session, settings, study)
+    plan = make_study_plan(session, settings, study, hold=sweep.adopted_of[BatchKind.RANKINGS] > 0)
     per_hit = plan.per_hit or study.per_hit
     note = f"the wording's {template.seconds_per_pair} s a comparison"
     terms = terms_of(
@@ -91,7 +90,7 @@ def make_job(
     estimates = {id_: row.estimate_s or terms.estimate.seconds for id_, row in batches.items()}
     interrupted = commitments.plans_of(session, study.environment, [hit.key for hit in plan.leftover])
     quote = make_quote(plan, terms, batches, estimates, charges_fee=charges_fee, interrupted=interrupted)
-    return Job(plan, terms, quote, batches, templates, hit_store.next_batch_name(session, last_batch))
+    return Job(plan, terms, quote, batches, templates, hit_store.next_batch_name(session, sweep.last_batch))
 
 
 def _row(project_id: str, batch: str, number: int, attempt: int, assignments: int) -> HitRow:

@@ -89,8 +89,11 @@ class StudyPlan:
         return max((len(page.comparisons) for page in self.fresh), default=0)
 
 
-def make_study_plan(session: Session, settings: Settings, study: Study) -> StudyPlan:
+def make_study_plan(session: Session, settings: Settings, study: Study, *, hold: bool = False) -> StudyPlan:
     """Pack what is not asked yet in this environment, or what an interrupted run left, alone; reads only.
+
+    Args:
+        hold: plan nothing new and ask nothing again: only what an earlier run did not post, if anything.
 
     Raises:
         What ``contest`` and ``draw_controls`` raise.
@@ -109,7 +112,7 @@ def make_study_plan(session: Session, settings: Settings, study: Study) -> Study
     still = [meeting for meeting in met if _meeting_key(meeting, study.direction) not in asked]
     out = []
     again = [AskedAgain(one.hit, tuple(pages[one.hit.id]), one.missing) for one in barren]
-    if leftover:
+    if hold or leftover:
         still, again = [], []
     n_open = len(still) + sum(one.n_asked for one in again)
     if study.limit is not None:

@@ -68,7 +68,7 @@ def publish_study(
         purse = Purse(session, settings, study.environment, charges_fee=endpoint.charges_fee)
         balance = client.balance()
         with reading(session):
-            job = make_job(session, settings, study, sweep.last_batch, charges_fee=endpoint.charges_fee)
+            job = make_job(session, settings, study, sweep, charges_fee=endpoint.charges_fee)
             if job.plan.n_hits == 0:
                 return nothing_to_do(study, job.plan, sweep)
             bill = bill_text(settings, study, job, endpoint, balance, purse)

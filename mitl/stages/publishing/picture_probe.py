@@ -9,7 +9,7 @@ from pathlib import Path
 
 import httpx
 
-from mitl.crowd.transport import is_loopback
+from mitl.addresses import is_loopback
 from mitl.errors import DatasetError
 from mitl.proposals.sampling import shuffled
 from mitl.records import Environment
@@ -143,7 +143,10 @@ def _fault(content: bytes) -> str | None:
 
 def _advice(source: str) -> str:
     if source.startswith("/"):
-        return "serve the project's folder public/ there (`mitl serve --public DIR`)"
+        return (
+            "serve the project's folder public/ there (`mitl serve --public DIR`), or, where that address is a tunnel "
+            "to a server elsewhere, set image_base_url in [crowd] of mitl.toml to where public/ is served"
+        )
     return (
         "make the project's folder public/ reachable at image_base_url, or mend the image addresses given to "
         "`mitl init`"

@@ -9,7 +9,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from mitl.crowd.transport import is_loopback
+from mitl.addresses import is_loopback
 from mitl.errors import DatasetError, SettingsError
 from mitl.progress import Progress
 from mitl.records import ImageItem

@@ -91,7 +91,7 @@ def make_plan(session: Session, settings: Settings, campaign: Campaign, *, hold:
     planned beside it would pass them.
 
     Args:
-        hold: plan nothing new and ask nothing again: only what an earlier run did not post.
+        hold: plan nothing new and ask nothing again: only what an earlier run did not post, if anything.
 
     Raises:
         StoreError: nothing was proposed yet, or a ranking file that the controls need is gone.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from sqlalchemy.orm import Session
@@ -13,7 +14,7 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
 from mitl.db.store.hits import HitRow
 from mitl.progress import Progress
-from mitl.records import Environment, HitState, JournalState
+from mitl.records import BatchKind, Environment, HitState, JournalState
 from mitl.stages.calls import Call, make_calls
 from mitl.stages.publishing.hit_calls import create_hit
 from mitl.stages.publishing.planning import annotation
@@ -28,23 +29,24 @@ def reconcile(
     project_id: str,
     environment: Environment,
     list_hits: Callable[[], Iterable[ListedHit]],
-) -> int:
-    """Adopt the HITs that reached the server though this database does not know it; returns how many.
+) -> Counter[BatchKind]:
+    """Adopt the HITs that reached the server though this database does not know it; returns how many of each kind.
 
     Their reply was lost, or the database is an older one, restored. They are found by their annotation in one sweep
     of ListHITs, which works after the 24 hours too during which the server remembers request tokens.
     """
-    unposted = hit_store.hits(session, environment, UNPOSTED)
+    wanted = {
+        annotation(project_id, hit): (kind, hit)
+        for kind in BatchKind
+        for hit in hit_store.hits(session, environment, UNPOSTED, kind)
+    }
     session.rollback()
-    if not unposted:
-        return 0
-    wanted = {annotation(project_id, hit): hit for hit in unposted}
-    adopted = 0
-    for found in list_hits():
-        hit = wanted.pop(found.annotation or "", None)
-        if hit is not None:
-            _adopt(session, project_id, hit, found.hit_id)
-            adopted += 1
+    adopted: Counter[BatchKind] = Counter()
+    for listed in list_hits() if wanted else ():
+        kind, hit = wanted.pop(listed.annotation or "", (None, None))
+        if kind is not None and hit is not None:
+            _adopt(session, project_id, hit, listed.hit_id)
+            adopted[kind] += 1
     session.commit()
     return adopted
 

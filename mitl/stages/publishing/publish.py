@@ -194,7 +194,9 @@ def _plan(
     template = load_template(campaign.template, settings.wordings, asks=BatchKind.PAIRS)
     pilots = find_pilots(session, environment, template.name)
     out = pilot_out(pilots) if campaign.wait_for_pilot else None
-    plan = make_plan(session, settings, campaign, hold=out is not None)
+    # A plan whose last HITs the sweep has found is complete: what has opened since needs a bill of its own.
+    completed = sweep.adopted_of[BatchKind.PAIRS] > 0
+    plan = make_plan(session, settings, campaign, hold=completed or out is not None)
     if out is not None and campaign.pilot is None and not plan.n_hits and not sweep.adopted:
         _refuse_the_rest(session, settings, campaign, out)
     terms = terms_of(settings, campaign, template, estimate_of(pilots, template))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mitl.db.store.commitments import StoredPlan
-from mitl.records import Environment, StageResult, several
+from mitl.records import BatchKind, Environment, StageResult, several
 from mitl.stages.hits.reconciling import Sweep
 from mitl.stages.publishing.bill import Planned, Quote, Terms
 from mitl.stages.publishing.campaign import Campaign
@@ -13,19 +13,18 @@ from mitl.stages.publishing.dry_run import DryRunFolder
 from mitl.stages.publishing.pilot import Pilot
 from mitl.stages.publishing.planning import Plan
 
+COMPLETED = "that completes an interrupted run, and nothing was planned beside it"
+
 
 def nothing_to_do(campaign: Campaign, plan: Plan, sweep: Sweep, waits_for: Pilot | None) -> StageResult:
     """Nothing is left to post now."""
-    done = (
-        f"{sweep.adopted} HITs that had reached the server were recognised"
-        if sweep.adopted
-        else "nothing to do"
-    )
     if waits_for is not None:
         why = (
             f"pilot {waits_for.batch} is out, {waits_for.out:,} of its {waits_for.hits:,} HITs are not answered and "
             "decided yet"
         )
+    elif sweep.adopted_of[BatchKind.PAIRS]:
+        why = COMPLETED
     elif plan.n_held_back and plan.out:
         why = limit_used_up(campaign, plan.out, "pairs")
     else:
@@ -37,10 +36,17 @@ def nothing_to_do(campaign: Campaign, plan: Plan, sweep: Sweep, waits_for: Pilot
             "hits_posted": 0,
             "hits_adopted": sweep.adopted,
         },
-        lines=(f"{done}{'; ' if sweep.adopted else ': '}{why}",),
+        lines=(recognised(sweep) + why,),
         warnings=sweep.warnings,
         next=after_posting(campaign.environment),
     )
+
+
+def recognised(sweep: Sweep) -> str:
+    """How the line begins that says why nothing is left to post."""
+    if not sweep.adopted:
+        return "nothing to do: "
+    return f"recognised {several(sweep.adopted, 'HIT')} that had reached the server; "
 
 
 def limit_used_up(campaign: Campaign, out: Sequence[StoredPlan], asked: str) -> str:
@@ -127,7 +133,7 @@ def completed_lines(plan: Planned) -> tuple[str, ...]:
     """What to know where an interrupted run's plan was completed alone."""
     if not plan.leftover:
         return ()
-    return ("an interrupted run's plan is complete, and nothing was planned beside it",)
+    return (COMPLETED,)
 
 
 def money_counts(quote: Quote) -> dict[str, object]:

@@ -1,0 +1,43 @@
+"""What counts as this machine's own address, for every server and client of the project."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import TypeAlias
+from urllib.parse import urlsplit
+
+Address: TypeAlias = IPv4Address | IPv6Address
+
+
+def parse_address(text: str) -> Address | None:
+    """The address in ``1.2.3.4``, ``1.2.3.4:80``, ``::1`` or ``[::1]:80``; None for anything else."""
+    text = text.strip()
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    return _address(text)
+
+
+def names_loopback(name: str) -> bool:
+    """Whether a host's name, without a port, is this machine's alone: ``localhost``, 127.0.0.0/8 or ``::1``.
+
+    No name is looked up: a foreign one that points at this machine (DNS rebinding) is not its own.
+    """
+    address = _address(name)
+    return name.lower() == "localhost" if address is None else address.is_loopback
+
+
+def is_loopback(url: str) -> bool:
+    """Whether this address is on this machine."""
+    return names_loopback(urlsplit(url).hostname or "")
+
+
+def _address(text: str) -> Address | None:
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return None
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        return address.ipv4_mapped
+    return address
