@@ -169,8 +169,8 @@ SCENARIOS = (
     Scenario(
         "pay top-up",
         "review settle",
-        _typed("pay top-up --floor 900.00 --max-cost 128.08"),
-        crowd="ceiling_cents = 13308",
+        _typed("pay top-up --floor 900.00 --max-cost 200.00"),
+        crowd="ceiling_cents = 20500",
     ),
     Scenario(
         "prefer publish --limit",

@@ -325,7 +325,7 @@ def test_controls_of_a_foreign_batch_check_workers_and_make_no_positive(folder):
     Path("map.toml").write_text(mapping + '[roles]\ncheck = "gold_negative"\n', encoding="utf-8")
 
     ok("harvest", "--from", file, "--columns", "map.toml")
-    ok("build-dataset", "--out", "r")
+    ok("build-dataset", "--out", "r", "--recipe", "paper")
 
     counts = json.loads(Path("r/manifest.json").read_text())["counts"]
     assert (counts["positives"], counts["judgements"], counts["pairs_judged"]) == (1, 2, 1)

@@ -6,6 +6,7 @@ import datetime as dt
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 
 import pytest
@@ -86,8 +87,10 @@ class Study:
         """Who holds the exclusion qualification on the server."""
         kind = exclusion_qualification(self.client, self.settings.project_id)
         wanted = {"QualificationTypeId": kind, "Status": "Granted"}
-        found = self.client._pages("list_workers_with_qualification_type", "Qualifications", **wanted)
-        return {shape["WorkerId"] for shape in found}
+        names = itemgetter("WorkerId")
+        return set(
+            self.client._pages("list_workers_with_qualification_type", "Qualifications", names, **wanted)
+        )
 
     @property
     def calls(self) -> dict[str, str]:

@@ -48,7 +48,7 @@ from mitl.settings import BACKENDS, ENGINES, Settings
 @click.option(
     "--ray-address",
     metavar="ADDRESS",
-    help="Cluster that --engine ray joins: HOST:PORT, ray://HOST:PORT or auto [default: this machine's cores].",
+    help="Cluster that --engine ray joins: HOST:PORT, the same behind ray://, or auto [default: this machine's cores].",
 )
 @click.option("--estimate", is_flag=True, help="Print FLOPs, bytes, time and money, and do nothing else.")
 @click.option("--estimate-images", type=click.IntRange(min=1), help="Estimate for so many images.")

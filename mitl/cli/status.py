@@ -45,6 +45,7 @@ def _watch(app: App, environment: Environment | None, every: float | None) -> No
 
     every_s = EVERY_S if every is None else every
     app.tell_how_to_stop()
+    told = ""
     try:
         for seen in watch(app.settings, environment, every_s=every_s):
             if app.json:
@@ -53,8 +54,9 @@ def _watch(app: App, environment: Environment | None, every: float | None) -> No
                 click.clear()
                 app.finish(seen)
                 click.echo(f"seen at {dt.datetime.now(dt.UTC):%H:%M:%S} UTC; {how_to_stop()}")
-            elif not app.quiet:
-                click.echo(printable(line(seen, dt.datetime.now(dt.UTC))))
+            elif not app.quiet and line(seen) != told:
+                told = line(seen)
+                click.echo(printable(f"{dt.datetime.now(dt.UTC):%H:%M:%S} UTC  {told}"))
             sys.stdout.flush()
     except KeyboardInterrupt:
         # Not a failure: it was asked to go on until then, and with --json the objects were printed.

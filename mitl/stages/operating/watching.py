@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import time
 from collections.abc import Callable, Iterator
 
@@ -38,8 +37,8 @@ def watch(
         pause(every_s)
 
 
-def line(result: StageResult, now: dt.datetime) -> str:
-    """The look in one line, for a log or a pipe."""
+def line(result: StageResult) -> str:
+    """The look in one line, for a log or a pipe; not every change shows in it."""
     counts = result.counts
     numbers = (
         ("pairs open", "pairs_open"),
@@ -49,4 +48,4 @@ def line(result: StageResult, now: dt.datetime) -> str:
         ("wait for a person", "queued"),
     )
     words = ", ".join(f"{int(str(counts[key])):,} {name}" for name, key in numbers)
-    return f"{now:%H:%M:%S} UTC  {counts['environment']}: {words}"
+    return f"{counts['environment']}: {words}"
