@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from mitl.crowd_server.door.exposure import plan
+from mitl.crowd_server.forms.html_page import allow
 from mitl.settings import load
 from mitl.stages.serve import serve
 
@@ -64,4 +65,6 @@ def run(url: str, port: int, project: Path, ready: Connection) -> None:
         ready.close()
 
     settings = load(project, crowd_db=url, environ={})
-    serve(settings, exposure=plan("127.0.0.1"), port=port, public=(), announce=announce)
+    serve(
+        settings, exposure=plan("127.0.0.1"), port=port, public=(), sources=allow((), None), announce=announce
+    )

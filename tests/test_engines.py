@@ -168,11 +168,17 @@ def test_pairs_have_the_same_scores_from_every_engine_in_units_of_any_size(
 
 @needs_ray
 def test_tiles_of_any_size_give_the_bytes_of_one_search_by_a_network(engine, drawn, monkeypatch):
-    """PCME's probabilities hang on what is compared together in their last bits: blocks are the same in all tiles."""
+    """PCME's last bits hang on what is compared together and by which library, so blocks are the same in all tiles.
+
+    A worker may multiply by another library than this process: there the probabilities' own tolerance holds.
+    """
     pcme = NETWORKS["pcme-mini"].build()
     images, captions = pcme.encode_images(drawn[0]), pcme.encode_captions(drawn[1])
-    whole = engine.top_k(pcme, images, captions, 20)
-    assert_same(whole, LocalEngine().top_k(pcme, images, captions, 20))
+    there, here = (one.top_k(pcme, images, captions, 20) for one in (engine, LocalEngine()))
+    np.testing.assert_allclose(there.similarities, here.similarities, rtol=0, atol=1e-5)
+    gaps = np.pad(-np.diff(here.similarities), ((0, 0), (1, 1)), constant_values=1.0) > 2e-5
+    apart = gaps[:, :-1] & gaps[:, 1:]
+    assert apart.any() and (there.item_ids[apart] == here.item_ids[apart]).all()
 
     monkeypatch.setattr(scoring, "BLOCK", (4, 16))  # workers know nothing of it
     whole = top_k(pcme, images, captions, 20)

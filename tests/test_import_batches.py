@@ -371,7 +371,7 @@ def test_a_corrected_mapping_reads_the_same_file_again(folder):
     again = ok("harvest", "--from", file, "--columns", "right.toml", "--skip-unknown")
     ok("harvest", "--reparse")
 
-    assert "read again 1 submissions" in again.out
+    assert "read again 1 submission" in again.out
     assert [row[2] for row in stored()] == [Label.WEAK_NO, Label.NO]
 
 
