@@ -328,26 +328,20 @@ def test_a_host_is_a_bare_name(host, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_serve_takes_hosts_and_the_projects_own_copies(tmp_path, crowd_engine):
+def test_serve_takes_hosts_and_the_projects_own_copies(tmp_path, crowd_engine, start_program):
     """``--allow-host`` and ``PROJECT/vendored`` reach CreateHIT and the pages; other hosts stay refused."""
     vendor(tmp_path / "vendored", JQUERY, b"copy()")
     words = ("serve", "--port", "0", "--json", "--project", str(tmp_path), "--allow-host", "A.example")
     words += ("--crowd-db", str(crowd_engine.url))
-    with subprocess.Popen(
-        [sys.executable, "-m", "mitl", *words], stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            url = json.loads(process.stdout.readline())["counts"]["url"]
-            with contextlib.ExitStack() as stack:
-                crowd = Crowd(url, crowd_engine, ManualClock(), stack)
-                client = crowd.boto()
-                page = f"<script src=https://a.example/x.js></script>{JQUERY_PAGE}"
-                hit = post_hit(client, Question=question(page))
-                shown = crowd.worker().accept(hit["HITTypeId"]).page()
-                _, told = post(client, page.replace("a.example", "b.example"))
-        finally:
-            process.kill()
+    process = start_program([sys.executable, "-m", "mitl", *words], stdout=subprocess.PIPE, text=True)
+    url = json.loads(process.stdout.readline())["counts"]["url"]
+    with contextlib.ExitStack() as stack:
+        crowd = Crowd(url, crowd_engine, ManualClock(), stack)
+        client = crowd.boto()
+        page = f"<script src=https://a.example/x.js></script>{JQUERY_PAGE}"
+        hit = post_hit(client, Question=question(page))
+        shown = crowd.worker().accept(hit["HITTypeId"]).page()
+        _, told = post(client, page.replace("a.example", "b.example"))
 
     assert "https://a.example http://" in shown.headers["content-security-policy"]
     assert "/w/vendored/code.jquery.com/" in shown.text

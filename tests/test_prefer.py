@@ -162,6 +162,24 @@ def test_an_interrupted_study_with_a_limit_posts_its_own_hits_and_no_more(settin
     assert publish_study(settings, wish, confirm=lambda total: True).status == "nothing_to_do"
 
 
+def test_a_study_that_was_posted_whole_and_not_told_is_completed_alone(settings):
+    """Killed before its last word: what could not be used meanwhile is asked again by the run after."""
+
+    def killed(result):
+        raise KeyboardInterrupt
+
+    wish = study(settings, max_cost_cents=9000)
+    with pytest.raises(KeyboardInterrupt):
+        publish_study(settings, wish, confirm=lambda total: True, tell=killed)
+    count = len(posted_pages(settings))
+    in_database(settings, "UPDATE hit SET state = 'closed'")
+
+    completing = publish_study(settings, wish, confirm=lambda total: pytest.fail("there is no bill"))
+
+    assert completing.counts["hits_posted"] == 0 and len(posted_pages(settings)) == count
+    assert publish_study(settings, wish, confirm=lambda total: True).counts["hits_again"] == count
+
+
 def test_a_dry_run_posts_and_plans_nothing(settings):
     """It writes the bill, the requests and pages to look at."""
     folder = settings.project / "look"
@@ -241,7 +259,12 @@ def test_a_study_of_which_only_the_replies_were_lost_is_completed_alone(settings
         "UPDATE hit SET state = 'sending', mturk_hit_id = NULL",
         "UPDATE journal SET state = 'sending', reply = NULL WHERE kind = 'create'",
     )
-    run_study(settings, queries=6)
+
+    def killed(result):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        publish_study(settings, study(settings, queries=6), confirm=lambda total: True, tell=killed)
     count = len(posted_pages(settings))
     in_database(settings, *lost)
 

@@ -12,13 +12,15 @@ from publish_kit import proposed
 from sqlalchemy import text
 from world_kit import SANDBOX, make_world, run_propose, run_publish
 
+from mitl.crowd.client import MTurkClient
 from mitl.db.session import open_database
 from mitl.db.store import commitments, hits, journal
-from mitl.errors import FundsError, UsageError
+from mitl.errors import CrowdError, FundsError, UsageError
 from mitl.hits.pricing import bill, fee_cents
 from mitl.progress import no_progress
 from mitl.records import Environment, HitState, JournalState
 from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.hits.reconciling import reconcile_only
 from mitl.stages.publishing.bill import NEW, Part, Quote
 from mitl.stages.publishing.bill_text import part_lines
 from mitl.stages.publishing.publish import Campaign, publish
@@ -275,6 +277,23 @@ def interrupted(settings, campaign, *, posted):
         publish(settings, campaign, confirm=lambda total: True, progress=bar)
 
 
+def untold(settings, campaign):
+    """All HITs are posted and booked, and the command is killed before it says so."""
+
+    def killed(result):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        publish(settings, campaign, confirm=lambda total: True, tell=killed)
+
+
+def open_all(settings):
+    """Every HIT is over without an answer, so that what it asks is open again."""
+    with open_database(settings.db_url) as session:
+        session.execute(text("UPDATE hit SET state = 'closed'"))
+        session.commit()
+
+
 def states(settings):
     """How many HITs are in each state."""
     with open_database(settings.db_url, read_only=True) as session:
@@ -362,7 +381,7 @@ def test_what_opened_since_is_left_to_the_run_after(world):
 
 def test_a_plan_of_which_only_the_replies_were_lost_is_completed_alone_too(world):
     """Killed after the last call and before booking: what opened since has a bill of its own."""
-    run_publish(world, direction="t2i", limit=54, max_cost_cents=300)
+    untold(world, Campaign(SANDBOX, direction="t2i", limit=54, max_cost_cents=300))
     with open_database(world.db_url) as session:
         session.execute(text("UPDATE hit SET state = 'sending', mturk_hit_id = NULL"))
         session.execute(text("UPDATE journal SET state = 'sending', reply = NULL WHERE kind = 'create'"))
@@ -379,11 +398,55 @@ def test_a_plan_of_which_only_the_replies_were_lost_is_completed_alone_too(world
         0,
     )
     assert completing.lines == (
-        "recognised 3 HITs that had reached the server; that completes an interrupted run, and nothing was planned "
-        "beside it",
+        "recognised 3 HITs that had reached the server; 3 HITs of b1, $3.00, all out; that completes an interrupted "
+        "run, and nothing was planned beside it",
     )
     assert (states(world), committed(world)) == ({HitState.POSTED: 3}, before)
     assert run_publish(world).counts["batch"] == "b2"
+
+
+@pytest.mark.parametrize("meanwhile", ["nothing", "reconciled", "harvested"])
+def test_a_plan_that_was_posted_whole_and_not_told_is_completed_too(world, meanwhile):
+    """Killed between its last call and its last word: the same words ask nothing more until that word was said."""
+    bounded = Campaign(SANDBOX, direction="t2i", max_cost_cents=9000)
+    untold(world, bounded)
+    before = states(world)
+    if meanwhile == "reconciled":
+        reconcile_only(world, SANDBOX)
+    if meanwhile == "harvested":
+        harvest(world, SANDBOX)
+    open_all(world)  # every pair of the plan waits to be asked again
+    told = []
+
+    dry = publish(world, bounded, confirm=lambda total: True, dry_run=True)
+    repeated = publish(world, bounded, confirm=lambda total: pytest.fail("no bill"), tell=told.append)
+
+    assert dry.lines == repeated.lines and told == [repeated]
+    assert repeated.lines[0].endswith(
+        "all out; that completes an interrupted run, and nothing was planned beside it"
+    )
+    assert repeated.counts["hits_posted"] == 0 and sum(states(world).values()) == sum(before.values())
+    assert publish(world, bounded, confirm=lambda total: True).counts["hits_again"] == sum(before.values())
+
+
+def test_a_plan_whose_balance_could_not_be_told_is_completed(world, monkeypatch):
+    """The last call of a run may fail although all HITs are out; its repetition posts no more."""
+    calls = []
+
+    def balance(client):
+        calls.append(client)
+        if len(calls) == 2:
+            raise CrowdError("the connection was cut")
+        return 1_000_000
+
+    monkeypatch.setattr(MTurkClient, "balance", balance)
+    with pytest.raises(CrowdError, match="cut"):
+        run_publish(world, direction="t2i", max_cost_cents=9000)
+    out = states(world)
+    open_all(world)
+
+    assert run_publish(world, direction="t2i", max_cost_cents=9000).counts["hits_posted"] == 0
+    assert sum(states(world).values()) == sum(out.values())
 
 
 def test_a_limit_counts_the_runs_of_its_own_words(world):

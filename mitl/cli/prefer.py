@@ -137,7 +137,7 @@ def publish_command(
         max_cost_cents=posting.max_cost_cents,
         probes=posting.probes,
     )
-    result = publish_study(
+    publish_study(
         app.settings,
         study,
         confirm=lambda total: posting.confirmed(chosen, total),
@@ -145,9 +145,9 @@ def publish_command(
         announce=None if app.quiet else click.echo,
         dry_run=posting.dry_run,
         to=posting.to,
+        tell=app.finish,
         progress=app.progress,
     )
-    app.finish(result)
 
 
 @command.command("scores")

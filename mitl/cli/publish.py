@@ -122,7 +122,7 @@ def command(
         wait_for_pilot=wait_for_pilot,
         probes=posting.probes,
     )
-    result = publish(
+    publish(
         app.settings,
         campaign,
         confirm=lambda total: posting.confirmed(chosen, total),
@@ -130,9 +130,9 @@ def command(
         announce=None if app.quiet else click.echo,
         dry_run=posting.dry_run,
         to=posting.to,
+        tell=app.finish,
         progress=app.progress,
     )
-    app.finish(result)
 
 
 def _refuse_beside_reconcile() -> None:

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from mitl.db.models import Assignment, Batch, Hit, Journal, Worker
 from mitl.db.store import journal
 from mitl.db.store.hits import LIVE_STATES, hits
-from mitl.records import Environment, HitState, JournalState, JudgementSource
+from mitl.records import BatchKind, Environment, HitState, JournalState, JudgementSource
 
 COST = "cost_cents"
 """Where the request of a journalled call keeps what the call will cost in all, its fee included."""
@@ -56,6 +56,11 @@ class StoredPlan:
     """The bill that was confirmed."""
 
     @property
+    def key(self) -> str:
+        """Of its journal row: its first HIT."""
+        return self.again[0] if self.batch is None else f"{self.batch}:1:1"
+
+    @property
     def name(self) -> str:
         """Its new batch, else those whose HITs it replaces."""
         return self.batch or ", ".join(dict.fromkeys(key.partition(":")[0] for key in self.again))
@@ -68,17 +73,24 @@ class StoredPlan:
 
 
 def add_plan(session: Session, plan: StoredPlan, now: dt.datetime) -> None:
-    """Write a plan down beside its HITs, in their transaction; commits nothing."""
-    key = plan.again[0] if plan.batch is None else f"{plan.batch}:1:1"
-    journal.plan(session, PLAN, [(key, None, json.dumps(asdict(plan)))], now)
-    journal.mark(session, PLAN, [key], JournalState.DONE, now)
+    """Write a plan down beside its HITs, in their transaction; commits nothing.
+
+    Its row is done when a command has told how it ended, see :func:`mark_told`.
+    """
+    journal.plan(session, PLAN, [(plan.key, None, json.dumps(asdict(plan)))], now)
 
 
-def plans_of(session: Session, environment: Environment, keys: Collection[str]) -> list[StoredPlan]:
-    """The plans that hold any of these HITs, oldest first."""
-    rows = session.scalars(select(Journal.request).where(Journal.kind == PLAN).order_by(Journal.id))
-    plans = [StoredPlan(**json.loads(row)) for row in rows] if keys else []
-    return [plan for plan in plans if plan.environment == environment and plan.holds_any(keys)]
+def untold_plans(session: Session, environment: Environment, kind: BatchKind) -> list[StoredPlan]:
+    """The plans whose command was interrupted before it told what it did, posted whole or not; oldest first."""
+    plans = _plans(session, Journal.state != JournalState.DONE)
+    return [plan for plan in plans if plan.environment == environment and plan.words["kind"] == kind]
+
+
+def mark_told(session: Session, environment: Environment, kind: BatchKind, now: dt.datetime) -> None:
+    """The user knows how these plans ended: the same words are a new command from here on; commits."""
+    keys = [plan.key for plan in untold_plans(session, environment, kind)]
+    journal.mark(session, PLAN, keys, JournalState.DONE, now)
+    session.commit()
 
 
 def limited_plans_out(
@@ -86,8 +98,13 @@ def limited_plans_out(
 ) -> list[StoredPlan]:
     """What runs of these words posted under a limit and is out: a plan is until its last HIT is closed."""
     live = {hit.key for hit in hits(session, environment, LIVE_STATES)}
-    plans = plans_of(session, environment, live)
-    return [plan for plan in plans if plan.limited and plan.words == words]
+    plans = [plan for plan in _plans(session) if plan.environment == environment and plan.words == words]
+    return [plan for plan in plans if plan.limited and plan.holds_any(live)]
+
+
+def _plans(session: Session, *conditions: ColumnElement[bool]) -> list[StoredPlan]:
+    rows = select(Journal.request).where(Journal.kind == PLAN, *conditions).order_by(Journal.id)
+    return [StoredPlan(**json.loads(row)) for row in session.scalars(rows)]
 
 
 def promises(session: Session, environment: Environment) -> list[Promise]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from mitl.db.store import commitments
 from mitl.db.store import hits as hit_store
 from mitl.db.store.hits import BatchRow, HitRow
 from mitl.hits.templates import HitTemplate, load_template
@@ -69,15 +68,12 @@ class Job:
 def make_job(session: Session, settings: Settings, study: Study, sweep: Sweep, *, charges_fee: bool) -> Job:
     """What is open, packed and priced.
 
-    Args:
-        sweep: what it adopted of studies completes an interrupted plan, and nothing is planned beside that.
-
     Raises:
         TemplateError: the wording is unknown, or asks for something else than rankings.
         What ``make_study_plan`` raises.
     """
     template = load_template(study.template, settings.wordings, asks=BatchKind.RANKINGS)
-    plan = make_study_plan(session, settings, study, hold=sweep.adopted_of[BatchKind.RANKINGS] > 0)
+    plan = make_study_plan(session, settings, study)
     per_hit = plan.per_hit or study.per_hit
     note = f"the wording's {template.seconds_per_pair} s a comparison"
     terms = terms_of(
@@ -88,8 +84,7 @@ def make_job(session: Session, settings: Settings, study: Study, sweep: Sweep, *
     }
     templates = {id_: load_template(row.template, settings.wordings) for id_, row in batches.items()}
     estimates = {id_: row.estimate_s or terms.estimate.seconds for id_, row in batches.items()}
-    interrupted = commitments.plans_of(session, study.environment, [hit.key for hit in plan.leftover])
-    quote = make_quote(plan, terms, batches, estimates, charges_fee=charges_fee, interrupted=interrupted)
+    quote = make_quote(plan, terms, batches, estimates, charges_fee=charges_fee)
     return Job(plan, terms, quote, batches, templates, hit_store.next_batch_name(session, sweep.last_batch))
 
 

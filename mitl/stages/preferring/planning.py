@@ -63,6 +63,8 @@ class StudyPlan:
     """Comparisons that the study's limit leaves to a later run."""
     out: tuple[StoredPlan, ...] = ()
     """What earlier runs of the same words have out and the limit counts."""
+    interrupted: tuple[StoredPlan, ...] = ()
+    """What an interrupted run planned, if any: this plan completes it and holds nothing else."""
 
     @property
     def pages(self) -> list[Sequence[Comparison]]:
@@ -89,11 +91,8 @@ class StudyPlan:
         return max((len(page.comparisons) for page in self.fresh), default=0)
 
 
-def make_study_plan(session: Session, settings: Settings, study: Study, *, hold: bool = False) -> StudyPlan:
+def make_study_plan(session: Session, settings: Settings, study: Study) -> StudyPlan:
     """Pack what is not asked yet in this environment, or what an interrupted run left, alone; reads only.
-
-    Args:
-        hold: plan nothing new and ask nothing again: only what an earlier run did not post, if anything.
 
     Raises:
         What ``contest`` and ``draw_controls`` raise.
@@ -112,7 +111,8 @@ def make_study_plan(session: Session, settings: Settings, study: Study, *, hold:
     still = [meeting for meeting in met if _meeting_key(meeting, study.direction) not in asked]
     out = []
     again = [AskedAgain(one.hit, tuple(pages[one.hit.id]), one.missing) for one in barren]
-    if hold or leftover:
+    interrupted = commitments.untold_plans(session, environment, BatchKind.RANKINGS)
+    if leftover or interrupted:
         still, again = [], []
     n_open = len(still) + sum(one.n_asked for one in again)
     if study.limit is not None:
@@ -141,6 +141,7 @@ def make_study_plan(session: Session, settings: Settings, study: Study, *, hold:
         n_limited=n_limited,
         n_held_back=n_open - n_limited,
         out=tuple(out),
+        interrupted=tuple(interrupted),
     )
 
 

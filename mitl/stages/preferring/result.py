@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mitl.crowd.endpoint import Endpoint
-from mitl.records import BatchKind, ComparisonRole, Environment, StageResult, several
+from mitl.records import ComparisonRole, Environment, StageResult, several
 from mitl.settings import Settings
 from mitl.stages.hits.reconciling import Sweep
 from mitl.stages.preferring.job import Job
@@ -13,8 +13,8 @@ from mitl.stages.publishing.bill_text import again_lines, price_lines
 from mitl.stages.publishing.dry_run import DryRunFolder
 from mitl.stages.publishing.purse import Purse
 from mitl.stages.publishing.result import (
-    COMPLETED,
     after_posting,
+    completed,
     completed_lines,
     limit_used_up,
     money_counts,
@@ -37,9 +37,9 @@ def bill_text(
 def nothing_to_do(study: Study, plan: StudyPlan, sweep: Sweep) -> StageResult:
     """Nothing is left to post now."""
     why = "every comparison of these systems on these queries is asked"
-    if sweep.adopted_of[BatchKind.RANKINGS]:
-        why = COMPLETED
-    elif plan.n_held_back and plan.out:
+    if plan.interrupted:
+        return completed(study.environment, plan.interrupted, sweep)
+    if plan.n_held_back and plan.out:
         why = limit_used_up(study.campaign, plan.out, "comparisons")
     return StageResult(
         status="done" if sweep.adopted else "nothing_to_do",

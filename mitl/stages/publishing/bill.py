@@ -129,6 +129,10 @@ class Planned(Protocol):
         """HITs that an earlier run planned and did not post."""
 
     @property
+    def interrupted(self) -> Sequence[StoredPlan]:
+        """The plan of that run, or one that was posted whole and not told."""
+
+    @property
     def again(self) -> Sequence[Again]:
         """HITs that replace others."""
 
@@ -144,13 +148,11 @@ def make_quote(
     estimates: Mapping[int, int],
     *,
     charges_fee: bool,
-    interrupted: Sequence[StoredPlan] = (),
 ) -> Quote:
     """A part for each group of HITs with one price: the new batch's, then those of earlier batches.
 
     Args:
         estimates: seconds a HIT of each earlier batch.
-        interrupted: the plans that the leftover HITs are of.
     """
     parts = []
     if plan.fresh:
@@ -176,7 +178,7 @@ def make_quote(
         )
         parts.append(Part(batch.name, priced, "as when it was planned", count))
     total = sum(part.bill.rewards_cents + part.bill.fees_cents for part in parts)
-    return Quote(tuple(parts), max(sum(stored.cents for stored in interrupted) - total, 0))
+    return Quote(tuple(parts), max(sum(stored.cents for stored in plan.interrupted) - total, 0))
 
 
 def require_confirmed(

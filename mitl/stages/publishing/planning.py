@@ -53,6 +53,8 @@ class Plan:
     """Open pairs that the campaign's limit leaves to a later run."""
     out: tuple[StoredPlan, ...] = ()
     """What earlier runs of the same words have out and the limit counts."""
+    interrupted: tuple[StoredPlan, ...] = ()
+    """What an interrupted run planned, if any: this plan completes it and holds nothing else."""
 
     @property
     def pages(self) -> list[Sequence[HitItem]]:
@@ -88,7 +90,7 @@ def make_plan(session: Session, settings: Settings, campaign: Campaign, *, hold:
     """Pack what is open in this environment; reads only.
 
     What an interrupted run left is completed alone: its bill was confirmed under its own bounds, and whatever is
-    planned beside it would pass them.
+    planned beside it would pass them. That holds until a command has told how it ended, also where it posted all.
 
     Args:
         hold: plan nothing new and ask nothing again: only what an earlier run did not post, if anything.
@@ -103,8 +105,9 @@ def make_plan(session: Session, settings: Settings, campaign: Campaign, *, hold:
     if not candidates and not leftover:
         proposal_store.latest_run(session)
     left_pages = hit_store.hit_items(session, [hit.id for hit in leftover])
-    if hold or leftover:
-        return Plan((), (), tuple(leftover), left_pages)
+    interrupted = commitments.untold_plans(session, environment, BatchKind.PAIRS)
+    if hold or leftover or interrupted:
+        return Plan((), (), tuple(leftover), left_pages, interrupted=tuple(interrupted))
     asked = open_work.asked_pairs(session, environment)
     barren = open_work.barren_hits(session, environment)
     again_pairs = {pair for wanted in barren for pair in wanted.pairs}

@@ -13,7 +13,6 @@ from mitl.crowd.client import MTurkClient
 from mitl.crowd.endpoint import Endpoint, open_endpoint
 from mitl.db.locks import PUBLISH, only_one
 from mitl.db.session import open_database, reading
-from mitl.db.store import commitments
 from mitl.db.store import hits as hit_store
 from mitl.db.store.hits import BatchRow
 from mitl.errors import UsageError
@@ -43,7 +42,7 @@ from mitl.stages.publishing.posting import UNPOSTED
 from mitl.stages.publishing.purse import Purse
 from mitl.stages.publishing.rehearsal import DueHit, due_hits, rehearse
 from mitl.stages.publishing.result import dry, nothing_to_do, posted_result
-from mitl.stages.publishing.storing import store_plan
+from mitl.stages.publishing.storing import conclude, store_plan
 
 __all__ = ["Campaign", "publish"]
 
@@ -77,6 +76,7 @@ def publish(
     announce: Callable[[str], None] | None = None,
     dry_run: bool = False,
     to: Path | None = None,
+    tell: Callable[[StageResult], None] | None = None,
     progress: Progress = no_progress,
 ) -> StageResult:
     """Post what is open in an environment, or complete what an interrupted run left behind.
@@ -86,6 +86,7 @@ def publish(
         repeats: see ``require_confirmed``.
         announce: is given the bill's lines before anything is posted.
         dry_run: post and plan nothing; write every request and page to ``to`` (the project's ``dry-run``).
+        tell: shows the result to whoever asked. Until it returns, the same words complete this run's plan.
 
     Raises:
         StoreError: another publish is at work on the same database, and would ask the same pairs.
@@ -100,47 +101,64 @@ def publish(
         nullcontext() if dry_run else only_one(settings.db_url, PUBLISH),
         open_endpoint(settings, campaign.environment) as endpoint,
     ):
-        client = endpoint.client()
-        require_same_server(session, endpoint, campaign.environment)
-        sweep = (
-            NO_SWEEP if dry_run else sweep_to_post(session, client, settings.project_id, campaign.environment)
+        result = _publish(
+            session, settings, campaign, endpoint, confirm, repeats, announce, dry_run, to, progress
         )
-        purse = Purse(session, settings, campaign.environment, charges_fee=endpoint.charges_fee)
-        balance = client.balance()
-        with reading(session):
-            job = _plan(session, settings, campaign, sweep, charges_fee=endpoint.charges_fee)
-            if job.plan.n_hits == 0:
-                return nothing_to_do(campaign, job.plan, sweep, job.waits_for)
-            bill = bill_text(settings, campaign, job.plan, job.quote, endpoint, balance, purse)
-            _tell(bill, announce)
-            check_money(settings, campaign, job.quote, balance, purse)
-            committed = purse.committed()
-        with closing(Pages(session, settings, progress, write=not dry_run)) as pages:
-            if dry_run:
-                return _dry_run(settings, campaign, job, pages, to, bill, endpoint, progress)
-            # Before anything is stored or paid: what cannot be shown or sent must not be planned.
-            require_free_names(sweep, [one.hit for one in job.due(settings.project_id)], settings.project_id)
-            rehearse(job.plan, job.due(settings.project_id), pages, settings.project_id, progress)
-            warnings = (
-                *sweep.warnings,
-                *probe_or_warn(pages.sources, endpoint.url, campaign, seed=settings.seed),
-            )
-            require_confirmed(job.quote, confirm, repeats)
-            batch, posted = _post(
-                session, settings, campaign, job, client, endpoint, pages, purse, sweep, progress
-            )
-        return posted_result(
-            campaign,
-            job.plan,
-            job.quote,
-            posted=posted,
-            adopted=sweep.adopted,
-            warnings=warnings,
-            balance=client.balance(),
-            committed=committed + job.quote.new_cents,
-            batch=batch,
-            terms=job.terms,
+        conclude(session, campaign, BatchKind.PAIRS, result, tell, dry_run=dry_run)
+    return result
+
+
+def _publish(
+    session: Session,
+    settings: Settings,
+    campaign: Campaign,
+    endpoint: Endpoint,
+    confirm: Callable[[int], bool],
+    repeats: Callable[[int], bool] | None,
+    announce: Callable[[str], None] | None,
+    dry_run: bool,
+    to: Path | None,
+    progress: Progress,
+) -> StageResult:
+    client = endpoint.client()
+    require_same_server(session, endpoint, campaign.environment)
+    sweep = NO_SWEEP if dry_run else sweep_to_post(session, client, settings.project_id, campaign.environment)
+    purse = Purse(session, settings, campaign.environment, charges_fee=endpoint.charges_fee)
+    balance = client.balance()
+    with reading(session):
+        job = _plan(session, settings, campaign, sweep, charges_fee=endpoint.charges_fee)
+        if job.plan.n_hits == 0:
+            return nothing_to_do(campaign, job.plan, sweep, job.waits_for)
+        bill = bill_text(settings, campaign, job.plan, job.quote, endpoint, balance, purse)
+        _tell(bill, announce)
+        check_money(settings, campaign, job.quote, balance, purse)
+        committed = purse.committed()
+    with closing(Pages(session, settings, progress, write=not dry_run)) as pages:
+        if dry_run:
+            return _dry_run(settings, campaign, job, pages, to, bill, endpoint, progress)
+        # Before anything is stored or paid: what cannot be shown or sent must not be planned.
+        require_free_names(sweep, [one.hit for one in job.due(settings.project_id)], settings.project_id)
+        rehearse(job.plan, job.due(settings.project_id), pages, settings.project_id, progress)
+        warnings = (
+            *sweep.warnings,
+            *probe_or_warn(pages.sources, endpoint.url, campaign, seed=settings.seed),
         )
+        require_confirmed(job.quote, confirm, repeats)
+        batch, posted = _post(
+            session, settings, campaign, job, client, endpoint, pages, purse, sweep, progress
+        )
+    return posted_result(
+        campaign,
+        job.plan,
+        job.quote,
+        posted=posted,
+        adopted=sweep.adopted,
+        warnings=warnings,
+        balance=client.balance(),
+        committed=committed + job.quote.new_cents,
+        batch=batch,
+        terms=job.terms,
+    )
 
 
 def _post(
@@ -194,9 +212,7 @@ def _plan(
     template = load_template(campaign.template, settings.wordings, asks=BatchKind.PAIRS)
     pilots = find_pilots(session, environment, template.name)
     out = pilot_out(pilots) if campaign.wait_for_pilot else None
-    # A plan whose last HITs the sweep has found is complete: what has opened since needs a bill of its own.
-    completed = sweep.adopted_of[BatchKind.PAIRS] > 0
-    plan = make_plan(session, settings, campaign, hold=completed or out is not None)
+    plan = make_plan(session, settings, campaign, hold=out is not None)
     if out is not None and campaign.pilot is None and not plan.n_hits and not sweep.adopted:
         _refuse_the_rest(session, settings, campaign, out)
     terms = terms_of(settings, campaign, template, estimate_of(pilots, template))
@@ -205,8 +221,7 @@ def _plan(
     }
     wordings = wordings_of(batches, settings.wordings)
     estimates = {id_: wording.estimate_s for id_, wording in wordings.items()}
-    interrupted = commitments.plans_of(session, environment, [hit.key for hit in plan.leftover])
-    quote = make_quote(plan, terms, batches, estimates, charges_fee=charges_fee, interrupted=interrupted)
+    quote = make_quote(plan, terms, batches, estimates, charges_fee=charges_fee)
     return _Job(
         plan, terms, quote, batches, wordings, hit_store.next_batch_name(session, sweep.last_batch), out
     )

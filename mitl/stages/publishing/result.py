@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mitl.db.store.commitments import StoredPlan
-from mitl.records import BatchKind, Environment, StageResult, several
+from mitl.hits.pricing import format_dollars
+from mitl.records import Environment, StageResult, several
 from mitl.stages.hits.reconciling import Sweep
 from mitl.stages.publishing.bill import Planned, Quote, Terms
 from mitl.stages.publishing.campaign import Campaign
@@ -23,8 +24,8 @@ def nothing_to_do(campaign: Campaign, plan: Plan, sweep: Sweep, waits_for: Pilot
             f"pilot {waits_for.batch} is out, {waits_for.out:,} of its {waits_for.hits:,} HITs are not answered and "
             "decided yet"
         )
-    elif sweep.adopted_of[BatchKind.PAIRS]:
-        why = COMPLETED
+    elif plan.interrupted:
+        return completed(campaign.environment, plan.interrupted, sweep)
     elif plan.n_held_back and plan.out:
         why = limit_used_up(campaign, plan.out, "pairs")
     else:
@@ -39,6 +40,20 @@ def nothing_to_do(campaign: Campaign, plan: Plan, sweep: Sweep, waits_for: Pilot
         lines=(recognised(sweep) + why,),
         warnings=sweep.warnings,
         next=after_posting(campaign.environment),
+    )
+
+
+def completed(environment: Environment, interrupted: Sequence[StoredPlan], sweep: Sweep) -> StageResult:
+    """All that an interrupted run planned had reached the server before."""
+    found = recognised(sweep) if sweep.adopted else ""
+    return StageResult(
+        counts={"environment": environment.value, "hits_posted": 0, "hits_adopted": sweep.adopted},
+        lines=tuple(
+            f"{found}{several(plan.hits, 'HIT')} of {plan.name}, {format_dollars(plan.cents)}, all out; {COMPLETED}"
+            for plan in interrupted
+        ),
+        warnings=sweep.warnings,
+        next=f"{after_posting(environment)}; the same command again asks what is open since",
     )
 
 
@@ -131,9 +146,7 @@ def posted_result(
 
 def completed_lines(plan: Planned) -> tuple[str, ...]:
     """What to know where an interrupted run's plan was completed alone."""
-    if not plan.leftover:
-        return ()
-    return (COMPLETED,)
+    return (COMPLETED,) if plan.leftover else ()
 
 
 def money_counts(quote: Quote) -> dict[str, object]:

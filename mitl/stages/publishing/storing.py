@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from typing import Protocol
 
 from sqlalchemy.orm import Session
@@ -12,7 +13,7 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store.commitments import StoredPlan
 from mitl.db.store.hits import NewHit
-from mitl.records import Environment
+from mitl.records import BatchKind, Environment, StageResult
 from mitl.settings import Settings
 from mitl.stages.publishing.bill import Planned, Quote, Terms
 from mitl.stages.publishing.campaign import Campaign
@@ -92,6 +93,22 @@ def plan_to_keep(asking: Asking, plan: Planned, quote: Quote, batch: str | None)
         hits=len(plan.fresh) + len(plan.again),
         cents=quote.total_cents,
     )
+
+
+def conclude(
+    session: Session,
+    asking: Asking,
+    kind: BatchKind,
+    result: StageResult,
+    tell: Callable[[StageResult], None] | None,
+    *,
+    dry_run: bool,
+) -> None:
+    """Tell how a command ended, and only then end its plan: after a kill in between, it is completed once more."""
+    if tell is not None:
+        tell(result)
+    if not dry_run:
+        commitments.mark_told(session, asking.environment, kind, dt.datetime.now(dt.UTC))
 
 
 def _store_fresh(
