@@ -76,7 +76,7 @@ def test_a_worker_joins_fills_reloads_submits_and_goes_on(crowd, page):
     frame.locator("#send").click()
     page.get_by_role("heading", name="Submitted. Thank you!").wait_for()
 
-    assert page.evaluate("Object.keys(localStorage).length") == 0
+    page.wait_for_function("Object.keys(localStorage).length === 0")
     assert page.get_by_text("thank you").count() == 1 and page.locator("iframe").count() == 0
     assert page.get_by_text("You get $1.00 practice money when they are approved").count() == 1
     [own] = client.list_assignments_for_hit(HITId=first)["Assignments"]

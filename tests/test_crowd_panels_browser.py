@@ -190,7 +190,7 @@ def test_a_draft_outlives_the_browser_and_goes_with_the_submission(crowd, browse
     frame.locator("label:has([name=p02_label][value=no])").click()
     frame.get_by_role("button", name="Submit all answers").click()
     page.get_by_text("Submitted. Thank you!").wait_for()
-    assert page.evaluate("Object.keys(localStorage).length") == 0
+    page.wait_for_function("Object.keys(localStorage).length === 0")
     second.close()
 
 

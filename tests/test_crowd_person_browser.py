@@ -225,7 +225,7 @@ def test_with_a_reload_in_the_middle(town, posted, new_page):
     assert parsed.findings == () and len(parsed.answers) == PLACES
     assert (first.label, first.concepts) == (Label.WEAK_NO, (Concept.LOCATION,))
     assert first.text == "indoors, not “outdoors”"
-    assert page.evaluate("Object.keys(localStorage).filter(key => key.startsWith('mitl-draft')).length") == 0
+    page.wait_for_function("!Object.keys(localStorage).some(key => key.startsWith('mitl-draft'))")
 
 
 def test_without_scripts(town, posted, new_page):

@@ -114,7 +114,7 @@ def test_the_script_says_early_what_the_server_would_refuse(crowd, page):
     page.get_by_role("button", name="Send my answers").click()
 
     page.get_by_role("heading", name="Your answers arrived").wait_for()
-    assert page.evaluate("Object.keys(localStorage)") == []
+    page.wait_for_function("Object.keys(localStorage).length === 0")
     assert crowd.boto().list_qualification_requests()["NumResults"] == 1
 
 
