@@ -24,6 +24,7 @@ from annotators.checkpoints.checkpoint import (
     options_of,
     read_checkpoint,
 )
+from annotators.checkpoints.plain_values import in_short
 from annotators.dual_encoders import (
     BACKBONE_HEAD,
     Running,
@@ -136,8 +137,8 @@ def _strange_options(checkpoint: Checkpoint, config: PcmeConfig) -> Iterator[str
     samples = stated.get("n_samples_inference", SAMPLES)
     if not isinstance(samples, int) or isinstance(samples, bool) or samples < 1:
         yield (
-            f"it was trained with n_samples_inference = {samples!r:.60}, so that nothing is drawn from its Gaussians; "
-            "known are whole numbers from 1"
+            f"it was trained with n_samples_inference = {in_short(samples)}, so that nothing is drawn from its "
+            "Gaussians; known are whole numbers from 1"
         )
 
 

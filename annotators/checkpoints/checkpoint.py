@@ -20,7 +20,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from annotators.checkpoints.inert import Inert
+from annotators.checkpoints.pickles import Inert
+from annotators.checkpoints.plain_values import in_short
 from annotators.checkpoints.state_dicts import bare_names, unwrapped
 from annotators.checkpoints.torch_files import Archive, read_archive, read_legacy
 from annotators.checkpoints.torchscript import is_torchscript, read_torchscript
@@ -202,7 +203,7 @@ def contradictions(stated: object, computed: Mapping[str, object]) -> tuple[str,
     """
     given = options_of(stated)
     return tuple(
-        f"it was trained with {key} = {given[key]!r:.60}, but what is computed is {key} = {right!r}"
+        f"it was trained with {key} = {in_short(given[key])}, but what is computed is {key} = {right!r}"
         for key, right in computed.items()
         if key in given and not _is(given[key], right)
     )

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annotators.checkpoints.pickles import Inert, unpickle
+from annotators.checkpoints.plain_values import in_short
 from annotators.inputs.tokens import word_tokens
 from mitl.errors import AnnotatorError
 
@@ -72,7 +73,7 @@ class Vocabulary:
         for word, number in word2idx.items():
             if not isinstance(word, str) or not isinstance(number, int) or isinstance(number, bool):
                 raise AnnotatorError(
-                    f"{source} gives {word!r:.60} the number {number!r:.60}; it should map words to numbers"
+                    f"{source} gives {in_short(word)} the number {in_short(number)}; it should map words to numbers"
                 )
             if number in by_number:
                 raise AnnotatorError(
@@ -192,5 +193,5 @@ def _require_same(vocabulary: Vocabulary, backwards: Mapping[str, object], sourc
         if backwards.get(str(number)) != word:
             raise AnnotatorError(
                 f"{source} contradicts itself: number {number} is {word!r} in 'word2idx' and "
-                f"{backwards.get(str(number))!r} in 'idx2word'"
+                f"{in_short(backwards.get(str(number)))} in 'idx2word'"
             )
