@@ -8,19 +8,15 @@ Source: Radford et al., Learning transferable visual models from natural languag
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import CLIPModel
 
-from annotators.base import Encoded
 from annotators.checkpoints.checkpoint import (
     Examination,
     Shape,
@@ -28,20 +24,17 @@ from annotators.checkpoints.checkpoint import (
     contradictions,
     load_strictly,
 )
-from annotators.checkpoints.clip_files import ClipFile, open_clip_file
-from annotators.checkpoints.clip_layouts import UNNEEDED, as_ours, shapes_in
-from annotators.devices import device_of
-from annotators.encoding import Inputs, encode_in_batches
+from annotators.checkpoints.clip_files import UNNEEDED, ClipFile, as_ours, open_clip_file, shapes_in
+from annotators.devices import Running
+from annotators.encoding import Inputs, NetworkAnnotator
 from annotators.fingerprint import file_sha256, fingerprint
 from annotators.inputs import bpe, pixels
-from annotators.inputs.bpe import BytePairEncoder
-from annotators.inputs.bpe_files import OFFICIAL_NAME, find_official, read_encoder
+from annotators.inputs.bpe import OFFICIAL_NAME, BytePairEncoder, find_official, read_encoder
 from annotators.networks.clip_config import ACTIVATIONS, clip_config
 from annotators.networks.clip_config import ClipConfig as ClipConfig
 from annotators.options import Options
-from annotators.scoring.similarity import inner_products
 from mitl.errors import AnnotatorError
-from mitl.records import AnnotatorKind, CaptionItem, ImageItem
+from mitl.records import CaptionItem, ImageItem
 
 VERSION = 1
 """Raised when the same weights and inputs give other embeddings."""
@@ -188,53 +181,27 @@ def _encoder(opened: ClipFile, config: ClipConfig, given: Path | None) -> BytePa
     return read_encoder(found, size)
 
 
-class ClipAnnotator:
-    """Similarity is the cosine of an image's and a caption's embedding."""
-
-    kind = AnnotatorKind.INNER_PRODUCT
-    reusable_encodings = True
-    reads_pictures = True
+class ClipAnnotator(NetworkAnnotator):
+    """Similarity is the cosine of both embeddings; the learned temperature would not change an order."""
 
     def __init__(
-        self,
-        name: str,
-        loaded: LoadedClip,
-        mark: str,
-        *,
-        device: torch.device,
-        threads: int,
-        batch: int,
-        truncate: bool = False,
+        self, name: str, loaded: LoadedClip, mark: str, running: Running, *, truncate: bool = False
     ) -> None:
         """Take a network with its tokeniser; ``mark`` is the fingerprint."""
-        self.name = name
-        self.fingerprint = mark
-        self._network = loaded.network.to(device)
-        self._encoder = loaded.encoder
-        self._truncate = truncate
-        self.device = device
-        self._how: dict[str, Any] = {"device": device, "threads": threads, "batch": batch}
+        super().__init__(name, mark, running)
+        self._network = loaded.network.to(running.device)
+        self._encoder, self._truncate = loaded.encoder, truncate
 
-    def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
-        """``embedding`` (N, D); AnnotatorError where an image cannot be read."""
-        return encode_in_batches(
-            "image", items, self._pixels, lambda given: self._network.images(given["pixels"]), **self._how
-        )
+    def _encode_images(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        return self._network.images(inputs["pixels"])
 
-    def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
-        """``embedding`` (N, D); AnnotatorError where a caption is longer than CLIP reads."""
-        return encode_in_batches(
-            "caption", items, self._tokens, lambda given: self._network.captions(given["tokens"]), **self._how
-        )
+    def _encode_captions(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        return self._network.captions(inputs["tokens"])
 
-    def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
-        """(Q, G) cosines; the learned temperature would not change an order."""
-        return inner_products(queries.arrays["embedding"], gallery.arrays["embedding"])
-
-    def _pixels(self, item: ImageItem) -> Inputs:
+    def _read_image(self, item: ImageItem) -> Inputs:
         return {"pixels": pixels.clip_pixels(item, self._network.config.image_size)}
 
-    def _tokens(self, item: CaptionItem) -> Inputs:
+    def _read_caption(self, item: CaptionItem) -> Inputs:
         tokens, most = self._encoder.encode(item.text), self._network.config.context_length
         if len(tokens) > most:
             if not self._truncate:
@@ -261,8 +228,7 @@ def build(options: Options) -> ClipAnnotator:
     activation = options.text("activation", choices=ACTIVATIONS) if "activation" in options.values else None
     path = options.path("weights")
     merges = options.path("bpe") if "bpe" in options.values else None
-    device, threads = device_of(options), options.whole("threads", os.cpu_count() or 1)
-    batch = options.whole("batch", BATCH)
+    running = Running.of(options, batch=BATCH, threads=os.cpu_count())
     opened = open_clip_file(path)
     loaded = _loaded(opened, merges, activation)
     mark = fingerprint(
@@ -276,6 +242,4 @@ def build(options: Options) -> ClipAnnotator:
         version=VERSION,
     )
     loaded.network.in_precision(PRECISIONS[precision])
-    return ClipAnnotator(
-        options.annotator, loaded, mark, device=device, threads=threads, batch=batch, truncate=truncate
-    )
+    return ClipAnnotator(options.annotator, loaded, mark, running, truncate=truncate)

@@ -13,14 +13,15 @@ from torch import Tensor
 
 from annotators.base import Encoded
 from annotators.checkpoints.checkpoint import OURS, Checkpoint, Shape
-from annotators.devices import device_of
-from annotators.encoding import Inputs, encode_in_batches
+from annotators.devices import Running
+from annotators.encoding import Inputs, NetworkAnnotator
 from annotators.inputs import pixels, tokens
 from annotators.inputs.vocabularies import Vocabulary, read_vocabulary
 from annotators.options import Options
 from mitl.errors import AnnotatorError
 from mitl.records import CaptionItem, ImageItem
 
+BATCH = 32
 _LARGEST = 10_000_000
 _MOST_STAGES, _MOST_BLOCKS = 8, 1000
 _BLOCK = re.compile(r"img_enc\.cnn\.layer(\d+)\.(\d+)\.conv1\.weight")
@@ -199,6 +200,11 @@ def vocabulary_of(options: Options, held: Vocabulary | None, words: int) -> Voca
 class TwoEncoders(Protocol):
     """A network with an image and a text encoder; what it keeps of an item are named tensors."""
 
+    @property
+    def config(self) -> Sizes:
+        """Its sizes."""
+        ...
+
     def images(self, pixels: Tensor) -> dict[str, Tensor]:
         """Of (B, 3, S, S)."""
         ...
@@ -208,79 +214,44 @@ class TwoEncoders(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
-    """Where and how a network runs; no result depends on it."""
-
-    device: torch.device
-    threads: int
-    batch: int
-
-    @classmethod
-    def of(cls, options: Options) -> Running:
-        """From the settings ``device``, ``threads`` and ``batch``."""
-        return cls(
-            device_of(options),
-            options.whole("threads", torch.get_num_threads()),
-            options.whole("batch", 32),
-        )
-
-
 AnyNetwork = TypeVar("AnyNetwork", bound=TwoEncoders)
 
 
-class DualEncoder(Generic[AnyNetwork]):
+@dataclass(frozen=True, slots=True, eq=False)
+class Ready(Generic[AnyNetwork]):
+    """A network where it runs, the words it knows, and what it is called."""
+
+    name: str
+    fingerprint: str
+    network: AnyNetwork
+    vocabulary: Vocabulary
+    running: Running
+
+
+class DualEncoder(NetworkAnnotator, Generic[AnyNetwork]):
     """An annotator's half that encodes: picture files and captions, through a network, to arrays."""
 
-    reusable_encodings = True
-    reads_pictures = True
-
-    def __init__(
-        self, network: AnyNetwork, vocabulary: Vocabulary, image_size: int, running: Running
-    ) -> None:
-        self.network = network
-        self._vocabulary, self._image_size, self._running = vocabulary, image_size, running
-        self.device = running.device
-
-    def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
-        """What the network keeps of each picture; AnnotatorError for a file that is missing or no image."""
-
-        def read(item: ImageItem) -> Inputs:
-            return {"pixels": pixels.imagenet_pixels(item, self._image_size)}
-
-        def encode(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-            return self.network.images(inputs["pixels"])
-
-        return encode_in_batches(
-            "image",
-            items,
-            read,
-            encode,
-            batch=self._running.batch,
-            device=self._running.device,
-            threads=self._running.threads,
-        )
+    def __init__(self, ready: Ready[AnyNetwork]) -> None:
+        super().__init__(ready.name, ready.fingerprint, ready.running)
+        self.network, self._vocabulary = ready.network, ready.vocabulary
 
     def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
         """What the network keeps of each caption."""
         tokens.require_nltk()
+        return super().encode_captions(items)
 
-        def read(item: CaptionItem) -> Inputs:
-            return {"tokens": self._vocabulary.encode(item.text)}
+    def _read_image(self, item: ImageItem) -> Inputs:
+        return {"pixels": pixels.imagenet_pixels(item, self.network.config.image_size)}
 
-        def encode(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-            words = inputs["tokens"]
-            return self.network.captions(words, torch.full((len(words),), words.shape[1]))
+    def _read_caption(self, item: CaptionItem) -> Inputs:
+        return {"tokens": self._vocabulary.encode(item.text)}
 
-        return encode_in_batches(
-            "caption",
-            items,
-            read,
-            encode,
-            batch=self._running.batch,
-            device=self._running.device,
-            threads=self._running.threads,
-        )
+    def _encode_images(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        return self.network.images(inputs["pixels"])
+
+    def _encode_captions(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        words = inputs["tokens"]
+        return self.network.captions(words, torch.full((len(words),), words.shape[1]))
 
 
 def preprocessing() -> dict[str, object]:

@@ -25,9 +25,11 @@ from annotators.checkpoints.checkpoint import (
     read_checkpoint,
 )
 from annotators.checkpoints.plain_values import in_short
+from annotators.devices import Running
 from annotators.dual_encoders import (
     BACKBONE_HEAD,
-    Running,
+    BATCH,
+    Ready,
     computed_with,
     config_of,
     held_vocabulary,
@@ -182,7 +184,7 @@ def build(options: Options) -> PcmeAnnotator:
     similarity = options.text("similarity", "sampled", choices=("sampled", "closed_form"))
     search = options.text("search", "exact", choices=("exact", "shortlist"))
     _require_meaning(options, similarity, search)
-    running = Running.of(options)
+    running = Running.of(options, batch=BATCH)
     path = options.path("weights")
     trained = load(path)
     odds = _chosen_odds(options, trained.odds)
@@ -201,14 +203,15 @@ def build(options: Options) -> PcmeAnnotator:
     )
     searched = {"shortlist": count} if search == "shortlist" else {}
     digest = fingerprint(encoding=encoding, odds=[odds.shift, odds.negative_scale], **searched)
-    parts = (options.annotator, trained.network, odds, vocabulary, digest, running)
+    network = trained.network.to(running.device)
+    ready = Ready(options.annotator, digest, network, vocabulary, running)
     annotator: PcmeAnnotator
     if similarity == "closed_form":
-        annotator = ClosedFormPcme(*parts)
+        annotator = ClosedFormPcme(ready, odds)
     elif search == "exact":
-        annotator = SampledPcme(*parts, samples=samples, seed=seed)
+        annotator = SampledPcme(ready, odds, samples=samples, seed=seed)
     else:
-        annotator = ShortlistedPcme(*parts, samples=samples, seed=seed, shortlist=count)
+        annotator = ShortlistedPcme(ready, odds, samples=samples, seed=seed, shortlist=count)
     annotator.encoding_fingerprint = encoding
     return annotator
 

@@ -27,10 +27,12 @@ from annotators.checkpoints.checkpoint import (
     options_of,
     read_checkpoint,
 )
+from annotators.devices import Running
 from annotators.dual_encoders import (
     BACKBONE_HEAD,
+    BATCH,
     DualEncoder,
-    Running,
+    Ready,
     Sizes,
     computed_with,
     config_of,
@@ -207,12 +209,9 @@ def _examined(checkpoint: Checkpoint, network: Pvse) -> Examination:
 class PvseAnnotator(DualEncoder[Pvse]):
     """The greatest of K x K cosines; with K = 1 one inner product, searched as such."""
 
-    def __init__(
-        self, name: str, network: Pvse, vocabulary: Vocabulary, digest: str, running: Running
-    ) -> None:
-        super().__init__(network.to(running.device), vocabulary, network.config.image_size, running)
-        self.name, self.fingerprint = name, digest
-        single = network.config.k == 1
+    def __init__(self, ready: Ready[Pvse]) -> None:
+        super().__init__(ready)
+        single = ready.network.config.k == 1
         self.kind = AnnotatorKind.INNER_PRODUCT if single else AnnotatorKind.MULTI_VECTOR
 
     def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
@@ -228,7 +227,7 @@ def build(options: Options) -> PvseAnnotator:
     Further settings: ``device``, ``threads``, ``batch``.
     """
     options.only("weights", "vocabulary", "pooling", "device", "threads", "batch")
-    running = Running.of(options)
+    running = Running.of(options, batch=BATCH)
     path = options.path("weights")
     pooling = _pooling(options)
     trained = load(path, pooling=pooling)
@@ -241,7 +240,8 @@ def build(options: Options) -> PvseAnnotator:
         pooling=config.pooling,
         **preprocessing(),
     )
-    return PvseAnnotator(options.annotator, trained.network, vocabulary, digest, running)
+    network = trained.network.to(running.device)
+    return PvseAnnotator(Ready(options.annotator, digest, network, vocabulary, running))
 
 
 def _pooling(options: Options) -> Pooling | None:

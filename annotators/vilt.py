@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from annotators.base import Encoded
 from annotators.checkpoints.checkpoint import Examination
 from annotators.checkpoints.vilt_layouts import NETWORK, Found, examined, load_network, open_weights
-from annotators.devices import device_of, inference
+from annotators.devices import Running, device_of, inference
 from annotators.encoding import Inputs, encode_in_batches
 from annotators.fingerprint import file_sha256, fingerprint
 from annotators.inputs import pixels, wordpieces
@@ -164,18 +164,11 @@ class ViltAnnotator:
             full[:, : found.shape[1]] = found
             return {"state": full, "length": torch.full((len(found),), found.shape[1])}
 
+        one_by_one = Running(self.device, self._model.threads, batch=1)
         for start in range(0, len(items), _IMAGES_AT_A_TIME):
             part = slice(start, start + _IMAGES_AT_A_TIME)
-            found = encode_in_batches(
-                "image",
-                items[part],
-                read,
-                encode,
-                batch=1,
-                device=self._model.device,
-                threads=self._model.threads,
-            )
-            state[part], lengths[part] = found.arrays["state"], found.arrays["length"]
+            encoded = encode_in_batches("image", items[part], read, encode, one_by_one)
+            state[part], lengths[part] = encoded.arrays["state"], encoded.arrays["length"]
         return Encoded(
             "image", np.array([item.id for item in items], np.int64), {"state": state, "length": lengths}
         )

@@ -9,100 +9,52 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from annotators.base import Encoded
-from annotators.checkpoints.vsrn_layouts import NETWORK, Trained, examine, load
-from annotators.devices import device_of
-from annotators.encoding import Inputs, encode_in_batches
+from annotators.checkpoints.vsrn_layouts import NETWORK, Trained, load
+from annotators.devices import Running
+from annotators.encoding import Inputs, NetworkAnnotator
 from annotators.fingerprint import file_sha256, fingerprint
 from annotators.inputs import pixels
 from annotators.inputs import tokens as caption_words
-from annotators.inputs.region_files import open_regions
-from annotators.inputs.regions import NO_EXTRACTOR, RegionFeatures
+from annotators.inputs.regions import NO_EXTRACTOR, RegionFeatures, open_regions
 from annotators.inputs.vocabularies import Vocabulary, read_vocabulary
 from annotators.networks.vsrn import Vsrn
 from annotators.options import Options
-from annotators.scoring.similarity import inner_products
 from mitl.errors import AnnotatorError
-from mitl.records import AnnotatorKind, CaptionItem, ImageItem
+from mitl.records import CaptionItem, ImageItem
 
-__all__ = ["VsrnAnnotator", "build", "examine", "load"]
+BATCH = 64
 
 
-class VsrnAnnotator:
+class VsrnAnnotator(NetworkAnnotator):
     """One or two networks over one set of regions; two average their similarities, as the published figures do.
 
     The mean of two inner products is one inner product, of both embeddings side by side divided by the square root
     of two, so two networks are searched exactly like one.
     """
 
-    kind = AnnotatorKind.INNER_PRODUCT
-    reusable_encodings = True
-
     def __init__(
         self,
         name: str,
-        networks: Sequence[Vsrn],
-        vocabulary: Vocabulary,
-        features: RegionFeatures | None,
         digest: str,
-        *,
-        device: torch.device,
-        threads: int,
-        batch: int,
+        networks: Sequence[Vsrn],
+        inputs: tuple[Vocabulary, RegionFeatures | None],
+        running: Running,
     ) -> None:
-        self.name, self.fingerprint = name, digest
-        self._networks = [network.to(device) for network in networks]
-        self.reads_pictures = features is None
-        self._vocabulary, self._features = vocabulary, features
-        self.device, self._threads, self._batch = device, threads, batch
+        """``inputs``: the words that the networks know, and the regions they read; None where they read pixels."""
+        super().__init__(name, digest, running)
+        self._networks = [network.to(running.device) for network in networks]
+        self._vocabulary, self._features = inputs
+        self.reads_pictures = self._features is None
 
     def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
         """``embedding`` (N, D) float32; AnnotatorError where an image has no features or no readable file."""
         if self._features is not None:
             self._features.require(items)
-
-        def encode(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-            return self._mean([network.images(inputs["regions"]) for network in self._networks])
-
-        return encode_in_batches(
-            "image",
-            items,
-            self._read_image,
-            encode,
-            batch=self._batch,
-            device=self.device,
-            threads=self._threads,
-        )
-
-    def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
-        """``embedding`` (N, D) float32."""
-
-        def read(item: CaptionItem) -> Inputs:
-            return {"tokens": self._vocabulary.encode(item.text)}
-
-        def encode(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-            tokens = inputs["tokens"]
-            lengths = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
-            return self._mean([network.captions(tokens, lengths) for network in self._networks])
-
-        return encode_in_batches(
-            "caption",
-            items,
-            read,
-            encode,
-            batch=self._batch,
-            device=self.device,
-            threads=self._threads,
-        )
-
-    def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
-        """(Q, G) cosines, or means of two cosines."""
-        return inner_products(queries.arrays["embedding"], gallery.arrays["embedding"])
+        return super().encode_images(items)
 
     def _read_image(self, item: ImageItem) -> Inputs:
         if self._features is not None:
@@ -110,6 +62,17 @@ class VsrnAnnotator:
         extractor = self._networks[0].config.extractor
         assert extractor is not None
         return {"regions": pixels.imagenet_pixels(item, extractor.image_size)}
+
+    def _read_caption(self, item: CaptionItem) -> Inputs:
+        return {"tokens": self._vocabulary.encode(item.text)}
+
+    def _encode_images(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        return self._mean([network.images(inputs["regions"]) for network in self._networks])
+
+    def _encode_captions(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        tokens = inputs["tokens"]
+        lengths = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
+        return self._mean([network.captions(tokens, lengths) for network in self._networks])
 
     def _mean(self, sides: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
         joined = torch.cat([side["embedding"] for side in sides], 1)
@@ -124,8 +87,7 @@ def build(options: Options) -> VsrnAnnotator:
     """
     options.only("weights", "vocabulary", "features", "feature_ids", "device", "threads", "batch")
     caption_words.require_nltk()
-    device, threads = device_of(options), options.whole("threads", torch.get_num_threads())
-    batch = options.whole("batch", 64)
+    running = Running.of(options, batch=BATCH)
     paths = _weights(options)
     trained = [load(path) for path in paths]
     vocabulary = _vocabulary(options, paths, trained)
@@ -137,16 +99,8 @@ def build(options: Options) -> VsrnAnnotator:
         tokens=caption_words.VERSION,
         images=features.fingerprint if features else pixels.VERSION,
     )
-    return VsrnAnnotator(
-        options.annotator,
-        [one.network for one in trained],
-        vocabulary,
-        features,
-        digest,
-        device=device,
-        threads=threads,
-        batch=batch,
-    )
+    networks = [one.network for one in trained]
+    return VsrnAnnotator(options.annotator, digest, networks, (vocabulary, features), running)
 
 
 def _weights(options: Options) -> list[Path]:
