@@ -136,9 +136,9 @@ def _own_precisions() -> dict[tuple[str, str], str]:
     for place in _INHERITED:
         inherited[place] = read(*place)
         _set_precisions({place: "none"})
-    found = {place: read(*place) for place in _PRECISIONS}
+    own = {place: read(*place) for place in _PRECISIONS}
     _set_precisions(inherited)
-    return found
+    return own
 
 
 def _set_precisions(precisions: dict[tuple[str, str], str]) -> None:

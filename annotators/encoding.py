@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from annotators.base import Encoded, Modality
+from annotators.base import Encoded, Modality, ids_of
 from annotators.devices import Running, inference
 from annotators.scoring.similarity import inner_products
 from mitl.errors import AnnotatorError
@@ -85,7 +85,7 @@ def encode_in_batches(
                 f"the network gives no finite numbers for {modality} {items[bad[0]].external_id!r}; "
                 "check its weights and inputs"
             )
-    ids = np.array([item.id for item in items], dtype=np.int64)
+    ids = ids_of(items)
     return Encoded(modality, ids, arrays)
 
 
@@ -106,7 +106,7 @@ class NetworkAnnotator(ABC):
 
     def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
         """What the network keeps of each caption; AnnotatorError where one is longer than it reads."""
-        return encode_in_batches("caption", items, self._read_caption, self._encode_captions, self._running)
+        return encode_in_batches("caption", items, self._tokens, self._encode_captions, self._running)
 
     def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
         """(Q, G) cosines where embeddings are unit vectors."""
@@ -116,7 +116,7 @@ class NetworkAnnotator(ABC):
     def _read_image(self, item: ImageItem) -> Inputs: ...
 
     @abstractmethod
-    def _read_caption(self, item: CaptionItem) -> Inputs: ...
+    def _tokens(self, item: CaptionItem) -> Inputs: ...
 
     @abstractmethod
     def _encode_images(self, inputs: dict[str, Tensor]) -> Mapping[str, Tensor]: ...

@@ -80,7 +80,7 @@ class TransformersAnnotator(NetworkAnnotator):
         prepared = self._image_processor(images=read_rgb(item), return_tensors="np")
         return _taken(prepared, self._model.get_image_features)
 
-    def _read_caption(self, item: CaptionItem) -> Inputs:
+    def _tokens(self, item: CaptionItem) -> Inputs:
         prepared = self._tokenizer(item.text, return_tensors="np", **self._cut)
         length = prepared["input_ids"].shape[1]
         if length > self._longest:
@@ -145,9 +145,9 @@ def _snapshot(annotator: str, name: str, revision: str | None) -> Path:
 
     try:
         for weights in _WEIGHTS:  # a pickle is fetched only where there is nothing else
-            found = Path(snapshot_download(name, revision=revision, allow_patterns=[*_TEXTS, weights]))
-            if any(found.glob(weights)):
-                return found
+            folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*_TEXTS, weights]))
+            if any(folder.glob(weights)):
+                return folder
     except (OSError, ValueError, httpx.HTTPError) as error:
         raise AnnotatorError(
             f"annotator {annotator!r} needs the model {name!r}, which is neither a folder nor in the cache, and the "

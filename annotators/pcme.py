@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from annotators.checkpoints.checkpoint import (
@@ -23,6 +22,8 @@ from annotators.checkpoints.checkpoint import (
     load_strictly,
     options_of,
     read_checkpoint,
+    shapes_of,
+    without_memory,
 )
 from annotators.checkpoints.plain_values import in_short
 from annotators.devices import Running
@@ -73,7 +74,7 @@ class Trained:
 def examine(path: Path) -> Examination:
     """Hold a weights file against PCME; AnnotatorError where it is no weights file at all."""
     checkpoint = read_checkpoint(path)
-    return _examined(checkpoint, _without_memory(checkpoint))
+    return _examined(checkpoint, without_memory(Pcme, config_of(checkpoint, NETWORK, PcmeConfig)))
 
 
 def load(path: Path) -> Trained:
@@ -83,7 +84,7 @@ def load(path: Path) -> Trained:
         AnnotatorError: unreadable, or any key is missing, left over, of another shape or not finite.
     """
     checkpoint = read_checkpoint(path)
-    network = _without_memory(checkpoint)
+    network = without_memory(Pcme, config_of(checkpoint, NETWORK, PcmeConfig))
     examination = _examined(checkpoint, network)
     weights = {name: t for name, t in checkpoint.tensors.items() if not name.startswith(_CRITERION)}
     load_strictly(network, weights, examination)
@@ -91,15 +92,9 @@ def load(path: Path) -> Trained:
     return Trained(network.eval(), _odds(checkpoint), held_vocabulary(checkpoint), samples)
 
 
-def _without_memory(checkpoint: Checkpoint) -> Pcme:
-    """The network of the file's sizes, which gets its memory with its weights."""
-    with torch.device("meta"):
-        return Pcme(config_of(checkpoint, NETWORK, PcmeConfig))
-
-
 def _examined(checkpoint: Checkpoint, network: Pcme) -> Examination:
     config = network.config
-    expected = {name: tuple(t.shape) for name, t in network.state_dict().items()}
+    expected = shapes_of(network.state_dict())
     if checkpoint.values.get("format") == OURS:
         expected |= {_CRITERION + name: (1,) for name in _ODDS}
     try:
@@ -116,12 +111,9 @@ def _examined(checkpoint: Checkpoint, network: Pcme) -> Examination:
         "negative_scale": odds and odds.negative_scale,
         "word2idx": isinstance(checkpoint.values.get("word2idx"), Mapping),
     }
-    found = compare(NETWORK, checkpoint, expected, what=what, ignored=BACKBONE_HEAD, settings=settings)
-    return replace(
-        found,
-        what=found.what if found.matched else "no weights of PCME",
-        problems=(*found.problems, *problems, *_strange_options(checkpoint, config)),
-    )
+    examination = compare(NETWORK, checkpoint, expected, what=what, ignored=BACKBONE_HEAD, settings=settings)
+    problems += _strange_options(checkpoint, config)
+    return examination.with_problems(problems, otherwise="no weights of PCME")
 
 
 def _stated(checkpoint: Checkpoint) -> Mapping[str, Any]:
@@ -151,8 +143,8 @@ def _odds(checkpoint: Checkpoint) -> Odds | None:
         criterion = {name: checkpoint.tensors.get(_CRITERION + name) for name in _ODDS}
     if criterion is None:
         return None
-    found = criterion if isinstance(criterion, Mapping) else {}
-    numbers = {name.removeprefix("module."): _number(value) for name, value in found.items()}
+    parameters = criterion if isinstance(criterion, Mapping) else {}
+    numbers = {name.removeprefix("module."): _number(value) for name, value in parameters.items()}
     for name in _ODDS:
         if numbers.get(name) is None:
             raise AnnotatorError(f"its criterion holds no finite number {name!r}")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annotators.base import Encoded
+from annotators.base import Encoded, ids_of
 from annotators.fingerprint import fingerprint
 from annotators.options import Options
 from annotators.registry import TEXT_MODELS, pivot_parts
@@ -136,7 +136,7 @@ class WordPivot:
 
     def _encoded(self, modality: Any, items: Sequence[Any], texts: Sequence[str | None]) -> Encoded:
         places = np.array([-1 if text is None else self._place(text) for text in texts], dtype=np.int64)
-        return Encoded(modality, np.array([item.id for item in items], dtype=np.int64), {"place": places})
+        return Encoded(modality, ids_of(items), {"place": places})
 
     def _place(self, text: str) -> int:
         return self._place_of.setdefault(text, len(self._place_of))
@@ -183,15 +183,13 @@ class SentencePivot:
         silent = np.array([text is None for text in texts], dtype=bool)
         vectors[silent] = 0.0
         vectors[silent, -1] = LOWEST
-        return Encoded("image", np.array([item.id for item in items], dtype=np.int64), {"embedding": vectors})
+        return Encoded("image", ids_of(items), {"embedding": vectors})
 
     def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
         """The captions as vectors."""
         vectors = self._vectors([item.text for item in items])
         vectors[:, -1] = 1.0
-        return Encoded(
-            "caption", np.array([item.id for item in items], dtype=np.int64), {"embedding": vectors}
-        )
+        return Encoded("caption", ids_of(items), {"embedding": vectors})
 
     def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
         """(Q, G) cosines, -1 where an image has no caption."""

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Literal, Self, get_args
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -26,6 +25,8 @@ from annotators.checkpoints.checkpoint import (
     load_strictly,
     options_of,
     read_checkpoint,
+    shapes_of,
+    without_memory,
 )
 from annotators.devices import Running
 from annotators.dual_encoders import (
@@ -74,10 +75,10 @@ class PvseConfig(Sizes):
     @classmethod
     def of_shapes(cls, shapes: Mapping[str, Shape]) -> Self:
         """The sizes of the network that has these shapes; K is the number of attention heads."""
-        found, heads = sizes_in(shapes), shapes.get("img_enc.pie_net.attention.w_2.weight", ())
+        sizes, heads = sizes_in(shapes), shapes.get("img_enc.pie_net.attention.w_2.weight", ())
         if len(heads) == 2:
-            found["k"] = heads[0]
-        return cls(**found)
+            sizes["k"] = heads[0]
+        return cls(**sizes)
 
 
 class ImageEncoder(nn.Module):
@@ -177,16 +178,15 @@ def _without_memory(checkpoint: Checkpoint, pooling: Pooling | None = None) -> P
     # The training script says whether it ran with the old pooling.
     args = options_of(checkpoint.values.get("args"))
     stated: Pooling = "full" if args.get("legacy") is False else config.pooling
-    with torch.device("meta"):
-        return Pvse(replace(config, pooling=pooling or stated))
+    return without_memory(Pvse, replace(config, pooling=pooling or stated))
 
 
 def _examined(checkpoint: Checkpoint, network: Pvse) -> Examination:
     config = network.config
-    expected = {name: tuple(t.shape) for name, t in network.state_dict().items()}
+    expected = shapes_of(network.state_dict())
     what = f"PVSE, K = {config.k}, {config.words:,} words"
     settings = {"k": config.k, "words": config.words, "embed": config.embed, "pooling": config.pooling}
-    found = compare(NETWORK, checkpoint, expected, what=what, ignored=BACKBONE_HEAD, settings=settings)
+    examination = compare(NETWORK, checkpoint, expected, what=what, ignored=BACKBONE_HEAD, settings=settings)
     strange = contradictions(
         checkpoint.values.get("args"),
         {
@@ -199,11 +199,7 @@ def _examined(checkpoint: Checkpoint, network: Pvse) -> Examination:
             "max_video_length": 1,
         },
     )
-    return replace(
-        found,
-        what=found.what if found.matched else "no weights of PVSE",
-        problems=(*found.problems, *strange),
-    )
+    return examination.with_problems(strange, otherwise="no weights of PVSE")
 
 
 class PvseAnnotator(DualEncoder[Pvse]):

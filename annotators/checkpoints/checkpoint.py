@@ -12,10 +12,10 @@ unknown names stay inert, and a weight is either a tensor made by our own functi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -31,28 +31,37 @@ from annotators.checkpoints.torch_files import (
 )
 from mitl.errors import AnnotatorError
 
+Shape = tuple[int, ...]
+Config = TypeVar("Config")
+AnyModule = TypeVar("AnyModule", bound=nn.Module)
+
+OURS = "mitl-annotator-1"
+"""The format of weights that were trained or converted here."""
 WRAPPERS = ("model", "state_dict")
 """Keys under which training scripts keep the weights."""
+ENCODERS = {"0.": "img_enc.", "1.": "txt_enc."}
+"""Places of a list of two state dicts -> whose weights they are."""
 
 
-def unwrapped(path: Path, layout: str, found: object) -> tuple[str, dict[str, Tensor], dict[str, object]]:
+def unwrapped(path: Path, layout: str, saved: object) -> tuple[str, dict[str, Tensor], dict[str, object]]:
     """Take the weights out of what training scripts put around them: layout in words, tensors, other values.
 
     Raises:
         AnnotatorError: there are no weights, or something among them is no tensor.
     """
     words, values = [layout], dict[str, object]()
-    key = next((key for key in WRAPPERS if isinstance(found, dict) and _parts(found.get(key))), None)
-    if key is not None and isinstance(found, dict):
+    key = next((key for key in WRAPPERS if isinstance(saved, dict) and _parts(saved.get(key))), None)
+    if key is not None and isinstance(saved, dict):
         words.append(f"dict with {key!r}")
-        values = {str(name): value for name, value in found.items() if name != key}
-        found = found[key]
-    parts = _parts(found)
+        values = {str(name): value for name, value in saved.items() if name != key}
+        saved = saved[key]
+    parts = _parts(saved)
     if not parts:
         raise AnnotatorError(
-            f"{str(path)!r} holds {_kind(found)}, not weights; save its state_dict() and name that file"
+            f"{str(path)!r} holds {_kind(saved)}, not weights; save its state_dict() and name that file"
         )
-    words.append(f"list of {_number(len(parts))} dicts" if isinstance(found, list | tuple) else "state dict")
+    count = {1: "one", 2: "two", 3: "three"}.get(len(parts), str(len(parts)))
+    words.append(f"list of {count} dicts" if isinstance(saved, list | tuple) else "state dict")
     tensors: dict[str, Tensor] = {}
     for prefix, part in parts.items():
         named = {str(name): value for name, value in part.items() if isinstance(value, Tensor)}
@@ -97,16 +106,6 @@ def _kind(value: object) -> str:
     return "an empty dict" if value == {} else f"a {type(value).__name__}"
 
 
-def _number(count: int) -> str:
-    return {1: "one", 2: "two", 3: "three"}.get(count, str(count))
-
-
-Shape = tuple[int, ...]
-
-
-OURS = "mitl-annotator-1"
-"""The format of weights that were trained or converted here."""
-
 _COUNTER = ".num_batches_tracked"
 _NO_COUNTER = (
     "a batch norm's count of training steps, which torch before 0.4.1 did not keep and inference never reads"
@@ -150,6 +149,11 @@ class Examination:
     """Anything else that is wrong, a sentence each."""
     settings: Mapping[str, object] = field(default_factory=dict)
     """What was read off the file: {"k": 2, "words": 11755}."""
+
+    def with_problems(self, problems: Iterable[str], *, otherwise: str) -> Examination:
+        """These as well; ``otherwise`` says what the file is where no key matches."""
+        what = self.what if self.matched else otherwise
+        return replace(self, what=what, problems=(*self.problems, *problems))
 
     @property
     def fits(self) -> bool:
@@ -266,6 +270,39 @@ def _reason(name: str, known: Mapping[str, str]) -> str | None:
     """Why this name is not needed; None if it is not known."""
     beginnings = (why for start, why in known.items() if start.endswith(".") and name.startswith(start))
     return known.get(name) or next(beginnings, None)
+
+
+def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, Shape]:
+    """Their shapes by name."""
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+
+def own_name(name: str) -> str:
+    """The network's name of a weight that may stand in a list of two state dicts (VSRN's files, old ones of PVSE)."""
+    return ENCODERS.get(name[:2], name[:2]) + name[2:]
+
+
+def without_memory(make: Callable[[Config], AnyModule], config: Config) -> AnyModule:
+    """A network of these sizes that gets its memory with its weights (``load_strictly``)."""
+    with torch.device("meta"):
+        return make(config)
+
+
+def stated_config(checkpoint: Checkpoint, network: str, read: Callable[[str], Config]) -> Config | None:
+    """The sizes that a file of ours states; None for a file that somebody else wrote.
+
+    Raises:
+        AnnotatorError: a file of ours holds another network or states no sizes.
+    """
+    values, path = checkpoint.values, str(checkpoint.path)
+    if values.get("format") != OURS:
+        return None
+    if values.get("network") != network:
+        raise AnnotatorError(f"{path!r} holds {values.get('network')!r}; it should hold {network!r}")
+    try:
+        return read(str(values.get("config")))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise AnnotatorError(f"{path!r} has no readable 'config' of {network}: {error}") from error
 
 
 def contradictions(stated: object, computed: Mapping[str, object]) -> tuple[str, ...]:

@@ -102,22 +102,22 @@ def shapes_in(layout: Layout, ours: Mapping[str, Shape]) -> dict[str, Shape]:
     """Names and shapes that a file of this layout should have, of a network whose own are ``ours``."""
     if layout is Layout.HUB:
         return dict(ours)
-    found: dict[str, Shape] = {}
+    shapes: dict[str, Shape] = {}
     for name, shape in ours.items():
         official, part = official_name(name)
         if part is Part.TRANSPOSED:
             shape = shape[::-1]
         elif part is not Part.ALL:
             shape = (3 * shape[0], *shape[1:])
-        found[official] = shape
-    return found
+        shapes[official] = shape
+    return shapes
 
 
 def as_ours(layout: Layout, tensors: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, Tensor]:
     """The weights under our own ``names``; those that the file holds beside them are left out."""
     if layout is Layout.HUB:
         return {name: tensors[name] for name in names}
-    found: dict[str, Tensor] = {}
+    weights: dict[str, Tensor] = {}
     for name in names:
         official, part = official_name(name)
         tensor = tensors[official]
@@ -125,8 +125,8 @@ def as_ours(layout: Layout, tensors: Mapping[str, Tensor], names: Iterable[str])
             tensor = tensor.T
         elif part is not Part.ALL:
             tensor = tensor.chunk(3)[part.value]
-        found[name] = tensor
-    return found
+        weights[name] = tensor
+    return weights
 
 
 def sizes_in(layout: Layout, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
@@ -139,25 +139,25 @@ def sizes_in(layout: Layout, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
             axis = 1 - axis
         return shape[axis] if axis < len(shape) else None
 
-    found: dict[str, Any] = {}
+    sizes: dict[str, Any] = {}
     for side, tower in (("vision", "vision_model"), ("text", "text_model")):
         layers = f"{tower}.encoder.layers." if layout is Layout.HUB else _TOWERS[tower]
         numbers = [
             int(n) for name in tensors for n in re.findall(rf"^{re.escape(layers)}(\d{{1,3}})\.", name)
         ]
         width = size(f"{tower}.embeddings.position_embedding.weight", 1)
-        found[f"{side}_width"] = width
-        found[f"{side}_heads"] = max(width // HEAD, 1) if width else None
-        found[f"{side}_layers"] = max(numbers) + 1 if numbers else None
-        found[f"{side}_mlp"] = size(f"{tower}.encoder.layers.0.mlp.fc1.weight", 0)
-    found["embed_dim"] = size("visual_projection.weight", 0)
-    found["vocab_size"] = size("text_model.embeddings.token_embedding.weight", 0)
-    found["context_length"] = size("text_model.embeddings.position_embedding.weight", 0)
-    found["patch_size"] = size("vision_model.embeddings.patch_embedding.weight", 3)
+        sizes[f"{side}_width"] = width
+        sizes[f"{side}_heads"] = max(width // HEAD, 1) if width else None
+        sizes[f"{side}_layers"] = max(numbers) + 1 if numbers else None
+        sizes[f"{side}_mlp"] = size(f"{tower}.encoder.layers.0.mlp.fc1.weight", 0)
+    sizes["embed_dim"] = size("visual_projection.weight", 0)
+    sizes["vocab_size"] = size("text_model.embeddings.token_embedding.weight", 0)
+    sizes["context_length"] = size("text_model.embeddings.position_embedding.weight", 0)
+    sizes["patch_size"] = size("vision_model.embeddings.patch_embedding.weight", 3)
     places = size("vision_model.embeddings.position_embedding.weight", 0)
-    if found["patch_size"] and places:
-        found["image_size"] = found["patch_size"] * round(max(places - 1, 1) ** 0.5)
-    return {name: value for name, value in found.items() if value}
+    if sizes["patch_size"] and places:
+        sizes["image_size"] = sizes["patch_size"] * round(max(places - 1, 1) ** 0.5)
+    return {name: value for name, value in sizes.items() if value}
 
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
@@ -260,23 +260,23 @@ def _sizes_of(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
     return sizes
 
 
-def _checked(found: BytePairEncoder, vocabulary: Path) -> BytePairEncoder:
+def _checked(encoder: BytePairEncoder, vocabulary: Path) -> BytePairEncoder:
     """The tokeniser, if the numbers in ``vocab.json`` are those that its merges give."""
     if vocabulary.is_file():
         numbers = _json(vocabulary.read_text(encoding="utf-8", errors="replace"), repr(str(vocabulary)))
-        if numbers != found.number_of:
-            wrong = next((s for s, n in found.number_of.items() if numbers.get(s) != n), START)
+        if numbers != encoder.number_of:
+            wrong = next((s for s, n in encoder.number_of.items() if numbers.get(s) != n), START)
             raise AnnotatorError(
                 f"{str(vocabulary)!r} does not belong to the merges beside it; first token that differs: {wrong!r}"
             )
-    return found
+    return encoder
 
 
 def _json(text: str, what: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        stated = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise AnnotatorError(f"{what} is not readable as JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise AnnotatorError(f"{what} is a {type(found).__name__}; it should be an object")
-    return found
+    if not isinstance(stated, dict):
+        raise AnnotatorError(f"{what} is a {type(stated).__name__}; it should be an object")
+    return stated

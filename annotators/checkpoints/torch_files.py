@@ -164,13 +164,13 @@ def read_legacy(path: Path) -> object:
         _, offset, length = view
         return Storage(storages[key].view(dtype)[_count(offset) : _count(offset) + _count(length)])
 
-    found = unpickle(file, path, calls=TENSORS, persistent=persistent)
+    saved = unpickle(file, path, calls=TENSORS, persistent=persistent)
     keys = read()
     if not isinstance(keys, list) or {str(key) for key in keys} != set(storages):
         raise AnnotatorError(f"{str(path)!r} is a damaged torch file; fetch it again")
     for key in keys:
         _fill(storages[str(key)], file, path)
-    return found
+    return saved
 
 
 def _fill(storage: Tensor, file: mmap.mmap, path: Path) -> None:
@@ -278,7 +278,7 @@ def _members(module: Inert, prefix: str, archive: Archive, depth: int) -> Iterat
 
 def _declared(archive: Archive) -> dict[str, set[str]]:
     """Path of a class -> its parameters and buffers."""
-    found: dict[str, set[str]] = {}
+    declared: dict[str, set[str]] = {}
     for record in archive.records:
         if record.startswith("code/") and record.endswith(".py"):
             module = record[len("code/") : -len(".py")].replace("/", ".")
@@ -287,5 +287,5 @@ def _declared(archive: Archive) -> dict[str, set[str]]:
                 lists = re.findall(r"^  __(?:parameters|buffers)__ = \[(.*)\]$", body, re.MULTILINE)
                 # Before torch 1.6 there was no second line, and every tensor was a weight.
                 if len(lists) == 2:
-                    found[f"{module}.{name}"] = set(re.findall(r'"(\w+)"', " ".join(lists)))
-    return found
+                    declared[f"{module}.{name}"] = set(re.findall(r'"(\w+)"', " ".join(lists)))
+    return declared

@@ -122,13 +122,13 @@ class BytePairEncoder:
 
 def joined(symbols: Sequence[str], pair: Merge) -> list[str]:
     """The symbols with each occurrence of the pair, from the left, as one."""
-    found: list[str] = []
+    whole: list[str] = []
     place = 0
     while place < len(symbols):
         together = tuple(symbols[place : place + 2]) == pair
-        found.append("".join(pair) if together else symbols[place])
+        whole.append("".join(pair) if together else symbols[place])
         place += 2 if together else 1
-    return found
+    return whole
 
 
 def learn_merges(texts: Iterable[str], count: int) -> list[Merge]:

@@ -72,15 +72,15 @@ class RegionFeatures(ABC):
             raise AnnotatorError(
                 f"{str(self.path)!r} lacks the regions of image {item.external_id!r}; {NO_EXTRACTOR}"
             )
-        found = self.load(name)
-        self._check(item, found.shape)
-        if found.dtype.kind not in "fiu":
+        stored = self.load(name)
+        self._check(item, stored.shape)
+        if stored.dtype.kind not in "fiu":
             raise AnnotatorError(
                 f"the regions of image {item.external_id!r} in {str(self.path)!r} are "
-                f"{found.dtype}; they should be float32"
+                f"{stored.dtype}; they should be float32"
             )
         with np.errstate(over="ignore"):
-            regions = np.array(found, dtype=np.float32)
+            regions = np.array(stored, dtype=np.float32)
         if not np.isfinite(regions).all():
             raise AnnotatorError(
                 f"the regions of image {item.external_id!r} in {str(self.path)!r} hold "
@@ -300,13 +300,13 @@ def _ids_beside(path: Path) -> Path:
     places = [path.with_suffix(".ids.txt"), path.with_suffix(".ids.npy")]
     if path.stem.endswith("_ims"):
         places.insert(0, path.with_name(f"{path.stem.removesuffix('_ims')}_ids.txt"))
-    found = next((place for place in places if place.exists()), None)
-    if found is None:
+    listed = next((place for place in places if place.exists()), None)
+    if listed is None:
         raise AnnotatorError(
             f"{str(path)!r} does not say which image each row belongs to; put the image ids, one a line, into "
             f"{places[0].name!r} beside it, or set 'feature_ids'"
         )
-    return found
+    return listed
 
 
 def _read_ids(path: Path) -> list[str]:

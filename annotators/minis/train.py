@@ -193,9 +193,11 @@ class Training:
     def _row(self, step: int, loss: float, seconds: float, held_out: Pairs) -> LogRow:
         self.twin.network.eval()
         with torch.inference_mode():
-            found = self.twin.similarities(held_out.batch(np.arange(len(held_out.pixels))), held_out.captions)
+            similarities = self.twin.similarities(
+                held_out.batch(np.arange(len(held_out.pixels))), held_out.captions
+            )
         self.twin.network.train()
-        found_recalls = recalls(found.numpy(), held_out.captions_per_image)
+        found_recalls = recalls(similarities.numpy(), held_out.captions_per_image)
         return LogRow(step, round(loss, 5), round(seconds, 1), *(round(value, 4) for value in found_recalls))
 
 

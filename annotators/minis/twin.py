@@ -158,7 +158,7 @@ class DualTwin(Twin[DualNetwork]):
     def loss(self, pixels: Tensor, captions: Sequence[Captions], generator: Generator) -> Tensor:
         """The mean over the sets of captions: encoding a picture costs most, so each meets several."""
         images = self.images(pixels)
-        losses = [self.objective(images, self.captions(one), generator) for one in captions]
+        losses = [self.objective(images, self.captions(described), generator) for described in captions]
         return torch.stack(losses).mean()
 
     def similarities(self, pixels: Tensor, captions: Captions) -> Tensor:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 from torch import Generator, Tensor, nn
 
-from annotators.clip import Clip
+from annotators.clip import Clip, ClipConfig
 from annotators.inputs.bpe import BytePairEncoder, learn_merges
 from annotators.inputs.pixels import clip_pixels, vilt_pixels
 from annotators.inputs.wordpieces import from_lines
@@ -29,11 +29,9 @@ from annotators.minis.twin import (
     soft_contrast,
     wordpieces_of,
 )
-from annotators.networks.clip_config import ClipConfig
-from annotators.networks.grid_regions import GridConfig
 from annotators.networks.pcme import MatchProbability, Pcme, PcmeConfig
 from annotators.networks.vilt import Vilt, ViltConfig
-from annotators.networks.vsrn import Vsrn, VsrnConfig
+from annotators.networks.vsrn import GridConfig, Vsrn, VsrnConfig
 from annotators.pvse import Pvse, PvseConfig
 
 TEMPERATURE = 0.08
@@ -208,7 +206,7 @@ class ViltMini(Twin[Vilt]):
 
     def loss(self, pixels: Tensor, captions: Sequence[Captions], generator: Generator) -> Tensor:
         """Contrast of the scores of all pairs."""
-        return torch.stack([contrast(self.similarities(pixels, one)) for one in captions]).mean()
+        return torch.stack([contrast(self.similarities(pixels, described)) for described in captions]).mean()
 
     def similarities(self, pixels: Tensor, captions: Captions) -> Tensor:
         """(I, C) logits of the rank head."""

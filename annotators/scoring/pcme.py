@@ -119,16 +119,16 @@ class ShortlistedPcme(SampledPcme):
         for side, encoded in ((left, queries), (right, gallery)):
             _require_finite(side.squares, encoded.modality, encoded.ids.tolist())
         scale, shift = self.odds.negative_scale, self.odds.shift
-        found = measured_shortlist(left, right, k, scale, shift, count=self.shortlist, seed=self.seed)
-        logger.info("%s: %s", self.name, found)
-        self.measured = found
+        measured = measured_shortlist(left, right, k, scale, shift, count=self.shortlist, seed=self.seed)
+        logger.info("%s: %s", self.name, measured)
+        self.measured = measured
         positions, probabilities = shortlist_then_exact(
             left,
             right,
             k,
             scale,
             shift,
-            count=found.count,
+            count=measured.count,
             block_bytes=block_bytes,
             threads=self._running.threads,
             progress=progress,

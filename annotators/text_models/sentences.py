@@ -111,8 +111,8 @@ class SentenceEncoder:
         batches = _batches([len(piece) for piece in pieces])
         # One thread a batch and several batches at once: small products gain little from more threads each.
         with inference(1), ThreadPoolExecutor(threads) as pool:
-            found = pool.map(self._encode, ([pieces[i] for i in batch] for batch in batches))
-            for batch, rows in zip(batches, found, strict=True):
+            encoded = pool.map(self._encode, ([pieces[i] for i in batch] for batch in batches))
+            for batch, rows in zip(batches, encoded, strict=True):
                 self._known.update((new[i], row) for i, row in zip(batch, rows, strict=True))
         known = [self._known[text] for text in texts]
         return np.stack(known) if known else np.empty((0, WIDTH), dtype=np.float32)
