@@ -1,1 +1,1 @@
-"""Machine annotators: what ranks items for queries, one file each."""
+"""Machine annotators, one file each: what ranks items for queries; no database, no project, no printing."""

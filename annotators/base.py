@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.progress import Progress
 from mitl.records import AnnotatorKind, CaptionItem, Direction, ImageItem
 
 Modality = Literal["image", "caption"]
@@ -39,6 +40,11 @@ class Encoded:
         return Encoded(self.modality, self.ids[index], {k: v[index] for k, v in self.arrays.items()})
 
 
+def ids_of(items: Sequence[ImageItem] | Sequence[CaptionItem]) -> NDArray[np.int64]:
+    """(N,) the ids of items, as ``Encoded`` has them."""
+    return np.array([item.id for item in items], dtype=np.int64)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
     """Each query's nearest items, best first: ``query_ids`` (Q,), ``item_ids`` (Q, k), ``similarities`` (Q, k).
@@ -55,18 +61,8 @@ class Ranking:
 class Annotator(Protocol):
     """A machine annotator: how well does each query match each gallery item?
 
-    It may have more, which is used where it is there:
-
-    * ``reusable_encodings`` (bool): an item's encoding depends on the item and ``fingerprint`` alone, so it is kept on
-      disk and never made twice.
-    * ``encoding_fingerprint`` (str): the hash of what encodings depend on, where that is less than ``fingerprint``.
-    * ``reads_pictures`` (bool): it looks at image files, so a changed file makes its encoding stale; where it says
-      so itself, all files must be there before anything is ranked.
-    * ``scores(images, captions, image_rows, caption_rows, *, exact=False)`` -> (P,) float32, the similarities of single
-      pairs (rows of two ``Encoded``): they are kept as well and can be limited to a shortlist. ``is_exact`` (bool) says
-      whether they are float32 as they come; where not, ``exact=True`` makes them so.
-    * ``device``: where its network runs.
-    * ``top_k(queries, gallery, k, *, block_bytes, progress)`` -> ``Ranking``: a search of its own.
+    It may have more, which is used where it is there: ``KeepsEncodings``, ``ReadsPictures``, ``ScoresPairs``,
+    ``SearchesItself``, ``DrawsSamples`` and ``RunsOnDevice``. Each member of these stands for itself.
     """
 
     name: str
@@ -105,3 +101,111 @@ class RankingSource(Protocol):
     ) -> Ranking:
         """The ranking of these queries (surrogate ids) to ``depth``; AnnotatorError where the file lacks a query."""
         ...
+
+
+# What an annotator may offer besides. All of the pipeline asks by the functions below, so that an attribute which a
+# wrapper hands on counts like its own.
+
+
+class KeepsEncodings(Protocol):
+    """Its encodings mean the same in another process, so they are kept on disk and never made twice.
+
+    It promises that an item's row depends on its fingerprint and the item alone, and that the arrays of all items have
+    one shape. One that encodes relative to a corpus, or keeps tables that its encodings point into, must not set it.
+    """
+
+    reusable_encodings: bool
+    encoding_fingerprint: str
+    """The hash of what encodings depend on, where that is less than ``fingerprint``."""
+
+
+class ReadsPictures(Protocol):
+    """It looks at image files, so a changed file makes its encoding stale."""
+
+    reads_pictures: bool
+    """Where it says so itself, all files must be there before anything is ranked."""
+
+
+class ScoresPairs(Annotator, Protocol):
+    """It compares single pairs, whose scores are kept as well and can be limited to a shortlist."""
+
+    is_exact: bool
+    """Whether scores are float32 as they come; where not, the keyword ``exact`` makes them so."""
+
+    def scores(
+        self,
+        images: Encoded,
+        captions: Encoded,
+        image_rows: NDArray[np.int64],
+        caption_rows: NDArray[np.int64],
+    ) -> Any:
+        """(P,) float32 scores of the pairs of rows of both ``Encoded``; they do not depend on what else is asked."""
+        ...
+
+
+class SearchesItself(Annotator, Protocol):
+    """It finds the nearest items in a way of its own."""
+
+    def top_k(
+        self, queries: Encoded, gallery: Encoded, k: int, *, block_bytes: int, progress: Progress
+    ) -> Ranking:
+        """Each query's ``k`` nearest items."""
+        ...
+
+
+class DrawsSamples(Protocol):
+    """It compares samples whose noise follows from a seed and an item's id (``scoring.sampling``)."""
+
+    seed: int
+
+
+class RunsOnDevice(Protocol):
+    """Its network runs on a device of torch, "cpu" or "cuda:0"."""
+
+    device: object
+
+
+def is_reusable(annotator: object) -> bool:
+    """Whether encodings may be kept (``KeepsEncodings``); not unless it says so."""
+    return bool(getattr(annotator, "reusable_encodings", False))
+
+
+def encoding_fingerprint(annotator: Annotator) -> str:
+    """The hash of what an annotator's encodings depend on, beside the items."""
+    return str(getattr(annotator, "encoding_fingerprint", annotator.fingerprint))
+
+
+def reads_pictures(annotator: object, *, unsaid: bool) -> bool:
+    """Whether it looks at image files (``ReadsPictures``); ``unsaid`` where it does not say."""
+    return bool(getattr(annotator, "reads_pictures", unsaid))
+
+
+def scores_pairs(annotator: object) -> TypeGuard[ScoresPairs]:
+    """Whether it compares single pairs."""
+    return hasattr(annotator, "scores")
+
+
+def is_exact(annotator: object) -> bool:
+    """Whether its scores of pairs are float32 as they come; so it is unless it says otherwise."""
+    return bool(getattr(annotator, "is_exact", True))
+
+
+def searches_itself(annotator: object) -> TypeGuard[SearchesItself]:
+    """Whether it has a search of its own."""
+    return hasattr(annotator, "top_k")
+
+
+def draws_samples(annotator: object) -> TypeGuard[DrawsSamples]:
+    """Whether the noise of its samples is known."""
+    return hasattr(annotator, "seed")
+
+
+def device_name(annotator: object) -> str | None:
+    """Where its network runs (``RunsOnDevice``); None where it has none."""
+    device = getattr(annotator, "device", None)
+    return None if device is None else str(device)
+
+
+def measured_recall(annotator: object) -> Any:
+    """What an own search measured of its shortlists, None where it measured nothing."""
+    return getattr(annotator, "measured", None)

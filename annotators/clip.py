@@ -8,40 +8,124 @@ Source: Radford et al., Learning transferable visual models from natural languag
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
-from transformers import CLIPModel
+from transformers import CLIPConfig, CLIPModel
 
-from annotators.base import Encoded
 from annotators.checkpoints.checkpoint import (
     Examination,
-    Shape,
     compare,
     contradictions,
     load_strictly,
+    shapes_of,
+    without_memory,
 )
-from annotators.checkpoints.clip_files import ClipFile, open_clip_file
-from annotators.checkpoints.clip_layouts import UNNEEDED, as_ours, shapes_in
-from annotators.devices import device_of
-from annotators.encoding import Inputs, encode_in_batches
+from annotators.checkpoints.clip_files import UNNEEDED, ClipFile, as_ours, open_clip_file, shapes_in
+from annotators.devices import Running
+from annotators.encoding import Inputs, NetworkAnnotator
 from annotators.fingerprint import file_sha256, fingerprint
 from annotators.inputs import bpe, pixels
-from annotators.inputs.bpe import BytePairEncoder
-from annotators.inputs.bpe_files import OFFICIAL_NAME, find_official, read_encoder
-from annotators.networks.clip_config import ACTIVATIONS, clip_config
-from annotators.networks.clip_config import ClipConfig as ClipConfig
+from annotators.inputs.bpe import OFFICIAL_NAME, BytePairEncoder, find_official, read_encoder
 from annotators.options import Options
-from annotators.scoring.similarity import inner_products
 from mitl.errors import AnnotatorError
-from mitl.records import AnnotatorKind, CaptionItem, ImageItem
+from mitl.records import CaptionItem, ImageItem
+
+ACTIVATIONS = ("quick_gelu", "gelu")
+LARGEST = 1 << 20
+"""No size of a CLIP is greater."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClipConfig:
+    """Sizes of both transformers; the defaults are those of ViT-B/32."""
+
+    embed_dim: int = 512
+    image_size: int = 224
+    patch_size: int = 32
+    vision_width: int = 768
+    vision_layers: int = 12
+    vision_heads: int = 12
+    vision_mlp: int = 3072
+    context_length: int = 77
+    vocab_size: int = 49408
+    text_width: int = 512
+    text_layers: int = 12
+    text_heads: int = 8
+    text_mlp: int = 2048
+    activation: str = "quick_gelu"
+    """x * sigmoid(1.702 x), which all weights of OpenAI need; ``gelu`` for those that were trained with it."""
+
+    @property
+    def name(self) -> str:
+        """As the paper would call it: "ViT-B/32"."""
+        size = {768: "B", 1024: "L", 1280: "H"}.get(self.vision_width, f"{self.vision_width} wide")
+        return f"ViT-{size}/{self.patch_size}"
+
+    def for_transformers(self) -> CLIPConfig:
+        """The same sizes as ``transformers`` writes them."""
+        vision = {
+            "image_size": self.image_size,
+            "patch_size": self.patch_size,
+            "hidden_size": self.vision_width,
+            "num_hidden_layers": self.vision_layers,
+            "num_attention_heads": self.vision_heads,
+            "intermediate_size": self.vision_mlp,
+        }
+        text = {
+            "max_position_embeddings": self.context_length,
+            "vocab_size": self.vocab_size,
+            "hidden_size": self.text_width,
+            "num_hidden_layers": self.text_layers,
+            "num_attention_heads": self.text_heads,
+            "intermediate_size": self.text_mlp,
+            "bos_token_id": self.vocab_size - 2,
+            "eos_token_id": self.vocab_size - 1,
+            "pad_token_id": 0,
+        }
+        common = {"projection_dim": self.embed_dim, "hidden_act": self.activation, "layer_norm_eps": 1e-5}
+        return CLIPConfig(
+            text_config={**text, **common},
+            vision_config={**vision, **common},
+            projection_dim=self.embed_dim,
+        )
+
+
+def clip_config(sizes: Mapping[str, Any], path: Path) -> ClipConfig:
+    """The sizes that a file tells, checked, with those of ViT-B/32 for what it does not tell.
+
+    Raises:
+        AnnotatorError: no CLIP has such a size.
+    """
+    wrong = next(_wrong_sizes(sizes), None)
+    if wrong is not None:
+        raise AnnotatorError(f"{str(path)!r} describes no CLIP: it has {wrong}")
+    return ClipConfig(**sizes)
+
+
+def _wrong_sizes(sizes: Mapping[str, Any]) -> Iterator[str]:
+    known = {field.name for field in fields(ClipConfig)}
+    for name, value in sizes.items():
+        if name not in known:
+            yield f"an unknown size {name!r}"
+        elif name == "activation":
+            if value not in ACTIVATIONS:
+                yield f"the activation {value!r}; known: {', '.join(ACTIVATIONS)}"
+        elif not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LARGEST:
+            yield f"{name} {value!r}; it should be a number from 1 to {LARGEST}"
+    config = ClipConfig(**sizes)
+    for width, heads in ((config.vision_width, config.vision_heads), (config.text_width, config.text_heads)):
+        if width % heads:
+            yield f"a width of {width} for {heads} heads, which do not divide it"
+    if config.image_size % config.patch_size:
+        yield f"images of {config.image_size} pixels for patches of {config.patch_size}"
+
 
 VERSION = 1
 """Raised when the same weights and inputs give other embeddings."""
@@ -65,8 +149,7 @@ class Clip(nn.Module):
     @classmethod
     def without_weights(cls, config: ClipConfig) -> Clip:
         """A network whose weights take no memory until they are loaded."""
-        with torch.device("meta"):
-            network = cls(config)
+        network = without_memory(cls, config)
         for tower in (network.vision_model, network.text_model):
             count = tower.embeddings.position_ids.shape[-1]
             tower.embeddings.position_ids = torch.arange(count).expand((1, -1))
@@ -146,9 +229,7 @@ def _loaded(opened: ClipFile, merges: Path | None, activation: str | None) -> Lo
 
 
 def _examined(opened: ClipFile, config: ClipConfig) -> Examination:
-    ours: dict[str, Shape] = {
-        name: tuple(tensor.shape) for name, tensor in Clip.without_weights(config).state_dict().items()
-    }
+    ours = shapes_of(Clip.without_weights(config).state_dict())
     expected, held = shapes_in(opened.layout, ours), opened.checkpoint.tensors
     masks = {name: "the causal mask" for name in held if name.endswith("attn_mask")}
     what = (
@@ -179,59 +260,33 @@ def _encoder(opened: ClipFile, config: ClipConfig, given: Path | None) -> BytePa
         return read_encoder(given, size)
     if opened.encoder is not None:
         return opened.encoder(size)
-    found = find_official() if size == ClipConfig().vocab_size else None
-    if found is None:
+    merges = find_official() if size == ClipConfig().vocab_size else None
+    if merges is None:
         raise AnnotatorError(
             f"CLIP's list of merges is needed beside {str(opened.checkpoint.path)!r}; name it by the setting 'bpe': "
             f"{OFFICIAL_NAME} lies in the folder clip of github.com/openai/CLIP and in the package open_clip_torch"
         )
-    return read_encoder(found, size)
+    return read_encoder(merges, size)
 
 
-class ClipAnnotator:
-    """Similarity is the cosine of an image's and a caption's embedding."""
-
-    kind = AnnotatorKind.INNER_PRODUCT
-    reusable_encodings = True
-    reads_pictures = True
+class ClipAnnotator(NetworkAnnotator):
+    """Similarity is the cosine of both embeddings; the learned temperature would not change an order."""
 
     def __init__(
-        self,
-        name: str,
-        loaded: LoadedClip,
-        mark: str,
-        *,
-        device: torch.device,
-        threads: int,
-        batch: int,
-        truncate: bool = False,
+        self, name: str, loaded: LoadedClip, mark: str, running: Running, *, truncate: bool = False
     ) -> None:
         """Take a network with its tokeniser; ``mark`` is the fingerprint."""
-        self.name = name
-        self.fingerprint = mark
-        self._network = loaded.network.to(device)
-        self._encoder = loaded.encoder
-        self._truncate = truncate
-        self.device = device
-        self._how: dict[str, Any] = {"device": device, "threads": threads, "batch": batch}
+        super().__init__(name, mark, running)
+        self._network = loaded.network.to(running.device)
+        self._encoder, self._truncate = loaded.encoder, truncate
 
-    def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
-        """``embedding`` (N, D); AnnotatorError where an image cannot be read."""
-        return encode_in_batches(
-            "image", items, self._pixels, lambda given: self._network.images(given["pixels"]), **self._how
-        )
+    def _encode_images(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        return self._network.images(inputs["pixels"])
 
-    def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
-        """``embedding`` (N, D); AnnotatorError where a caption is longer than CLIP reads."""
-        return encode_in_batches(
-            "caption", items, self._tokens, lambda given: self._network.captions(given["tokens"]), **self._how
-        )
+    def _encode_captions(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        return self._network.captions(inputs["tokens"])
 
-    def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
-        """(Q, G) cosines; the learned temperature would not change an order."""
-        return inner_products(queries.arrays["embedding"], gallery.arrays["embedding"])
-
-    def _pixels(self, item: ImageItem) -> Inputs:
+    def _read_image(self, item: ImageItem) -> Inputs:
         return {"pixels": pixels.clip_pixels(item, self._network.config.image_size)}
 
     def _tokens(self, item: CaptionItem) -> Inputs:
@@ -261,8 +316,7 @@ def build(options: Options) -> ClipAnnotator:
     activation = options.text("activation", choices=ACTIVATIONS) if "activation" in options.values else None
     path = options.path("weights")
     merges = options.path("bpe") if "bpe" in options.values else None
-    device, threads = device_of(options), options.whole("threads", os.cpu_count() or 1)
-    batch = options.whole("batch", BATCH)
+    running = Running.of(options, batch=BATCH, threads=os.cpu_count())
     opened = open_clip_file(path)
     loaded = _loaded(opened, merges, activation)
     mark = fingerprint(
@@ -276,6 +330,4 @@ def build(options: Options) -> ClipAnnotator:
         version=VERSION,
     )
     loaded.network.in_precision(PRECISIONS[precision])
-    return ClipAnnotator(
-        options.annotator, loaded, mark, device=device, threads=threads, batch=batch, truncate=truncate
-    )
+    return ClipAnnotator(options.annotator, loaded, mark, running, truncate=truncate)

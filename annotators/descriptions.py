@@ -125,7 +125,7 @@ def _from_files() -> Iterator[Description]:
 def _download(released: Released) -> tuple[str, ...]:
     return (
         f"weights: {released.weights}",
-        *(f"also: {one}" for one in released.also),
+        *(f"also: {more}" for more in released.also),
         f"[annotators.{released.network}]: {', '.join(released.settings)}",
     )
 
@@ -138,8 +138,8 @@ def _absent(config: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
 
 def _values(value: Any) -> list[str]:
     if isinstance(value, Mapping):
-        return [str(one) for one in value.values()]
-    return [str(one) for one in value] if isinstance(value, list | tuple) else [str(value)]
+        return [str(entry) for entry in value.values()]
+    return [str(entry) for entry in value] if isinstance(value, list | tuple) else [str(value)]
 
 
 def _lacking(extra: str) -> tuple[str, ...]:

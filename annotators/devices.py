@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -34,6 +35,25 @@ def device_of(options: Options) -> torch.device:
             + ("" if cards else " (torch sees no CUDA device here)")
         )
     return torch.device(name)
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """Where and how a network runs; no result depends on it."""
+
+    device: torch.device
+    threads: int
+    batch: int
+    """Items of one shape that go through together."""
+
+    @classmethod
+    def of(cls, options: Options, *, batch: int, threads: int | None = None) -> Running:
+        """From the settings ``device``, ``threads`` and ``batch``, with these where they are not set."""
+        return cls(
+            device_of(options),
+            options.whole("threads", threads or torch.get_num_threads()),
+            options.whole("batch", batch),
+        )
 
 
 @contextmanager
@@ -116,9 +136,9 @@ def _own_precisions() -> dict[tuple[str, str], str]:
     for place in _INHERITED:
         inherited[place] = read(*place)
         _set_precisions({place: "none"})
-    found = {place: read(*place) for place in _PRECISIONS}
+    own = {place: read(*place) for place in _PRECISIONS}
     _set_precisions(inherited)
-    return found
+    return own
 
 
 def _set_precisions(precisions: dict[tuple[str, str], str]) -> None:

@@ -12,15 +12,16 @@ import torch
 from torch import Tensor
 
 from annotators.base import Encoded
-from annotators.checkpoints.checkpoint import OURS, Checkpoint, Shape
-from annotators.devices import device_of
-from annotators.encoding import Inputs, encode_in_batches
+from annotators.checkpoints.checkpoint import Checkpoint, Shape, own_name, shapes_of, stated_config
+from annotators.devices import Running
+from annotators.encoding import Inputs, NetworkAnnotator
 from annotators.inputs import pixels, tokens
 from annotators.inputs.vocabularies import Vocabulary, read_vocabulary
 from annotators.options import Options
 from mitl.errors import AnnotatorError
 from mitl.records import CaptionItem, ImageItem
 
+BATCH = 32
 _LARGEST = 10_000_000
 _MOST_STAGES, _MOST_BLOCKS = 8, 1000
 _BLOCK = re.compile(r"img_enc\.cnn\.layer(\d+)\.(\d+)\.conv1\.weight")
@@ -32,8 +33,6 @@ _RESNETS: dict[tuple[int, ...], str] = {
 """torchvision's names of residual networks by their bottlenecks."""
 BACKBONE_HEAD = {"img_enc.cnn.fc.": "ImageNet's classifier, which the authors take off the residual network"}
 """What may be left over in a file: name or, with a dot at its end, beginning of names -> why it is not needed."""
-_ENCODERS = {"0.": "img_enc.", "1.": "txt_enc."}
-"""Places of a list of two state dicts -> whose weights they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +70,10 @@ class Sizes:
     @classmethod
     def from_json(cls, text: str) -> Self:
         """The sizes in a weights file of ours; ValueError or TypeError where there are none."""
-        found = json.loads(text)
-        if not isinstance(found, dict) or not isinstance(found.get("blocks", []), list):
+        stated = json.loads(text)
+        if not isinstance(stated, dict) or not isinstance(stated.get("blocks", []), list):
             raise ValueError(f"{text!r:.80} is no table of sizes")
-        return cls(**{**found, "blocks": tuple(found.get("blocks", cls().blocks))})
+        return cls(**{**stated, "blocks": tuple(stated.get("blocks", cls().blocks))})
 
     @classmethod
     def of_shapes(cls, shapes: Mapping[str, Shape]) -> Self:
@@ -90,22 +89,22 @@ def require_size(name: str, value: object) -> None:
 
 def sizes_in(shapes: Mapping[str, Shape]) -> dict[str, Any]:
     """The fields of ``Sizes`` that these shapes show."""
-    found: dict[str, Any] = {}
+    sizes: dict[str, Any] = {}
     table, fc, stem = (
         shapes.get(name, ())
         for name in ("txt_enc.embed.weight", "img_enc.fc.weight", "img_enc.cnn.conv1.weight")
     )
     if len(table) == 2:
-        found["words"], found["word"] = table
+        sizes["words"], sizes["word"] = table
     if len(fc) == 2:
-        found["embed"] = fc[0]
+        sizes["embed"] = fc[0]
     if len(stem) == 4:
-        found["width"] = stem[0]
+        sizes["width"] = stem[0]
     blocks = [match.groups() for name in shapes if (match := _BLOCK.fullmatch(name))]
     stages = {int(stage) for stage, _ in blocks}
     if stages and stages == set(range(1, len(stages) + 1)):
-        found["blocks"] = tuple(sum(int(stage) == number for stage, _ in blocks) for number in sorted(stages))
-    return found
+        sizes["blocks"] = tuple(sum(int(stage) == number for stage, _ in blocks) for number in sorted(stages))
+    return sizes
 
 
 def computed_with(sizes: Sizes) -> dict[str, object]:
@@ -128,22 +127,13 @@ def config_of(checkpoint: Checkpoint, network: str, config: type[AnySizes]) -> A
     Raises:
         AnnotatorError: a file of ours holds another network or states no sizes.
     """
-    values = checkpoint.values
-    if values.get("format") != OURS:
-        try:
-            return config.of_shapes({name: tuple(t.shape) for name, t in checkpoint.tensors.items()})
-        except ValueError:
-            return config()  # the comparison with the released sizes says what is wrong
-    if values.get("network") != network:
-        raise AnnotatorError(
-            f"{str(checkpoint.path)!r} holds {values.get('network')!r}; it should hold {network!r}"
-        )
+    stated = stated_config(checkpoint, network, config.from_json)
+    if stated is not None:
+        return stated
     try:
-        return config.from_json(str(values.get("config")))
-    except (ValueError, TypeError) as error:
-        raise AnnotatorError(
-            f"{str(checkpoint.path)!r} has no readable 'config' of {network}: {error}"
-        ) from error
+        return config.of_shapes(shapes_of(checkpoint.tensors))
+    except ValueError:
+        return config()  # the comparison with the released sizes says what is wrong
 
 
 def with_own_names(checkpoint: Checkpoint) -> Checkpoint:
@@ -152,14 +142,9 @@ def with_own_names(checkpoint: Checkpoint) -> Checkpoint:
     An older layout of PVSE is a list of an image encoder's and a text encoder's weights that calls the PIE block
     ``our_model``.
     """
-    return replace(
-        checkpoint, tensors={_own_name(name): tensor for name, tensor in checkpoint.tensors.items()}
-    )
-
-
-def _own_name(name: str) -> str:
-    name = _ENCODERS.get(name[:2], name[:2]) + name[2:]
-    return name.replace(".our_model.", ".pie_net.", 1)
+    tensors = checkpoint.tensors.items()
+    renamed = {own_name(name).replace(".our_model.", ".pie_net.", 1): tensor for name, tensor in tensors}
+    return replace(checkpoint, tensors=renamed)
 
 
 def held_vocabulary(checkpoint: Checkpoint) -> Vocabulary | None:
@@ -199,6 +184,11 @@ def vocabulary_of(options: Options, held: Vocabulary | None, words: int) -> Voca
 class TwoEncoders(Protocol):
     """A network with an image and a text encoder; what it keeps of an item are named tensors."""
 
+    @property
+    def config(self) -> Sizes:
+        """Its sizes."""
+        ...
+
     def images(self, pixels: Tensor) -> dict[str, Tensor]:
         """Of (B, 3, S, S)."""
         ...
@@ -208,79 +198,44 @@ class TwoEncoders(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
-    """Where and how a network runs; no result depends on it."""
-
-    device: torch.device
-    threads: int
-    batch: int
-
-    @classmethod
-    def of(cls, options: Options) -> Running:
-        """From the settings ``device``, ``threads`` and ``batch``."""
-        return cls(
-            device_of(options),
-            options.whole("threads", torch.get_num_threads()),
-            options.whole("batch", 32),
-        )
-
-
 AnyNetwork = TypeVar("AnyNetwork", bound=TwoEncoders)
 
 
-class DualEncoder(Generic[AnyNetwork]):
+@dataclass(frozen=True, slots=True, eq=False)
+class Ready(Generic[AnyNetwork]):
+    """A network where it runs, the words it knows, and what it is called."""
+
+    name: str
+    fingerprint: str
+    network: AnyNetwork
+    vocabulary: Vocabulary
+    running: Running
+
+
+class DualEncoder(NetworkAnnotator, Generic[AnyNetwork]):
     """An annotator's half that encodes: picture files and captions, through a network, to arrays."""
 
-    reusable_encodings = True
-    reads_pictures = True
-
-    def __init__(
-        self, network: AnyNetwork, vocabulary: Vocabulary, image_size: int, running: Running
-    ) -> None:
-        self.network = network
-        self._vocabulary, self._image_size, self._running = vocabulary, image_size, running
-        self.device = running.device
-
-    def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
-        """What the network keeps of each picture; AnnotatorError for a file that is missing or no image."""
-
-        def read(item: ImageItem) -> Inputs:
-            return {"pixels": pixels.imagenet_pixels(item, self._image_size)}
-
-        def encode(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-            return self.network.images(inputs["pixels"])
-
-        return encode_in_batches(
-            "image",
-            items,
-            read,
-            encode,
-            batch=self._running.batch,
-            device=self._running.device,
-            threads=self._running.threads,
-        )
+    def __init__(self, ready: Ready[AnyNetwork]) -> None:
+        super().__init__(ready.name, ready.fingerprint, ready.running)
+        self.network, self._vocabulary = ready.network, ready.vocabulary
 
     def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
         """What the network keeps of each caption."""
         tokens.require_nltk()
+        return super().encode_captions(items)
 
-        def read(item: CaptionItem) -> Inputs:
-            return {"tokens": self._vocabulary.encode(item.text)}
+    def _read_image(self, item: ImageItem) -> Inputs:
+        return {"pixels": pixels.imagenet_pixels(item, self.network.config.image_size)}
 
-        def encode(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-            words = inputs["tokens"]
-            return self.network.captions(words, torch.full((len(words),), words.shape[1]))
+    def _tokens(self, item: CaptionItem) -> Inputs:
+        return {"tokens": self._vocabulary.encode(item.text)}
 
-        return encode_in_batches(
-            "caption",
-            items,
-            read,
-            encode,
-            batch=self._running.batch,
-            device=self._running.device,
-            threads=self._running.threads,
-        )
+    def _encode_images(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        return self.network.images(inputs["pixels"])
+
+    def _encode_captions(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        words = inputs["tokens"]
+        return self.network.captions(words, torch.full((len(words),), words.shape[1]))
 
 
 def preprocessing() -> dict[str, object]:

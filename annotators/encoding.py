@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,9 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from annotators.base import Encoded, Modality
-from annotators.devices import inference
+from annotators.base import Encoded, Modality, ids_of
+from annotators.devices import Running, inference
+from annotators.scoring.similarity import inner_products
 from mitl.errors import AnnotatorError
+from mitl.records import AnnotatorKind, CaptionItem, ImageItem
 
 Inputs = Mapping[str, NDArray[Any]]
 """One item's inputs without a batch axis, by name."""
@@ -34,10 +37,7 @@ def encode_in_batches(
     items: Sequence[Any],
     read: Callable[[Any], Inputs],
     encode: Callable[[dict[str, Tensor]], Mapping[str, Tensor]],
-    *,
-    batch: int,
-    device: torch.device,
-    threads: int,
+    running: Running,
 ) -> Encoded:
     """Encode items, given in ascending id order.
 
@@ -47,7 +47,7 @@ def encode_in_batches(
 
     Args:
         read: one item to its arrays, for example {"tokens": (L,)}; AnnotatorError where it cannot be read.
-        encode: a batch of them, {"tokens": (B, L)} on ``device``, to named tensors (B, ...).
+        encode: a batch of them, {"tokens": (B, L)} on the network's device, to named tensors (B, ...).
 
     Raises:
         AnnotatorError: there is nothing to encode, or the network gives something that is not finite.
@@ -55,29 +55,29 @@ def encode_in_batches(
     if not items:
         raise AnnotatorError(f"no {modality}s to encode")
     waiting: dict[_Shape, list[tuple[int, Inputs]]] = {}
-    found: list[dict[str, NDArray[Any]] | None] = [None] * len(items)
+    encoded: list[dict[str, NDArray[Any]]] = [{}] * len(items)
 
     def flush(shape: _Shape) -> None:
         part = waiting.pop(shape)
         rows = [inputs for _, inputs in part]
-        full = [*rows, *([rows[-1]] * (batch - len(rows)))]
+        full = [*rows, *([rows[-1]] * (running.batch - len(rows)))]
         stacked = {
-            name: torch.from_numpy(np.stack([row[name] for row in full])).to(device) for name in full[0]
+            name: torch.from_numpy(np.stack([row[name] for row in full])).to(running.device)
+            for name in full[0]
         }
         arrays = {name: value.cpu().numpy() for name, value in encode(stacked).items()}
         for row, (place, _) in enumerate(part):
-            found[place] = {name: array[row] for name, array in arrays.items()}
+            encoded[place] = {name: array[row] for name, array in arrays.items()}
 
-    with inference(threads):
+    with inference(running.threads):
         for place, inputs in enumerate(_read_ahead(items, read) if modality == "image" else map(read, items)):
             shape = tuple((name, array.shape) for name, array in sorted(inputs.items()))
             waiting.setdefault(shape, []).append((place, inputs))
-            if len(waiting[shape]) == batch:
+            if len(waiting[shape]) == running.batch:
                 flush(shape)
         for shape in list(waiting):
             flush(shape)
-    whole = [one for one in found if one is not None]
-    arrays = {name: np.stack([one[name] for one in whole]) for name in whole[0]}
+    arrays = {name: np.stack([of_item[name] for of_item in encoded]) for name in encoded[0]}
     for array in arrays.values():
         bad = np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(1))
         if len(bad):
@@ -85,8 +85,44 @@ def encode_in_batches(
                 f"the network gives no finite numbers for {modality} {items[bad[0]].external_id!r}; "
                 "check its weights and inputs"
             )
-    ids = np.array([item.id for item in items], dtype=np.int64)
+    ids = ids_of(items)
     return Encoded(modality, ids, arrays)
+
+
+class NetworkAnnotator(ABC):
+    """An annotator whose network encodes each item alone; a similarity is the inner product of two ``embedding``s."""
+
+    kind = AnnotatorKind.INNER_PRODUCT
+    reusable_encodings = True
+    reads_pictures = True
+
+    def __init__(self, name: str, fingerprint: str, running: Running) -> None:
+        self.name, self.fingerprint = name, fingerprint
+        self._running, self.device = running, running.device
+
+    def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
+        """What the network keeps of each picture; AnnotatorError where one cannot be read."""
+        return encode_in_batches("image", items, self._read_image, self._encode_images, self._running)
+
+    def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
+        """What the network keeps of each caption; AnnotatorError where one is longer than it reads."""
+        return encode_in_batches("caption", items, self._tokens, self._encode_captions, self._running)
+
+    def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
+        """(Q, G) cosines where embeddings are unit vectors."""
+        return inner_products(queries.arrays["embedding"], gallery.arrays["embedding"])
+
+    @abstractmethod
+    def _read_image(self, item: ImageItem) -> Inputs: ...
+
+    @abstractmethod
+    def _tokens(self, item: CaptionItem) -> Inputs: ...
+
+    @abstractmethod
+    def _encode_images(self, inputs: dict[str, Tensor]) -> Mapping[str, Tensor]: ...
+
+    @abstractmethod
+    def _encode_captions(self, inputs: dict[str, Tensor]) -> Mapping[str, Tensor]: ...
 
 
 def _read_ahead(items: Sequence[Any], read: Callable[[Any], Inputs]) -> Iterator[Inputs]:

@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,17 @@ import httpx
 import numpy as np
 import torch
 import transformers
-from numpy.typing import NDArray
 from torch import Tensor
 
 from annotators.base import Encoded
-from annotators.devices import device_of
-from annotators.encoding import Inputs, encode_in_batches
+from annotators.devices import Running
+from annotators.encoding import Inputs, NetworkAnnotator
 from annotators.fingerprint import file_sha256, fingerprint
 from annotators.inputs.pixels import read_rgb
 from annotators.options import Options
-from annotators.scoring.similarity import inner_products, unit_rows
+from annotators.scoring.similarity import unit_rows
 from mitl.errors import AnnotatorError
-from mitl.records import AnnotatorKind, CaptionItem, ImageItem
+from mitl.records import CaptionItem, ImageItem
 
 VERSION = 1
 """Raised when the same model and item give another embedding."""
@@ -41,79 +41,67 @@ _TEXTS = ("*.json", "*.txt", "*.model")
 _HUB_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
-class DualEncoder:
+@dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """A loaded model in evaluation mode with what prepares its inputs."""
+
+    model: transformers.PreTrainedModel
+    image_processor: Any
+    tokenizer: Any
+    mark: str
+    """The fingerprint."""
+
+
+class TransformersAnnotator(NetworkAnnotator):
     """Similarity is the cosine of an image's and a text's embedding."""
 
-    kind = AnnotatorKind.INNER_PRODUCT
-    reusable_encodings = True
-    reads_pictures = True
-
-    def __init__(
-        self,
-        name: str,
-        model: transformers.PreTrainedModel,
-        image_processor: Any,
-        tokenizer: Any,
-        mark: str,
-        *,
-        device: torch.device,
-        threads: int,
-        batch: int,
-        truncate: bool = False,
-    ) -> None:
-        """Take a loaded model in evaluation mode with what prepares its inputs; ``mark`` is the fingerprint."""
-        self.name = name
-        self.fingerprint = mark
-        self._model = model.to(device)  # type: ignore[arg-type]  # its stub takes the method for a function
-        self._image_processor = image_processor
-        self._tokenizer = tokenizer
-        self._longest = _longest_text(model, tokenizer)
+    def __init__(self, name: str, parts: Parts, running: Running, *, truncate: bool) -> None:
+        super().__init__(name, parts.mark, running)
+        model = parts.model
+        self._model = model.to(running.device)  # type: ignore[arg-type]  # its stub takes the method for a function
+        self._image_processor, self._tokenizer = parts.image_processor, parts.tokenizer
+        self._longest = _longest_text(model, parts.tokenizer)
         padded = model.config.model_type in _PADDED
         self._cut: dict[str, Any] = {"truncation": truncate}
         if padded:
             self._cut["padding"] = "max_length"
         if padded or truncate:
             self._cut["max_length"] = self._longest
-        self.device = device
-        self._how: dict[str, Any] = {"device": device, "threads": threads, "batch": batch}
 
     def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
         """(N, D) float32 unit rows; AnnotatorError where an image cannot be read."""
-        return self._unit(encode_in_batches("image", items, self._pixels, self._image_features, **self._how))
+        return _with_unit_rows(super().encode_images(items))
 
     def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
         """(N, D) float32 unit rows; AnnotatorError where a caption is longer than the model reads."""
-        return self._unit(encode_in_batches("caption", items, self._tokens, self._text_features, **self._how))
+        return _with_unit_rows(super().encode_captions(items))
 
-    def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
-        """(Q, G) cosines."""
-        return inner_products(queries.arrays["embedding"], gallery.arrays["embedding"])
-
-    def _pixels(self, item: ImageItem) -> Inputs:
-        found = self._image_processor(images=read_rgb(item), return_tensors="np")
-        return _taken(found, self._model.get_image_features)
+    def _read_image(self, item: ImageItem) -> Inputs:
+        prepared = self._image_processor(images=read_rgb(item), return_tensors="np")
+        return _taken(prepared, self._model.get_image_features)
 
     def _tokens(self, item: CaptionItem) -> Inputs:
-        found = self._tokenizer(item.text, return_tensors="np", **self._cut)
-        length = found["input_ids"].shape[1]
+        prepared = self._tokenizer(item.text, return_tensors="np", **self._cut)
+        length = prepared["input_ids"].shape[1]
         if length > self._longest:
             raise AnnotatorError(
                 f"caption {item.external_id!r} has {length} tokens, but {self.name!r} reads {self._longest} at most; "
                 "shorten it, leave it out, or set truncate = true"
             )
-        return _taken(found, self._model.get_text_features)
+        return _taken(prepared, self._model.get_text_features)
 
-    def _image_features(self, inputs: dict[str, Tensor]) -> Mapping[str, Tensor]:
+    def _encode_images(self, inputs: dict[str, Tensor]) -> Mapping[str, Tensor]:
         return {"embedding": _projected(self._model.get_image_features(**inputs))}
 
-    def _text_features(self, inputs: dict[str, Tensor]) -> Mapping[str, Tensor]:
+    def _encode_captions(self, inputs: dict[str, Tensor]) -> Mapping[str, Tensor]:
         return {"embedding": _projected(self._model.get_text_features(**inputs))}
 
-    def _unit(self, encoded: Encoded) -> Encoded:
-        return Encoded(encoded.modality, encoded.ids, {"embedding": unit_rows(encoded.arrays["embedding"])})
+
+def _with_unit_rows(encoded: Encoded) -> Encoded:
+    return Encoded(encoded.modality, encoded.ids, {"embedding": unit_rows(encoded.arrays["embedding"])})
 
 
-def build(options: Options) -> DualEncoder:
+def build(options: Options) -> TransformersAnnotator:
     """From ``transformers`` (a hub name or a folder), ``revision``, ``truncate``, ``device``, ``threads``, ``batch``.
 
     A folder needs no network. A name is looked up in the user's cache and then on the hub (HF_HUB_OFFLINE=1: in
@@ -124,11 +112,7 @@ def build(options: Options) -> DualEncoder:
     """
     options.only("transformers", "revision", "truncate", "device", "threads", "batch")
     truncate = options.flag("truncate", False)
-    how = {
-        "device": device_of(options),
-        "threads": options.whole("threads", THREADS),
-        "batch": options.whole("batch", BATCH),
-    }
+    running = Running.of(options, batch=BATCH, threads=THREADS)
     folder = _folder(options)
     with _quiet():
         model = _model(options, folder)
@@ -137,7 +121,8 @@ def build(options: Options) -> DualEncoder:
     mark = fingerprint(
         files=_hashes(folder), transformers=transformers.__version__, truncate=truncate, version=VERSION
     )
-    return DualEncoder(options.annotator, model, image_processor, tokenizer, mark, truncate=truncate, **how)  # type: ignore[arg-type]
+    parts = Parts(model, image_processor, tokenizer, mark)
+    return TransformersAnnotator(options.annotator, parts, running, truncate=truncate)
 
 
 def _folder(options: Options) -> Path:
@@ -160,9 +145,9 @@ def _snapshot(annotator: str, name: str, revision: str | None) -> Path:
 
     try:
         for weights in _WEIGHTS:  # a pickle is fetched only where there is nothing else
-            found = Path(snapshot_download(name, revision=revision, allow_patterns=[*_TEXTS, weights]))
-            if any(found.glob(weights)):
-                return found
+            folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*_TEXTS, weights]))
+            if any(folder.glob(weights)):
+                return folder
     except (OSError, ValueError, httpx.HTTPError) as error:
         raise AnnotatorError(
             f"annotator {annotator!r} needs the model {name!r}, which is neither a folder nor in the cache, and the "
@@ -207,10 +192,10 @@ def _longest_text(model: Any, tokenizer: Any) -> int:
     return int(min(tokenizer.model_max_length, getattr(config, "max_position_embeddings", 1 << 30)))
 
 
-def _taken(found: Mapping[str, Any], features: Any) -> Inputs:
+def _taken(prepared: Mapping[str, Any], features: Any) -> Inputs:
     """What the model takes of what its processor made, without the batch axis."""
     known = inspect.signature(features).parameters
-    return {name: np.asarray(value)[0] for name, value in found.items() if name in known}
+    return {name: np.asarray(value)[0] for name, value in prepared.items() if name in known}
 
 
 def _projected(features: Any) -> Tensor:

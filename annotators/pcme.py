@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from annotators.checkpoints.checkpoint import (
@@ -23,10 +22,15 @@ from annotators.checkpoints.checkpoint import (
     load_strictly,
     options_of,
     read_checkpoint,
+    shapes_of,
+    without_memory,
 )
+from annotators.checkpoints.plain_values import in_short
+from annotators.devices import Running
 from annotators.dual_encoders import (
     BACKBONE_HEAD,
-    Running,
+    BATCH,
+    Ready,
     computed_with,
     config_of,
     held_vocabulary,
@@ -70,7 +74,7 @@ class Trained:
 def examine(path: Path) -> Examination:
     """Hold a weights file against PCME; AnnotatorError where it is no weights file at all."""
     checkpoint = read_checkpoint(path)
-    return _examined(checkpoint, _without_memory(checkpoint))
+    return _examined(checkpoint, without_memory(Pcme, config_of(checkpoint, NETWORK, PcmeConfig)))
 
 
 def load(path: Path) -> Trained:
@@ -80,7 +84,7 @@ def load(path: Path) -> Trained:
         AnnotatorError: unreadable, or any key is missing, left over, of another shape or not finite.
     """
     checkpoint = read_checkpoint(path)
-    network = _without_memory(checkpoint)
+    network = without_memory(Pcme, config_of(checkpoint, NETWORK, PcmeConfig))
     examination = _examined(checkpoint, network)
     weights = {name: t for name, t in checkpoint.tensors.items() if not name.startswith(_CRITERION)}
     load_strictly(network, weights, examination)
@@ -88,15 +92,9 @@ def load(path: Path) -> Trained:
     return Trained(network.eval(), _odds(checkpoint), held_vocabulary(checkpoint), samples)
 
 
-def _without_memory(checkpoint: Checkpoint) -> Pcme:
-    """The network of the file's sizes, which gets its memory with its weights."""
-    with torch.device("meta"):
-        return Pcme(config_of(checkpoint, NETWORK, PcmeConfig))
-
-
 def _examined(checkpoint: Checkpoint, network: Pcme) -> Examination:
     config = network.config
-    expected = {name: tuple(t.shape) for name, t in network.state_dict().items()}
+    expected = shapes_of(network.state_dict())
     if checkpoint.values.get("format") == OURS:
         expected |= {_CRITERION + name: (1,) for name in _ODDS}
     try:
@@ -113,12 +111,9 @@ def _examined(checkpoint: Checkpoint, network: Pcme) -> Examination:
         "negative_scale": odds and odds.negative_scale,
         "word2idx": isinstance(checkpoint.values.get("word2idx"), Mapping),
     }
-    found = compare(NETWORK, checkpoint, expected, what=what, ignored=BACKBONE_HEAD, settings=settings)
-    return replace(
-        found,
-        what=found.what if found.matched else "no weights of PCME",
-        problems=(*found.problems, *problems, *_strange_options(checkpoint, config)),
-    )
+    examination = compare(NETWORK, checkpoint, expected, what=what, ignored=BACKBONE_HEAD, settings=settings)
+    problems += _strange_options(checkpoint, config)
+    return examination.with_problems(problems, otherwise="no weights of PCME")
 
 
 def _stated(checkpoint: Checkpoint) -> Mapping[str, Any]:
@@ -136,8 +131,8 @@ def _strange_options(checkpoint: Checkpoint, config: PcmeConfig) -> Iterator[str
     samples = stated.get("n_samples_inference", SAMPLES)
     if not isinstance(samples, int) or isinstance(samples, bool) or samples < 1:
         yield (
-            f"it was trained with n_samples_inference = {samples!r:.60}, so that nothing is drawn from its Gaussians; "
-            "known are whole numbers from 1"
+            f"it was trained with n_samples_inference = {in_short(samples)}, so that nothing is drawn from its "
+            "Gaussians; known are whole numbers from 1"
         )
 
 
@@ -148,8 +143,8 @@ def _odds(checkpoint: Checkpoint) -> Odds | None:
         criterion = {name: checkpoint.tensors.get(_CRITERION + name) for name in _ODDS}
     if criterion is None:
         return None
-    found = criterion if isinstance(criterion, Mapping) else {}
-    numbers = {name.removeprefix("module."): _number(value) for name, value in found.items()}
+    parameters = criterion if isinstance(criterion, Mapping) else {}
+    numbers = {name.removeprefix("module."): _number(value) for name, value in parameters.items()}
     for name in _ODDS:
         if numbers.get(name) is None:
             raise AnnotatorError(f"its criterion holds no finite number {name!r}")
@@ -181,7 +176,7 @@ def build(options: Options) -> PcmeAnnotator:
     similarity = options.text("similarity", "sampled", choices=("sampled", "closed_form"))
     search = options.text("search", "exact", choices=("exact", "shortlist"))
     _require_meaning(options, similarity, search)
-    running = Running.of(options)
+    running = Running.of(options, batch=BATCH)
     path = options.path("weights")
     trained = load(path)
     odds = _chosen_odds(options, trained.odds)
@@ -200,14 +195,15 @@ def build(options: Options) -> PcmeAnnotator:
     )
     searched = {"shortlist": count} if search == "shortlist" else {}
     digest = fingerprint(encoding=encoding, odds=[odds.shift, odds.negative_scale], **searched)
-    parts = (options.annotator, trained.network, odds, vocabulary, digest, running)
+    network = trained.network.to(running.device)
+    ready = Ready(options.annotator, digest, network, vocabulary, running)
     annotator: PcmeAnnotator
     if similarity == "closed_form":
-        annotator = ClosedFormPcme(*parts)
+        annotator = ClosedFormPcme(ready, odds)
     elif search == "exact":
-        annotator = SampledPcme(*parts, samples=samples, seed=seed)
+        annotator = SampledPcme(ready, odds, samples=samples, seed=seed)
     else:
-        annotator = ShortlistedPcme(*parts, samples=samples, seed=seed, shortlist=count)
+        annotator = ShortlistedPcme(ready, odds, samples=samples, seed=seed, shortlist=count)
     annotator.encoding_fingerprint = encoding
     return annotator
 

@@ -6,6 +6,7 @@ with every caption, so it is never preferred to one that has.
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,18 +15,79 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annotators.base import Encoded
+from annotators.base import Encoded, ids_of
 from annotators.fingerprint import fingerprint
-from annotators.inputs.machine_captions import MachineCaptions, read_machine_captions
 from annotators.options import Options
 from annotators.registry import TEXT_MODELS, pivot_parts
 from annotators.scoring.similarity import inner_products
-from annotators.text_models.corpus import CorpusModel
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem
 
 if TYPE_CHECKING:
     from annotators.text_models.sentences import SentenceEncoder
+    from annotators.text_models.words import WeightedWords
+
+
+MachineCaptions = dict[str, str | None]
+"""External image id -> caption; None where the system skipped the image."""
+
+
+def read_machine_captions(path: Path, captioner: str) -> MachineCaptions:
+    """The captions of one system: the column ``captioner`` of a Parquet file with a column ``image_id``, or a JSON
+    list of ``{"image_id": …, "caption": …}``, which holds one system. An empty caption counts as none.
+
+    Raises:
+        AnnotatorError: unreadable, a missing column or key, an image named twice, no caption at all.
+    """
+    readers = {".parquet": _from_parquet, ".json": _from_json}
+    reader = readers.get(path.suffix)
+    if reader is None:
+        raise AnnotatorError(
+            f"{str(path)!r} is no file of machine captions; it should end in .parquet or .json"
+        )
+    captions: MachineCaptions = {}
+    for image_id, text in reader(path, captioner):
+        if text is not None and not isinstance(text, str):
+            raise AnnotatorError(
+                f"the caption of image {image_id!r} in {str(path)!r} is {text!r}, not a text"
+            )
+        if image_id in captions:
+            raise AnnotatorError(f"{str(path)!r} has image {image_id!r} twice")
+        captions[image_id] = text.strip() or None if text else None
+    if not any(captions.values()):
+        raise AnnotatorError(f"{str(path)!r} holds no caption of {captioner!r}")
+    return captions
+
+
+def _from_parquet(path: Path, captioner: str) -> list[tuple[str, object]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        names = pq.read_schema(path).names
+        if "image_id" not in names:
+            raise AnnotatorError(f"{str(path)!r} lacks the column 'image_id'; it holds {', '.join(names)}")
+        if captioner not in names or captioner == "image_id":
+            known = ", ".join(name for name in names if name != "image_id")
+            raise AnnotatorError(f"{str(path)!r} has no captioner {captioner!r}; it holds {known}")
+        table = pq.read_table(path, columns=["image_id", captioner])
+    except (pa.ArrowInvalid, OSError) as error:
+        raise AnnotatorError(f"{str(path)!r} is not readable as Parquet: {error}") from error
+    ids, texts = table["image_id"].to_pylist(), table[captioner].to_pylist()
+    return [(str(image_id), text) for image_id, text in zip(ids, texts, strict=True)]
+
+
+def _from_json(path: Path, captioner: str) -> list[tuple[str, object]]:
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise AnnotatorError(f"{str(path)!r} is not readable as JSON: {error}") from error
+    if not isinstance(rows, list) or not all(
+        isinstance(row, dict) and "image_id" in row and "caption" in row for row in rows
+    ):
+        raise AnnotatorError(f'{str(path)!r} should be a list of {{"image_id": …, "caption": …}}')
+    return [(str(row["image_id"]), row["caption"]) for row in rows]
+
 
 LOWEST = -1.0
 """Similarity of an image without a machine caption: the least that a cosine can be."""
@@ -45,7 +107,7 @@ class WordPivot:
     kind = AnnotatorKind.PAIRWISE
 
     def __init__(
-        self, name: str, captions: MachineCaptions, path: Path, model: CorpusModel, key: str
+        self, name: str, captions: MachineCaptions, path: Path, model: WeightedWords, key: str
     ) -> None:
         self.name = name
         self.fingerprint = _fingerprint(captions, key)
@@ -74,7 +136,7 @@ class WordPivot:
 
     def _encoded(self, modality: Any, items: Sequence[Any], texts: Sequence[str | None]) -> Encoded:
         places = np.array([-1 if text is None else self._place(text) for text in texts], dtype=np.int64)
-        return Encoded(modality, np.array([item.id for item in items], dtype=np.int64), {"place": places})
+        return Encoded(modality, ids_of(items), {"place": places})
 
     def _place(self, text: str) -> int:
         return self._place_of.setdefault(text, len(self._place_of))
@@ -121,15 +183,13 @@ class SentencePivot:
         silent = np.array([text is None for text in texts], dtype=bool)
         vectors[silent] = 0.0
         vectors[silent, -1] = LOWEST
-        return Encoded("image", np.array([item.id for item in items], dtype=np.int64), {"embedding": vectors})
+        return Encoded("image", ids_of(items), {"embedding": vectors})
 
     def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
         """The captions as vectors."""
         vectors = self._vectors([item.text for item in items])
         vectors[:, -1] = 1.0
-        return Encoded(
-            "caption", np.array([item.id for item in items], dtype=np.int64), {"embedding": vectors}
-        )
+        return Encoded("caption", ids_of(items), {"embedding": vectors})
 
     def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
         """(Q, G) cosines, -1 where an image has no caption."""
@@ -148,14 +208,11 @@ def build(options: Options) -> WordPivot | SentencePivot:
     text_model = options.text("text_model", text_model, choices=TEXT_MODELS)
     path = options.path("captions")
     captions = read_machine_captions(path, captioner)
-    if text_model == "tfidf":
-        from annotators.text_models.weighted_words import WeightedWords
+    if text_model in ("tfidf", "lsa"):
+        from annotators.text_models.words import LatentWords, WeightedWords
 
-        return WordPivot(options.annotator, captions, path, WeightedWords(), "tfidf")
-    if text_model == "lsa":
-        from annotators.text_models.latent_words import LatentWords
-
-        return WordPivot(options.annotator, captions, path, LatentWords(), "lsa")
+        model = WeightedWords() if text_model == "tfidf" else LatentWords()
+        return WordPivot(options.annotator, captions, path, model, text_model)
     from annotators.devices import device_of
     from annotators.text_models.sentences import shared_encoder
 

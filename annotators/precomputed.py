@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from annotators.base import Encoded, Ranking
+from annotators.base import Encoded, Ranking, ids_of
 from annotators.fingerprint import file_sha256, fingerprint
 from annotators.inputs.embedding_files import EmbeddingTable, read_embeddings
 from annotators.inputs.ranking_files import read_ranking
@@ -41,12 +41,12 @@ class PrecomputedEmbeddings:
     def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
         """The images' rows of the file; AnnotatorError where some are missing."""
         rows = self._tables["image"].rows([item.external_id for item in items], "images")
-        return Encoded("image", _ids(items), {"embedding": self._scaled(rows)})
+        return Encoded("image", ids_of(items), {"embedding": self._scaled(rows)})
 
     def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
         """The captions' rows of the file; AnnotatorError where some are missing."""
         rows = self._tables["caption"].rows([item.external_id for item in items], "captions")
-        return Encoded("caption", _ids(items), {"embedding": self._scaled(rows)})
+        return Encoded("caption", ids_of(items), {"embedding": self._scaled(rows)})
 
     def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
         """(Q, G) inner products, or the best of the K x K."""
@@ -128,7 +128,3 @@ def build_rankings(options: Options) -> PrecomputedRankings:
             f"{options.annotator + '.i2t.parquet'!r} or 'i2t.parquet', and the same for t2i"
         )
     return PrecomputedRankings(options.annotator, files)
-
-
-def _ids(items: Sequence[ImageItem] | Sequence[CaptionItem]) -> NDArray[np.int64]:
-    return np.array([item.id for item in items], dtype=np.int64)

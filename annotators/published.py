@@ -38,8 +38,8 @@ class Published:
 
     def protocols(self) -> dict[str, ByDirection]:
         """The figures by protocol, those that there are."""
-        found = {"5K": self.five_k, "1K": self.one_k}
-        return {name: figures for name, figures in found.items() if figures}
+        by_protocol = {"5K": self.five_k, "1K": self.one_k}
+        return {name: figures for name, figures in by_protocol.items() if figures}
 
     def recalls(self) -> dict[str, dict[str, dict[str, float | None]]]:
         """Protocol → direction → R@K → percent."""

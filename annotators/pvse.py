@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Literal, Self, get_args
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -26,11 +25,15 @@ from annotators.checkpoints.checkpoint import (
     load_strictly,
     options_of,
     read_checkpoint,
+    shapes_of,
+    without_memory,
 )
+from annotators.devices import Running
 from annotators.dual_encoders import (
     BACKBONE_HEAD,
+    BATCH,
     DualEncoder,
-    Running,
+    Ready,
     Sizes,
     computed_with,
     config_of,
@@ -72,10 +75,10 @@ class PvseConfig(Sizes):
     @classmethod
     def of_shapes(cls, shapes: Mapping[str, Shape]) -> Self:
         """The sizes of the network that has these shapes; K is the number of attention heads."""
-        found, heads = sizes_in(shapes), shapes.get("img_enc.pie_net.attention.w_2.weight", ())
+        sizes, heads = sizes_in(shapes), shapes.get("img_enc.pie_net.attention.w_2.weight", ())
         if len(heads) == 2:
-            found["k"] = heads[0]
-        return cls(**found)
+            sizes["k"] = heads[0]
+        return cls(**sizes)
 
 
 class ImageEncoder(nn.Module):
@@ -175,16 +178,15 @@ def _without_memory(checkpoint: Checkpoint, pooling: Pooling | None = None) -> P
     # The training script says whether it ran with the old pooling.
     args = options_of(checkpoint.values.get("args"))
     stated: Pooling = "full" if args.get("legacy") is False else config.pooling
-    with torch.device("meta"):
-        return Pvse(replace(config, pooling=pooling or stated))
+    return without_memory(Pvse, replace(config, pooling=pooling or stated))
 
 
 def _examined(checkpoint: Checkpoint, network: Pvse) -> Examination:
     config = network.config
-    expected = {name: tuple(t.shape) for name, t in network.state_dict().items()}
+    expected = shapes_of(network.state_dict())
     what = f"PVSE, K = {config.k}, {config.words:,} words"
     settings = {"k": config.k, "words": config.words, "embed": config.embed, "pooling": config.pooling}
-    found = compare(NETWORK, checkpoint, expected, what=what, ignored=BACKBONE_HEAD, settings=settings)
+    examination = compare(NETWORK, checkpoint, expected, what=what, ignored=BACKBONE_HEAD, settings=settings)
     strange = contradictions(
         checkpoint.values.get("args"),
         {
@@ -197,22 +199,15 @@ def _examined(checkpoint: Checkpoint, network: Pvse) -> Examination:
             "max_video_length": 1,
         },
     )
-    return replace(
-        found,
-        what=found.what if found.matched else "no weights of PVSE",
-        problems=(*found.problems, *strange),
-    )
+    return examination.with_problems(strange, otherwise="no weights of PVSE")
 
 
 class PvseAnnotator(DualEncoder[Pvse]):
     """The greatest of K x K cosines; with K = 1 one inner product, searched as such."""
 
-    def __init__(
-        self, name: str, network: Pvse, vocabulary: Vocabulary, digest: str, running: Running
-    ) -> None:
-        super().__init__(network.to(running.device), vocabulary, network.config.image_size, running)
-        self.name, self.fingerprint = name, digest
-        single = network.config.k == 1
+    def __init__(self, ready: Ready[Pvse]) -> None:
+        super().__init__(ready)
+        single = ready.network.config.k == 1
         self.kind = AnnotatorKind.INNER_PRODUCT if single else AnnotatorKind.MULTI_VECTOR
 
     def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
@@ -228,7 +223,7 @@ def build(options: Options) -> PvseAnnotator:
     Further settings: ``device``, ``threads``, ``batch``.
     """
     options.only("weights", "vocabulary", "pooling", "device", "threads", "batch")
-    running = Running.of(options)
+    running = Running.of(options, batch=BATCH)
     path = options.path("weights")
     pooling = _pooling(options)
     trained = load(path, pooling=pooling)
@@ -241,7 +236,8 @@ def build(options: Options) -> PvseAnnotator:
         pooling=config.pooling,
         **preprocessing(),
     )
-    return PvseAnnotator(options.annotator, trained.network, vocabulary, digest, running)
+    network = trained.network.to(running.device)
+    return PvseAnnotator(Ready(options.annotator, digest, network, vocabulary, running))
 
 
 def _pooling(options: Options) -> Pooling | None:

@@ -21,19 +21,11 @@ if TYPE_CHECKING:
 ENTRY_POINT_GROUP = "mitl.annotators"
 """Other packages add annotators here: a callable that takes the configuration and gives an Annotator."""
 
-BUILDERS = {
-    "pvse-mini": "annotators.minis.build:build",
-    "vsrn-mini": "annotators.minis.build:build",
-    "pcme-mini": "annotators.minis.build:build",
-    "vilt-mini": "annotators.minis.build:build",
-    "clip-mini": "annotators.minis.build:build",
-}
+BUILDERS = {f"{network}-mini": "annotators.minis.build:build" for network in RELEASED}
+"""The five networks at small sizes, with weights that come with the package."""
 
 NETWORK_BUILDERS = {network: f"annotators.{network}:build" for network in RELEASED}
 """The papers' networks at full size: a name of one, or the setting ``network`` under any name."""
-
-EXAMINERS = {network: f"annotators.{network}:examine" for network in RELEASED}
-"""What says whether a weights file is one of this network's."""
 
 TEXT_MODELS = ("tfidf", "lsa", "minilm")
 PIVOT_FORM = f"pivot-<captioner>-<{'|'.join(TEXT_MODELS)}>"
@@ -99,7 +91,7 @@ def examine(network: str, path: Path) -> Examination:
         AnnotatorError: the file is missing, cut off or of no known form, or a package is missing.
     """
     with _naming_extras(network):
-        return cast("Examination", _load(EXAMINERS[network])(path))
+        return cast("Examination", _load(f"annotators.{network}:examine")(path))
 
 
 def build(

@@ -15,10 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from annotators.base import Encoded
+from annotators.base import Encoded, ids_of
 from annotators.checkpoints.checkpoint import Examination
-from annotators.checkpoints.vilt_layouts import NETWORK, Found, examined, load_network, open_weights
-from annotators.devices import device_of, inference
+from annotators.checkpoints.vilt_layouts import NETWORK, ViltFile, examined, load_network, open_weights
+from annotators.devices import Running, device_of, inference
 from annotators.encoding import Inputs, encode_in_batches
 from annotators.fingerprint import file_sha256, fingerprint
 from annotators.inputs import pixels, wordpieces
@@ -57,63 +57,27 @@ def load(path: Path) -> Trained:
     Raises:
         AnnotatorError: unreadable, or any key is missing, left over or of another shape.
     """
-    found = open_weights(path)
-    return Trained(load_network(found), _brought(found))
+    opened = open_weights(path)
+    return Trained(load_network(opened), _brought(opened))
 
 
-def _brought(found: Found) -> WordPieces | None:
-    if found.wordpieces is not None:
-        return from_lines(found.wordpieces, repr(str(found.checkpoint.path)))
-    beside = found.folder / "vocab.txt"
-    return read_wordpieces(beside) if found.kind == "hub's" and beside.is_file() else None
+def _brought(opened: ViltFile) -> WordPieces | None:
+    if opened.wordpieces is not None:
+        return from_lines(opened.wordpieces, repr(str(opened.checkpoint.path)))
+    beside = opened.folder / "vocab.txt"
+    return read_wordpieces(beside) if opened.kind == "hub's" and beside.is_file() else None
 
 
-class Model:
-    """A trained network where it runs: its parameters as the kernels there want them, once for each precision."""
+@dataclass(frozen=True, slots=True)
+class Computation:
+    """How pairs are scored; of all this only the precision changes a score."""
 
-    def __init__(
-        self,
-        trained: Trained,
-        name: str,
-        precisions: Sequence[str] = (),
-        *,
-        device: torch.device,
-        threads: int,
-        batch: int | None = None,
-        compiled: bool = False,
-    ) -> None:
-        """Lay the parameters out; ``trained`` itself can go afterwards, and most of its memory with it.
-
-        Args:
-            name: of the annotator, for what is wrong with its word pieces.
-            precisions: besides float32, which embeds the images and is exact.
-        """
-        if trained.wordpieces is None or len(trained.wordpieces) != trained.network.sizes.vocab_size:
-            raise AnnotatorError(_wrong_wordpieces(name, trained))
-        self.sizes, self.wordpieces = trained.network.sizes, trained.wordpieces
-        self.device, self.threads = device, threads
-        module: nn.Module = trained.network
-        module.to(device)
-        self._scorers: dict[str, PairScorer] = {}
-        for precision in dict.fromkeys(("float32", *precisions)):
-            dtype = PRECISIONS[precision]
-            make = PlainLinear if compiled else fastest_linear(dtype, device)
-            with inference(threads):
-                core = ViltCore(trained.network, dtype, make, compiled=compiled)
-            if precision == "float32":
-                self.core = core
-            self._scorers[precision] = PairScorer(
-                core,
-                device,
-                threads=threads,
-                batch=batch,
-                kept_bytes=default_kept_bytes(device),
-                compiled=compiled,
-            )
-
-    def scorer(self, precision: str) -> PairScorer:
-        """Scores of pairs in this precision."""
-        return self._scorers[precision]
+    precision: str
+    compiled: bool
+    device: torch.device
+    threads: int
+    batch: int | None
+    """Pairs that are looked up together; by their size where it is None."""
 
 
 class ViltAnnotator:
@@ -128,21 +92,24 @@ class ViltAnnotator:
     reads_pictures = True
 
     def __init__(
-        self,
-        name: str,
-        model: Model,
-        digest: str,
-        precision: str = "float32",
-        *,
-        encoding_fingerprint: str | None = None,
+        self, name: str, trained: Trained, how: Computation, *, digest: str, encoding_fingerprint: str
     ) -> None:
+        """Lay the parameters out as the kernels there want them; ``trained`` and most of its memory can go then."""
+        if trained.wordpieces is None or len(trained.wordpieces) != trained.network.sizes.vocab_size:
+            raise AnnotatorError(_wrong_wordpieces(name, trained))
         self.name, self.fingerprint = name, digest
-        self.encoding_fingerprint = encoding_fingerprint or digest
+        self.encoding_fingerprint = encoding_fingerprint
         """Of what encodings depend on: they are in float32 whatever the precision of scores."""
-        self.is_exact = precision == "float32"
+        self.is_exact = how.precision == "float32"
         """Whether ``scores`` are in float32 anyway; else a ranking is settled by ``exact`` ones."""
-        self._model, self._sizes, self._precision = model, model.sizes, precision
-        self.device = model.device
+        self.device, self._how = how.device, how
+        self._sizes, self._wordpieces = trained.network.sizes, trained.wordpieces
+        module: nn.Module = trained.network
+        module.to(how.device)
+        self._core, self._exact_scorer = _laid_out(trained.network, "float32", how)
+        self._scorer = self._exact_scorer
+        if not self.is_exact:
+            _, self._scorer = _laid_out(trained.network, how.precision, how)
 
     def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
         """``state`` (N, T, D) float32, class token and patches, zeros behind the ``length`` (N,) of each.
@@ -151,7 +118,7 @@ class ViltAnnotator:
         """
         if not items:
             raise AnnotatorError("no images to encode")
-        sizes, core = self._sizes, self._model.core
+        sizes, core = self._sizes, self._core
         state = np.zeros((len(items), sizes.most_image_tokens, sizes.hidden_size), np.float32)
         lengths = np.empty(len(items), np.int64)
 
@@ -164,21 +131,12 @@ class ViltAnnotator:
             full[:, : found.shape[1]] = found
             return {"state": full, "length": torch.full((len(found),), found.shape[1])}
 
+        one_by_one = Running(self.device, self._how.threads, batch=1)
         for start in range(0, len(items), _IMAGES_AT_A_TIME):
             part = slice(start, start + _IMAGES_AT_A_TIME)
-            found = encode_in_batches(
-                "image",
-                items[part],
-                read,
-                encode,
-                batch=1,
-                device=self._model.device,
-                threads=self._model.threads,
-            )
-            state[part], lengths[part] = found.arrays["state"], found.arrays["length"]
-        return Encoded(
-            "image", np.array([item.id for item in items], np.int64), {"state": state, "length": lengths}
-        )
+            encoded = encode_in_batches("image", items[part], read, encode, one_by_one)
+            state[part], lengths[part] = encoded.arrays["state"], encoded.arrays["length"]
+        return Encoded("image", ids_of(items), {"state": state, "length": lengths})
 
     def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
         """``tokens`` (N, most) int32, zeros behind the ``length`` (N,) of each; longer captions are cut."""
@@ -187,19 +145,17 @@ class ViltAnnotator:
         most = self._sizes.max_position_embeddings
         tokens, lengths = np.zeros((len(items), most), np.int32), np.empty(len(items), np.int64)
         for row, item in enumerate(items):
-            pieces = self._model.wordpieces.encode(item.text, most)
+            pieces = self._wordpieces.encode(item.text, most)
             tokens[row, : len(pieces)], lengths[row] = pieces, len(pieces)
-        return Encoded(
-            "caption", np.array([item.id for item in items], np.int64), {"tokens": tokens, "length": lengths}
-        )
+        return Encoded("caption", ids_of(items), {"tokens": tokens, "length": lengths})
 
     def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
         """(Q, G) scores of all pairs, in the precision of ``scores``."""
         images, captions = (queries, gallery) if queries.modality == "image" else (gallery, queries)
         image_rows = np.repeat(np.arange(len(images)), len(captions))
         caption_rows = np.tile(np.arange(len(captions)), len(images))
-        found = self.scores(images, captions, image_rows, caption_rows).reshape(len(images), len(captions))
-        return found if queries.modality == "image" else np.ascontiguousarray(found.T)
+        scores = self.scores(images, captions, image_rows, caption_rows).reshape(len(images), len(captions))
+        return scores if queries.modality == "image" else np.ascontiguousarray(scores.T)
 
     def scores(
         self,
@@ -217,16 +173,30 @@ class ViltAnnotator:
         Raises:
             AnnotatorError: a score is not finite.
         """
-        found = self._model.scorer("float32" if exact else self._precision).scores(
-            images, captions, np.asarray(image_rows), np.asarray(caption_rows)
-        )
-        if not np.isfinite(found).all():
-            place = int(np.flatnonzero(~np.isfinite(found))[0])
+        scorer = self._exact_scorer if exact else self._scorer
+        scores = scorer.scores(images, captions, np.asarray(image_rows), np.asarray(caption_rows))
+        if not np.isfinite(scores).all():
+            place = int(np.flatnonzero(~np.isfinite(scores))[0])
             raise AnnotatorError(
                 f"annotator {self.name!r} gives no finite score for image {images.ids[image_rows[place]]} and "
                 f"caption {captions.ids[caption_rows[place]]}; use precision = 'float32' or check its weights"
             )
-        return found
+        return scores
+
+
+def _laid_out(network: Vilt, precision: str, how: Computation) -> tuple[ViltCore, PairScorer]:
+    dtype = PRECISIONS[precision]
+    make = PlainLinear if how.compiled else fastest_linear(dtype, how.device)
+    with inference(how.threads):
+        core = ViltCore(network, dtype, make, compiled=how.compiled)
+    return core, PairScorer(
+        core,
+        how.device,
+        threads=how.threads,
+        batch=how.batch,
+        kept_bytes=default_kept_bytes(how.device),
+        compiled=how.compiled,
+    )
 
 
 def _wrong_wordpieces(name: str, trained: Trained) -> str:
@@ -256,38 +226,37 @@ def build(options: Options) -> ViltAnnotator:
             f"'precision' of annotator {options.annotator!r} is 'float16', which processors compute slowly; "
             "use 'bfloat16' or 'float32' there"
         )
-    compiled = options.values.get("compile", False)
-    if not isinstance(compiled, bool):
-        raise AnnotatorError(
-            f"'compile' of annotator {options.annotator!r} is {compiled!r}; it should be true or false"
-        )
-    found = open_weights(options.path("weights"))
-    pieces = _wordpieces(options, found)
+    compiled = options.flag("compile", False)
+    opened = open_weights(options.path("weights"))
+    pieces = _wordpieces(options, opened)
     encoding = fingerprint(
         network=NETWORK,
-        weights=file_sha256(found.checkpoint.path),
-        config=found.config.to_json(),
+        weights=file_sha256(opened.checkpoint.path),
+        config=opened.config.to_json(),
         wordpieces=pieces.fingerprint if pieces else None,
         versions=[VERSION, pixels.VERSION, wordpieces.VERSION],
     )
-    digest = fingerprint(encoding=encoding, precision=precision)
-    model = Model(
-        Trained(load_network(found), pieces),
-        options.annotator,
-        (precision,),
-        device=device,
-        threads=threads,
-        batch=options.whole("batch", 1) if "batch" in options.values else None,
-        compiled=compiled,
+    how = Computation(
+        precision,
+        compiled,
+        device,
+        threads,
+        options.whole("batch", 1) if "batch" in options.values else None,
     )
-    return ViltAnnotator(options.annotator, model, digest, precision, encoding_fingerprint=encoding)
+    return ViltAnnotator(
+        options.annotator,
+        Trained(load_network(opened), pieces),
+        how,
+        digest=fingerprint(encoding=encoding, precision=precision),
+        encoding_fingerprint=encoding,
+    )
 
 
-def _wordpieces(options: Options, found: Found) -> WordPieces | None:
+def _wordpieces(options: Options, opened: ViltFile) -> WordPieces | None:
     if "wordpieces" in options.values:
         return read_wordpieces(options.path("wordpieces"))
-    brought = _brought(found)
-    if brought is not None or found.config.vocab_size != wordpieces.BERT_SIZE:
+    brought = _brought(opened)
+    if brought is not None or opened.config.vocab_size != wordpieces.BERT_SIZE:
         return brought
     installed = installed_wordpieces()
     return read_wordpieces(installed) if installed else None

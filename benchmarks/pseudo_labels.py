@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from annotators.inputs.machine_captions import read_machine_captions
+from annotators.pivot import read_machine_captions
 from annotators.text_models.sentences import shared_encoder
 from mitl.datasets.compact import read_compact
 from mitl.datasets.crisscrossed import read_rated_pairs

@@ -26,7 +26,13 @@ from hypothesis import strategies as st
 from safetensors.torch import save_file
 from torch import nn
 
-from annotators.checkpoints.checkpoint import Checkpoint, compare, load_strictly, read_checkpoint
+from annotators.checkpoints.checkpoint import (
+    Checkpoint,
+    compare,
+    contradictions,
+    load_strictly,
+    read_checkpoint,
+)
 from annotators.checkpoints.pickles import Inert, Reference, unpickle
 from mitl.errors import AnnotatorError
 
@@ -362,6 +368,42 @@ def test_a_state_cannot_reach_our_own_code():
     assert type(found) is Inert
     assert found.state == {"__class__": "a", "what": 1}
     assert found.what.path == "author.Thing"
+
+
+BOMBS = {
+    "a place in the memo": b"\x80\x02Nr\xff\xff\xff\xff.",
+    "a byte array": b"\x80\x05\x96\xff\xff\xff\xff\xff\x00\x00\x00.",
+    "bytes": b"\x80\x04\x8e\xff\xff\xff\xff\xff\x00\x00\x00.",
+    "a key of nested pairs": b"\x80\x02}K\x01K\x02\x86" + b"2\x86" * 60 + b"K\x01s.",
+    "a member of nested pairs": b"\x80\x04\x8f(K\x01K\x02\x86" + b"2\x86" * 60 + b"\x90.",
+    "lists within lists": b"\x80\x02" + b"]" * 100_000 + b"a" * 99_999 + b".",
+}
+
+
+@pytest.mark.parametrize("name", list(BOMBS))
+def test_a_small_pickle_takes_neither_memory_nor_time(name: str):
+    """Sizes that a file only claims, keys that take for ever to hash and deep lists end in a value or in one line."""
+    try:
+        unpickle(io.BytesIO(BOMBS[name]), Path("bomb"))
+    except AnnotatorError as error:
+        assert "cut off or damaged" in str(error)
+
+
+def test_a_value_that_no_message_could_print_is_shortened(tmp_path: Path):
+    """An option that is a list of itself twice, sixty times over, or a number of 20,000 digits, is named in short."""
+    twice: list[Any] = []
+    for _ in range(60):
+        twice = [twice, twice]
+    file = {"model": STATE, "args": {"embed_size": twice, "num_embeds": 10**20_000, "note": [1, 2]}}
+    args = read_checkpoint(saved(tmp_path, file)).values["args"]
+
+    lines = contradictions(args, {"embed_size": 8, "num_embeds": 1, "note": [1]})
+
+    assert [line.split(", but")[0] for line in lines] == [
+        "it was trained with embed_size = [[[...], [...]], [[...], [...]]]",
+        "it was trained with num_embeds = a number of 66,439 bits",
+        "it was trained with note = [1, 2]",
+    ]
 
 
 PIECES = [

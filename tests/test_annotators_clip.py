@@ -9,12 +9,15 @@ import socket
 import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
@@ -22,11 +25,19 @@ from torch.nn import functional as F
 
 from annotators import registry
 from annotators.checkpoints.checkpoint import read_checkpoint
-from annotators.checkpoints.clip_layouts import Layout, as_ours, official_name, shapes_in
+from annotators.checkpoints.clip_files import Layout, as_ours, official_name, shapes_in
 from annotators.clip import Clip, ClipAnnotator, ClipConfig, LayerNorm32, LoadedClip, examine, load
-from annotators.inputs import bpe_files
-from annotators.inputs.bpe import LETTERS, BytePairEncoder, clean, learn_merges, words
-from annotators.inputs.bpe_files import find_official, read_encoder
+from annotators.inputs import bpe
+from annotators.inputs.bpe import (
+    LETTERS,
+    BytePairEncoder,
+    clean,
+    find_official,
+    joined,
+    learn_merges,
+    read_encoder,
+    words,
+)
 from annotators.options import Options
 from mitl.errors import AnnotatorError
 from mitl.records import CaptionItem, ImageItem
@@ -543,6 +554,39 @@ def test_the_highest_merge_is_done_first():
     assert list(encoder.encode("")) == [encoder.end - 1, encoder.end]
 
 
+def merged(merges: list[tuple[str, str]], word: str) -> list[str]:
+    """The symbols of a word: the pair that stands highest on the list is joined, from the left, again and again."""
+    symbols, rank = [*word[:-1], word[-1] + "</w>"], {merge: place for place, merge in enumerate(merges)}
+    while known := [pair for pair in pairwise(symbols) if pair in rank]:
+        symbols = joined(symbols, min(known, key=rank.__getitem__))
+    return symbols
+
+
+@given(st.data())
+def test_merges_of_any_list_are_done_in_its_order(data: st.DataObject):
+    """Lists that join the same symbols in several ways, and twice, give the tokens of the plain rule."""
+    symbols, merges = [f"{letter}{end}" for letter in "abc" for end in ("", "</w>")], []
+    for _ in range(data.draw(st.integers(0, 14))):
+        left = data.draw(st.sampled_from([symbol for symbol in symbols if "<" not in symbol]))
+        merges.append((left, data.draw(st.sampled_from(symbols))))
+        symbols.append("".join(merges[-1]))
+    encoder = BytePairEncoder(merges)
+
+    for word in data.draw(st.lists(st.text("abc", min_size=1, max_size=12), max_size=8)):
+        expected = [encoder.number_of[symbol] for symbol in merged(merges, word)]
+        assert encoder.encode(word)[1:-1].tolist() == expected
+
+
+@given(st.text(max_size=40))
+def test_any_caption_becomes_the_tokens_of_the_plain_rule(text: str):
+    """Whatever it holds: other scripts, signs, halves of letters, control characters."""
+    encoder = BytePairEncoder(MERGES)
+    special = ("<|startoftext|>", "<|endoftext|>")
+    parts = [[word] if word in special else merged(MERGES, word) for word in words(text)]
+
+    assert encoder.encode(text)[1:-1].tolist() == [encoder.number_of[s] for part in parts for s in part]
+
+
 def test_any_text_can_be_read_back_from_its_tokens():
     """No text is out of the vocabulary: the symbols' bytes are the cleaned words."""
     encoder = BytePairEncoder(MERGES)
@@ -649,9 +693,9 @@ def test_the_official_list_is_found_in_an_installed_package(
     package.mkdir()
     (package / "__init__.py").write_text("raise SystemExit('imported')\n")
     raw = packed("bpe#version: 0.2\n" + "\n".join(f"{a} {b}" for a in LETTERS for b in LETTERS))
-    (package / bpe_files.OFFICIAL_NAME).write_bytes(raw)
+    (package / bpe.OFFICIAL_NAME).write_bytes(raw)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(bpe_files, "PACKAGES", ("open_clip",))
+    monkeypatch.setattr(bpe, "PACKAGES", ("open_clip",))
 
     assert find_official() is None
     with pytest.raises(
@@ -659,8 +703,8 @@ def test_the_official_list_is_found_in_an_installed_package(
     ):
         load(official_file[0])
 
-    monkeypatch.setattr(bpe_files, "OFFICIAL_SHA256", hashlib.sha256(raw).hexdigest())
-    assert find_official() == package / bpe_files.OFFICIAL_NAME
+    monkeypatch.setattr(bpe, "OFFICIAL_SHA256", hashlib.sha256(raw).hexdigest())
+    assert find_official() == package / bpe.OFFICIAL_NAME
     assert len(load(official_file[0]).encoder.merges) == 48894
 
 

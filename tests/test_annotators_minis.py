@@ -19,13 +19,20 @@ from annotators import registry
 from annotators.base import Annotator
 from annotators.clip import Clip
 from annotators.minis.build import WEIGHTS
-from annotators.minis.data import HELD_OUT, TRAINING, pairs_of, texts_of
-from annotators.minis.losses import contrast, smooth_triplet, soft_contrast
 from annotators.minis.measure import diversity, quality
-from annotators.minis.recall import recalls
-from annotators.minis.recipes import RECIPES, Recipe, twin_class
-from annotators.minis.train import LogRow, Training, write_log
-from annotators.minis.weights import save
+from annotators.minis.train import (
+    HELD_OUT,
+    TRAINING,
+    LogRow,
+    Training,
+    pairs_of,
+    recalls,
+    save,
+    texts_of,
+    write_log,
+)
+from annotators.minis.twin import contrast, smooth_triplet, soft_contrast
+from annotators.minis.twins import RECIPES, TWINS, Recipe
 from annotators.networks.pcme import Pcme
 from annotators.networks.vilt import Vilt
 from annotators.networks.vsrn import Vsrn
@@ -236,7 +243,7 @@ def test_missing_weights_are_named(monkeypatch, tmp_path):
 def test_fingerprints_follow_the_weights(encoded, tmp_path):
     """Five networks have five fingerprints, and other weights make another."""
     prints = {annotator.fingerprint for annotator, _, _, _ in encoded.values()}
-    twin = twin_class("vsrn-mini")(["A red dot."])
+    twin = TWINS["vsrn-mini"](["A red dot."])
     save(tmp_path / "w.safetensors", twin, {})
 
     other = registry.build("vsrn-mini", {"weights": str(tmp_path / "w.safetensors")})
@@ -250,7 +257,7 @@ def test_what_is_saved_is_what_is_loaded(name, tmp_path):
     world = generate(6, seed=1, split=TRAINING)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        twin = twin_class(name)(texts_of(world))
+        twin = TWINS[name](texts_of(world))
     twin.network.eval()
     pairs = pairs_of(world, twin)
     save(tmp_path / "w.safetensors", twin, {})
@@ -288,7 +295,7 @@ _TWINS = {}
 
 def _twin(name):
     if name not in _TWINS:
-        _TWINS[name] = twin_class(name)(["A red dot.", "A big plus sign, at sea."])
+        _TWINS[name] = TWINS[name](["A red dot.", "A big plus sign, at sea."])
     return _TWINS[name]
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from annotators.inputs.region_files import open_regions
-from annotators.inputs.region_table import COLUMNS
+from annotators.inputs.regions import COLUMNS, open_regions
 from mitl.errors import AnnotatorError
 from mitl.records import ImageItem
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from annotators import registry
+from annotators import base, registry
 from annotators.base import Annotator
 from annotators.descriptions import describe
 from annotators.released import RELEASED
@@ -259,3 +260,63 @@ def test_what_another_package_gives_is_checked(added, name, message):
     """No annotator, one of another name, a failure inside, a module that is gone, a name that leads elsewhere."""
     with pytest.raises(AnnotatorError, match=message):
         registry.build(name, {})
+
+
+class Handing:
+    """Another package's wrapper, which hands on what it does not have itself."""
+
+    def __init__(self, inner: object) -> None:
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self.inner, name)
+
+
+class Able(Constant):
+    """It offers all that an annotator may offer besides."""
+
+    reusable_encodings = reads_pictures = True
+    encoding_fingerprint, is_exact, device, seed = "less", False, "cuda:0", 3
+
+    def scores(self, images, captions, image_rows, caption_rows, *, exact=False):
+        return None
+
+    def top_k(self, queries, gallery, k, *, block_bytes, progress):
+        return None
+
+
+def abilities(annotator: Annotator) -> list[object]:
+    """All that the pipeline asks of an annotator besides its similarities."""
+    return [
+        base.is_reusable(annotator),
+        base.encoding_fingerprint(annotator),
+        base.reads_pictures(annotator, unsaid=False),
+        base.scores_pairs(annotator),
+        base.is_exact(annotator),
+        base.searches_itself(annotator),
+        base.draws_samples(annotator),
+        base.device_name(annotator),
+        base.measured_recall(annotator),
+    ]
+
+
+def test_what_an_annotator_may_offer_is_used_where_it_is_there():
+    """Also where a wrapper hands it on; an annotator without any of it has the plain way of each."""
+    able, plain = Able({}), Constant({})
+
+    assert abilities(able) == [True, "less", True, True, False, True, True, "cuda:0", None]
+    assert abilities(Handing(able)) == abilities(able)
+    assert abilities(plain) == [False, plain.fingerprint, False, False, True, False, False, None, None]
+    assert base.reads_pictures(plain, unsaid=True)
+
+
+def test_the_pipeline_asks_for_abilities_in_one_place():
+    """No other module looks for them by name."""
+    names = (
+        "reusable_encodings|encoding_fingerprint|reads_pictures|scores|is_exact|top_k|seed|device|measured"
+    )
+    asking = re.compile(rf"(?:hasattr|getattr)\([\w.]+, \"(?:{names})\"")
+    root = Path(base.__file__).parent.parent
+    files = [path for folder in ("mitl", "annotators") for path in (root / folder).rglob("*.py")]
+
+    assert [path.name for path in files if asking.search(path.read_text(encoding="utf-8"))] == ["base.py"]

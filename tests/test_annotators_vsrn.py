@@ -32,8 +32,7 @@ from vsrn_kit import (
 
 from annotators import vsrn
 from annotators.base import Annotator
-from annotators.networks.grid_regions import GridConfig
-from annotators.networks.vsrn import Vsrn, VsrnConfig
+from annotators.networks.vsrn import GridConfig, Vsrn, VsrnConfig
 from annotators.options import Options
 from annotators.vsrn import VsrnAnnotator
 from mitl.errors import AnnotatorError

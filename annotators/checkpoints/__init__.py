@@ -1,1 +1,1 @@
-"""Weights files as their authors wrote them: read without running them, held against the networks."""
+"""Weights files as their authors wrote them: read without running them, compared with networks; no computation."""

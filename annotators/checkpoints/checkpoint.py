@@ -12,25 +12,99 @@ unknown names stay inert, and a weight is either a tensor made by our own functi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from annotators.checkpoints.inert import Inert
-from annotators.checkpoints.state_dicts import bare_names, unwrapped
-from annotators.checkpoints.torch_files import Archive, read_archive, read_legacy
-from annotators.checkpoints.torchscript import is_torchscript, read_torchscript
+from annotators.checkpoints.pickles import Inert, Reference
+from annotators.checkpoints.plain_values import in_short
+from annotators.checkpoints.torch_files import (
+    Archive,
+    is_torchscript,
+    read_archive,
+    read_legacy,
+    read_torchscript,
+)
 from mitl.errors import AnnotatorError
 
 Shape = tuple[int, ...]
-
+Config = TypeVar("Config")
+AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
 OURS = "mitl-annotator-1"
 """The format of weights that were trained or converted here."""
+WRAPPERS = ("model", "state_dict")
+"""Keys under which training scripts keep the weights."""
+ENCODERS = {"0.": "img_enc.", "1.": "txt_enc."}
+"""Places of a list of two state dicts -> whose weights they are."""
+
+
+def unwrapped(path: Path, layout: str, saved: object) -> tuple[str, dict[str, Tensor], dict[str, object]]:
+    """Take the weights out of what training scripts put around them: layout in words, tensors, other values.
+
+    Raises:
+        AnnotatorError: there are no weights, or something among them is no tensor.
+    """
+    words, values = [layout], dict[str, object]()
+    key = next((key for key in WRAPPERS if isinstance(saved, dict) and _parts(saved.get(key))), None)
+    if key is not None and isinstance(saved, dict):
+        words.append(f"dict with {key!r}")
+        values = {str(name): value for name, value in saved.items() if name != key}
+        saved = saved[key]
+    parts = _parts(saved)
+    if not parts:
+        raise AnnotatorError(
+            f"{str(path)!r} holds {_kind(saved)}, not weights; save its state_dict() and name that file"
+        )
+    count = {1: "one", 2: "two", 3: "three"}.get(len(parts), str(len(parts)))
+    words.append(f"list of {count} dicts" if isinstance(saved, list | tuple) else "state dict")
+    tensors: dict[str, Tensor] = {}
+    for prefix, part in parts.items():
+        named = {str(name): value for name, value in part.items() if isinstance(value, Tensor)}
+        tensors.update((prefix + name, tensor) for name, tensor in bare_names(named).items())
+        rest = {f"{prefix}{name}": value for name, value in part.items() if not isinstance(value, Tensor)}
+        if rest and (key is not None or prefix):
+            name, value = next(iter(rest.items()))
+            raise AnnotatorError(
+                f"{str(path)!r} holds {_kind(value)} under {name!r} among its weights; weights are tensors alone"
+            )
+        values.update(rest)
+    if not tensors:
+        held = ", ".join(repr(name) for name in list(values)[:5]) or "nothing"
+        raise AnnotatorError(f"{str(path)!r} holds no weights; it holds {held}")
+    return ", ".join(words), tensors, values
+
+
+def _parts(value: object) -> dict[str, Mapping[object, object]]:
+    """A state dict, or several of them by their prefix; empty for anything else."""
+    if isinstance(value, dict) and value:
+        return {"": value}
+    if isinstance(value, list | tuple) and all(isinstance(part, dict) for part in value):
+        return {f"{place}.": part for place, part in enumerate(value)}
+    return {}
+
+
+def bare_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Names without the ``module`` that DataParallel puts before what it wraps: the whole network or a part of it.
+
+    No network here calls a part of itself ``module``, so what is left is compared with the expected names as ever.
+    Names stay as they are if two of them would become one.
+    """
+    named = {".".join(part for part in name.split(".") if part != "module"): t for name, t in tensors.items()}
+    return named if len(named) == len(tensors) else dict(tensors)
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, Inert):
+        return f"an object of {value.what.path!r}"
+    if isinstance(value, Reference):
+        return f"the name {value.path!r}"
+    return "an empty dict" if value == {} else f"a {type(value).__name__}"
+
 
 _COUNTER = ".num_batches_tracked"
 _NO_COUNTER = (
@@ -75,6 +149,11 @@ class Examination:
     """Anything else that is wrong, a sentence each."""
     settings: Mapping[str, object] = field(default_factory=dict)
     """What was read off the file: {"k": 2, "words": 11755}."""
+
+    def with_problems(self, problems: Iterable[str], *, otherwise: str) -> Examination:
+        """These as well; ``otherwise`` says what the file is where no key matches."""
+        what = self.what if self.matched else otherwise
+        return replace(self, what=what, problems=(*self.problems, *problems))
 
     @property
     def fits(self) -> bool:
@@ -193,6 +272,39 @@ def _reason(name: str, known: Mapping[str, str]) -> str | None:
     return known.get(name) or next(beginnings, None)
 
 
+def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, Shape]:
+    """Their shapes by name."""
+    return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+
+
+def own_name(name: str) -> str:
+    """The network's name of a weight that may stand in a list of two state dicts (VSRN's files, old ones of PVSE)."""
+    return ENCODERS.get(name[:2], name[:2]) + name[2:]
+
+
+def without_memory(make: Callable[[Config], AnyModule], config: Config) -> AnyModule:
+    """A network of these sizes that gets its memory with its weights (``load_strictly``)."""
+    with torch.device("meta"):
+        return make(config)
+
+
+def stated_config(checkpoint: Checkpoint, network: str, read: Callable[[str], Config]) -> Config | None:
+    """The sizes that a file of ours states; None for a file that somebody else wrote.
+
+    Raises:
+        AnnotatorError: a file of ours holds another network or states no sizes.
+    """
+    values, path = checkpoint.values, str(checkpoint.path)
+    if values.get("format") != OURS:
+        return None
+    if values.get("network") != network:
+        raise AnnotatorError(f"{path!r} holds {values.get('network')!r}; it should hold {network!r}")
+    try:
+        return read(str(values.get("config")))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise AnnotatorError(f"{path!r} has no readable 'config' of {network}: {error}") from error
+
+
 def contradictions(stated: object, computed: Mapping[str, object]) -> tuple[str, ...]:
     """The options that a file states beside its weights and that do not hold for what is computed, a sentence each.
 
@@ -202,7 +314,7 @@ def contradictions(stated: object, computed: Mapping[str, object]) -> tuple[str,
     """
     given = options_of(stated)
     return tuple(
-        f"it was trained with {key} = {given[key]!r:.60}, but what is computed is {key} = {right!r}"
+        f"it was trained with {key} = {in_short(given[key])}, but what is computed is {key} = {right!r}"
         for key, right in computed.items()
         if key in given and not _is(given[key], right)
     )

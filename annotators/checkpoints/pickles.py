@@ -14,20 +14,85 @@ looked up by it. What happens when the program "calls" such a name is one of thr
 So safety rests on nothing being callable, not on a list of bad names; the refusals only make an attack visible.
 Instructions that set attributes touch ``Inert`` values and our own tables alone, never a class, a function or a
 module. The instructions are decoded by ``pickletools``, for all protocols, Python 2's strings included.
+
+Python's own ``pickle.Unpickler`` with a ``find_class`` that gives inert classes would be shorter and is not enough. Its
+memo is as long as the greatest index in the file (nine bytes ask for 64 GiB), it hashes whatever is a key (sixty nested
+pairs never end), and it sets states and items of whatever stands on the stack, of tensors too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import pickletools
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from annotators.checkpoints.inert import Inert as Inert
-from annotators.checkpoints.inert import Reference as Reference
-from annotators.checkpoints.pickle_machine import Call as Call
-from annotators.checkpoints.pickle_machine import Machine, Readable
-from annotators.checkpoints.plain_values import PLAIN
+from annotators.checkpoints.plain_values import (
+    PLAIN,
+    Attributes,
+    NumpyType,
+    Table,
+    as_key,
+    as_text,
+    text_of_python_2,
+)
 from mitl.errors import AnnotatorError
+
+Call = Callable[..., object]
+"""Makes a plain value from the arguments of a call in a pickle; ValueError or TypeError where they are wrong."""
+
+PYTHON_2_MODULES = frozenset({"__builtin__", "copy_reg", "commands", "cPickle", "urllib2", "popen2"})
+VALUE_MODULES = frozenset({"collections", "datetime", "decimal", "enum", "fractions", "pathlib", "uuid"})
+"""Modules of the standard library whose objects are values: they are written down, not refused."""
+NUMPY_VALUES = ("numpy.core.multiarray.", "numpy._core.multiarray.", "numpy.random.")
+"""Calls that make NumPy's arrays and random states, which are written down as well."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reference:
+    """A name in a pickle; nothing was imported for it."""
+
+    module: str
+    name: str
+
+    @property
+    def path(self) -> str:
+        """Both words, as one would write them in Python 3."""
+        module = {"__builtin__": "builtins", "copy_reg": "copyreg"}.get(self.module, self.module)
+        return f"{module}.{self.name}"
+
+    def __repr__(self) -> str:
+        return f"<{self.path}, not imported>"
+
+
+class Inert:
+    """What a pickle says of an object that was not made: its class, arguments, state and items."""
+
+    __slots__ = ("arguments", "items", "state", "what")
+
+    def __init__(self, what: Reference, arguments: object = ()) -> None:
+        self.what = what
+        self.arguments = arguments
+        self.state: object = None
+        self.items: list[object] = []
+        """Members of a list or set; (key, value) pairs of a mapping."""
+
+    def __repr__(self) -> str:
+        return f"<{self.what.path}, not made>"
+
+
+class Readable(Protocol):
+    """A file whose pickle starts where it stands and ends at its own STOP."""
+
+    def read(self, n: int, /) -> bytes:
+        """At most n bytes."""
+        ...
+
+    def readline(self) -> bytes:
+        """The rest of the line."""
+        ...
 
 
 def unpickle(
@@ -52,10 +117,198 @@ def unpickle(
         return machine.run(file)
     # A damaged program can fail in any of these ways, and only in a value of ours.
     except (ValueError, TypeError, LookupError, AttributeError, OverflowError, RuntimeError) as error:
+        line = (str(error).splitlines() or [type(error).__name__])[0][:120]
         raise AnnotatorError(
-            f"the pickle in {str(source)!r} is cut off or damaged ({_line(error)}); fetch the file again"
+            f"the pickle in {str(source)!r} is cut off or damaged ({line}); fetch the file again"
         ) from error
 
 
-def _line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:120]
+class Machine:
+    """The stack, the memo and one method for each kind of instruction."""
+
+    def __init__(
+        self, source: Path, calls: Mapping[str, Call], persistent: Callable[[Any], object] | None
+    ) -> None:
+        self.source, self.calls, self.persistent = source, calls, persistent
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, object] = {}
+
+    def run(self, file: Readable) -> object:
+        """The value that the program leaves when it stops."""
+        for opcode, argument, _ in pickletools.genops(file):  # type: ignore[arg-type]
+            name = opcode.name
+            if name == "STOP":
+                return self.stack.pop()
+            if name in _PUSHES:
+                self.stack.append(argument)
+            elif name in _STEPS:
+                _STEPS[name](self, argument)
+            else:
+                raise self.refusal(f"uses the instruction {name}, which no weights need")
+        raise ValueError("no end")
+
+    def refusal(self, what: str) -> AnnotatorError:
+        return AnnotatorError(
+            f"{str(self.source)!r} {what}; nothing of it was run: take the file from its authors again"
+        )
+
+    def top(self, kinds: type | tuple[type, ...], doing: str) -> Any:
+        if not isinstance(self.stack[-1], kinds):
+            raise self.refusal(f"wants to {doing} a {type(self.stack[-1]).__name__}")
+        return self.stack[-1]
+
+    def above_mark(self) -> list[Any]:
+        start = self.marks.pop()
+        values = self.stack[start:]
+        del self.stack[start:]
+        return values
+
+    def call(self, what: object, arguments: object, *, function: bool) -> object:
+        """The value of a call; ``function`` where the program may mean one, not only the making of an object."""
+        if not isinstance(what, Reference) or not isinstance(arguments, tuple):
+            raise self.refusal(f"asks to call a {type(what).__name__}")
+        if what.path == "copyreg._reconstructor":
+            return self.call(arguments[0], (), function=False)
+        if what.path in self.calls:
+            return self.calls[what.path](*arguments)
+        module = what.module.partition(".")[0]
+        if module in VALUE_MODULES or what.path.startswith(NUMPY_VALUES):
+            return Inert(what, arguments)
+        library = module in sys.stdlib_module_names or module in PYTHON_2_MODULES
+        if library or (function and module in ("torch", "numpy")):
+            raise self.refusal(f"asks to call {what.path!r}, which no weights need")
+        return Inert(what, arguments)
+
+    def called(self, *, function: bool) -> None:
+        arguments = self.stack.pop()
+        self.stack.append(self.call(self.stack.pop(), arguments, function=function))
+
+    def new_with_keywords(self, _: object) -> None:
+        keywords, arguments = self.stack.pop(), self.stack.pop()
+        made = self.call(self.stack.pop(), arguments, function=False)
+        if keywords and isinstance(made, Inert):
+            made.arguments = (made.arguments, keywords)
+        self.stack.append(made)
+
+    def make(self, _: object) -> None:
+        what, *arguments = self.above_mark()
+        self.stack.append(self.call(what, tuple(arguments), function=False))
+
+    def instance(self, argument: str) -> None:
+        self.stack.append(self.call(_reference(argument), tuple(self.above_mark()), function=False))
+
+    def build(self, _: object) -> None:
+        state = self.stack.pop()
+        target = self.top((Inert, Table, Attributes, NumpyType), "set the state of")
+        if isinstance(target, Inert):
+            target.state = state
+        elif isinstance(target, NumpyType):
+            target.order = as_text(state[1])
+        elif isinstance(target, Attributes):
+            target.update({str(key): value for key, value in state.items()})
+
+    def put(self, place: int) -> None:
+        self.memo[place] = self.stack[-1]
+
+    def extend(self, values: Sequence[object]) -> None:
+        target = self.top((list, Inert), "append to")
+        (target.items if isinstance(target, Inert) else target).extend(values)
+
+    def add_items(self, _: object) -> None:
+        values = self.above_mark()
+        target = self.top((set, Inert), "add to")
+        if isinstance(target, Inert):
+            target.items.extend(values)
+        else:
+            target.update(as_key(value) for value in values)
+
+    def set_pairs(self, flat: Sequence[object]) -> None:
+        target = self.top((dict, Inert), "set an item of")
+        for key, value in _pairs(flat):
+            if isinstance(target, Inert):
+                target.items.append((key, value))
+            else:
+                target[as_key(key)] = value
+
+    def stack_global(self, _: object) -> None:
+        name, module = self.stack.pop(), self.stack.pop()
+        if not isinstance(name, str) or not isinstance(module, str):
+            raise self.refusal("names something by other than words")
+        self.stack.append(Reference(module, name))
+
+    def persistent_id(self, _: object) -> None:
+        if self.persistent is None:
+            raise self.refusal("refers to something outside itself")
+        self.stack.append(self.persistent(self.stack.pop()))
+
+    def tuple_of(self, count: int) -> None:
+        values = tuple(self.stack[-count:])
+        if len(values) != count:
+            raise ValueError("too few values for a tuple")
+        self.stack[-count:] = [values]
+
+
+def _reference(argument: str) -> Reference:
+    # pickletools gives the two lines of GLOBAL and INST as one text with a blank between them.
+    module, _, name = argument.partition(" ")
+    return Reference(module, name)
+
+
+def _pairs(flat: Sequence[object]) -> Iterator[tuple[object, object]]:
+    if len(flat) % 2:
+        raise ValueError("a key without a value")
+    return zip(flat[::2], flat[1::2], strict=True)
+
+
+_PUSHES = frozenset(
+    {
+        *("INT", "BININT", "BININT1", "BININT2", "LONG", "LONG1", "LONG4", "FLOAT", "BINFLOAT"),
+        *("UNICODE", "SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8"),
+        *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
+    }
+)
+"""Instructions whose argument is the value."""
+
+_STEPS: dict[str, Callable[[Machine, Any], object]] = {
+    "NONE": lambda m, _: m.stack.append(None),
+    "NEWTRUE": lambda m, _: m.stack.append(True),
+    "NEWFALSE": lambda m, _: m.stack.append(False),
+    **dict.fromkeys(
+        ("STRING", "BINSTRING", "SHORT_BINSTRING"), lambda m, text: m.stack.append(text_of_python_2(text))
+    ),
+    "EMPTY_LIST": lambda m, _: m.stack.append([]),
+    "EMPTY_TUPLE": lambda m, _: m.stack.append(()),
+    "EMPTY_DICT": lambda m, _: m.stack.append({}),
+    "EMPTY_SET": lambda m, _: m.stack.append(set()),
+    "LIST": lambda m, _: m.stack.append(m.above_mark()),
+    "TUPLE": lambda m, _: m.stack.append(tuple(m.above_mark())),
+    "TUPLE1": lambda m, _: m.tuple_of(1),
+    "TUPLE2": lambda m, _: m.tuple_of(2),
+    "TUPLE3": lambda m, _: m.tuple_of(3),
+    "DICT": lambda m, _: m.stack.append({as_key(key): value for key, value in _pairs(m.above_mark())}),
+    "FROZENSET": lambda m, _: m.stack.append(frozenset(as_key(value) for value in m.above_mark())),
+    "MARK": lambda m, _: m.marks.append(len(m.stack)),
+    "POP": lambda m, _: m.stack.pop(),
+    "POP_MARK": lambda m, _: m.above_mark(),
+    "DUP": lambda m, _: m.stack.append(m.stack[-1]),
+    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), Machine.put),
+    "MEMOIZE": lambda m, _: m.put(len(m.memo)),
+    **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), lambda m, place: m.stack.append(m.memo[place])),
+    "APPEND": lambda m, _: m.extend([m.stack.pop()]),
+    "APPENDS": lambda m, _: m.extend(m.above_mark()),
+    "ADDITEMS": Machine.add_items,
+    "SETITEM": lambda m, _: m.set_pairs([m.stack.pop(), m.stack.pop()][::-1]),
+    "SETITEMS": lambda m, _: m.set_pairs(m.above_mark()),
+    "GLOBAL": lambda m, name: m.stack.append(_reference(name)),
+    "STACK_GLOBAL": Machine.stack_global,
+    "REDUCE": lambda m, _: m.called(function=True),
+    "NEWOBJ": lambda m, _: m.called(function=False),
+    "NEWOBJ_EX": Machine.new_with_keywords,
+    "OBJ": Machine.make,
+    "INST": Machine.instance,
+    "BUILD": Machine.build,
+    "BINPERSID": Machine.persistent_id,
+    "PROTO": lambda m, _: None,
+    "FRAME": lambda m, _: None,
+}

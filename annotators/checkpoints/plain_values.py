@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from reprlib import Repr
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,22 @@ def as_text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"a {type(value).__name__} where a text belongs")
     return value
+
+
+class _Short(Repr):
+    """Some sixty characters of a value, whatever it holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxstring, self.maxother = 2, 60, 60
+
+    def repr_int(self, x: int, level: int) -> str:
+        return repr(x) if x.bit_length() <= 128 else f"a number of {x.bit_length():,} bits"
+
+
+def in_short(value: object) -> str:
+    """What a message says of a value in a file; a list that holds itself many times over would never be printed."""
+    return f"{_Short().repr(value):.60}"
 
 
 def _bytes_of(value: Any) -> bytes:

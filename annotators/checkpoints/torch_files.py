@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import io
 import mmap
+import re
 import struct
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from annotators.checkpoints.pickles import Call, Reference, unpickle
+from annotators.checkpoints.pickles import Call, Inert, Reference, unpickle
 from mitl.errors import AnnotatorError
 
 MAGIC = 0x1950A86A20F9469CFC6C
@@ -163,13 +164,13 @@ def read_legacy(path: Path) -> object:
         _, offset, length = view
         return Storage(storages[key].view(dtype)[_count(offset) : _count(offset) + _count(length)])
 
-    found = unpickle(file, path, calls=TENSORS, persistent=persistent)
+    saved = unpickle(file, path, calls=TENSORS, persistent=persistent)
     keys = read()
     if not isinstance(keys, list) or {str(key) for key in keys} != set(storages):
         raise AnnotatorError(f"{str(path)!r} is a damaged torch file; fetch it again")
     for key in keys:
         _fill(storages[str(key)], file, path)
-    return found
+    return saved
 
 
 def _fill(storage: Tensor, file: mmap.mmap, path: Path) -> None:
@@ -227,3 +228,64 @@ TENSORS: dict[str, Call] = {
     "torch._utils._rebuild_parameter_with_state": _parameter,
 }
 """The calls that make tensors of weights; quantised, sparse and nested ones are refused like any other call."""
+
+
+DEEPEST = 64
+"""Modules within modules; more must be a loop."""
+
+PICKLED: dict[str, Call] = {
+    "torch.jit._pickle.restore_type_tag": lambda value, *_: value,
+    "torch.jit._pickle.build_intlist": lambda value: value,
+    "torch.jit._pickle.build_doublelist": lambda value: value,
+    "torch.jit._pickle.build_boollist": lambda value: value,
+    "torch.jit._pickle.build_tensorlist": lambda value: value,
+}
+"""What the archive's writer puts around typed lists."""
+
+
+def is_torchscript(archive: Archive) -> bool:
+    """Whether this is an archive of ``torch.jit.save`` rather than of ``torch.save``."""
+    return "constants.pkl" in archive.records
+
+
+def read_torchscript(archive: Archive) -> tuple[dict[str, Tensor], dict[str, object]]:
+    """Parameters and buffers by flat name, in the order of the archive, and the other tensors and plain values."""
+    top = read_archive(archive, PICKLED)
+    if not isinstance(top, Inert) or not isinstance(top.state, dict):
+        raise archive.damaged("it holds no module")
+    declared = _declared(archive)
+    tensors: dict[str, Tensor] = {}
+    values: dict[str, object] = {}
+    for name, owner, value in _members(top, "", archive, 0):
+        attribute = name.rpartition(".")[2]
+        if isinstance(value, Tensor) and attribute in declared.get(owner, {attribute}):
+            tensors[name] = value
+        elif attribute not in ("training", "_is_full_backward_hook"):
+            values[name] = value
+    return tensors, values
+
+
+def _members(module: Inert, prefix: str, archive: Archive, depth: int) -> Iterator[tuple[str, str, object]]:
+    if depth > DEEPEST:
+        raise archive.damaged("a module holds itself")
+    state = module.state if isinstance(module.state, dict) else {}
+    for name, value in state.items():
+        if isinstance(value, Inert):
+            yield from _members(value, f"{prefix}{name}.", archive, depth + 1)
+        else:
+            yield f"{prefix}{name}", module.what.path, value
+
+
+def _declared(archive: Archive) -> dict[str, set[str]]:
+    """Path of a class -> its parameters and buffers."""
+    declared: dict[str, set[str]] = {}
+    for record in archive.records:
+        if record.startswith("code/") and record.endswith(".py"):
+            module = record[len("code/") : -len(".py")].replace("/", ".")
+            text = archive.small(record).decode(errors="replace")
+            for name, body in re.findall(r"^class (\w+)\(.*?\):\n((?:  .*\n|\n)*)", text, re.MULTILINE):
+                lists = re.findall(r"^  __(?:parameters|buffers)__ = \[(.*)\]$", body, re.MULTILINE)
+                # Before torch 1.6 there was no second line, and every tensor was a weight.
+                if len(lists) == 2:
+                    declared[f"{module}.{name}"] = set(re.findall(r'"(\w+)"', " ".join(lists)))
+    return declared

@@ -15,11 +15,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from annotators.checkpoints.checkpoint import (
-    OURS,
     Checkpoint,
     Examination,
     Shape,
@@ -28,6 +26,9 @@ from annotators.checkpoints.checkpoint import (
     load_strictly,
     options_of,
     read_checkpoint,
+    shapes_of,
+    stated_config,
+    without_memory,
 )
 from annotators.networks.vilt import Vilt, ViltConfig
 from mitl.errors import AnnotatorError
@@ -72,7 +73,7 @@ _IGNORED = {
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
+class ViltFile:
     """A weights file that was opened: what it holds under the hub's names, and what stands beside it."""
 
     checkpoint: Checkpoint
@@ -90,7 +91,7 @@ class Found:
         return text if isinstance(text, str) else None
 
 
-def open_weights(path: Path) -> Found:
+def open_weights(path: Path) -> ViltFile:
     """Read a file of any layout, or the weights file of a folder of the hub.
 
     Raises:
@@ -99,8 +100,9 @@ def open_weights(path: Path) -> Found:
     file = _weights_of(path) if path.is_dir() else path
     checkpoint = read_checkpoint(file)
     stated = file.parent / "config.json"
-    if checkpoint.values.get("format") == OURS:
-        kind, config = "ours", _stated_in(checkpoint)
+    ours = stated_config(checkpoint, NETWORK, ViltConfig.from_json)
+    if ours is not None:
+        kind, config = "ours", ours
     elif any(name.startswith("transformer.") for name in checkpoint.tensors):
         kind, config = "authors'", _shown_by(_renamed(checkpoint.tensors), ViltConfig())
     elif file.name in HUB_FILES and stated.is_file():
@@ -108,30 +110,28 @@ def open_weights(path: Path) -> Found:
     else:
         hub = ViltConfig(layer_norm_eps=1e-12)
         kind, config = "hub's", _shown_by(checkpoint.tensors, hub)
-    return Found(checkpoint, kind, config, file.parent)
+    return ViltFile(checkpoint, kind, config, file.parent)
 
 
-def examined(found: Found) -> Examination:
+def examined(opened: ViltFile) -> Examination:
     """Hold the file against the network of its configuration, under the file's own names."""
-    with torch.device("meta"):
-        shapes = {name: tuple(tensor.shape) for name, tensor in Vilt(found.config).state_dict().items()}
-    expected = dict(_authors_shapes(shapes)) if found.kind == "authors'" else shapes
-    config = found.config
+    shapes = shapes_of(without_memory(Vilt, opened.config).state_dict())
+    expected = dict(_authors_shapes(shapes)) if opened.kind == "authors'" else shapes
+    config = opened.config
     examination = compare(
         NETWORK,
-        found.checkpoint,
+        opened.checkpoint,
         expected,
-        what=f"ViLT for retrieval, {found.kind} layout: {config.num_hidden_layers} layers of width "
+        what=f"ViLT for retrieval, {opened.kind} layout: {config.num_hidden_layers} layers of width "
         f"{config.hidden_size}, {config.vocab_size:,} word pieces, LayerNorm epsilon {config.layer_norm_eps:g}",
         ignored=_IGNORED,
         settings=json.loads(config.to_json()),
     )
-    strange = contradictions(_authors_options(found.checkpoint), _computed_with(config))
-    examination = replace(examination, problems=(*examination.problems, *strange))
+    problems = list(contradictions(_authors_options(opened.checkpoint), _computed_with(config)))
     rank = [name for name in examination.missing if name.startswith("rank_output.")]
     if rank and len(rank) == len(examination.missing):
-        return replace(examination, problems=(*examination.problems, _NOT_FOR_RETRIEVAL))
-    return examination if examination.matched else replace(examination, what="no weights of ViLT")
+        problems.append(_NOT_FOR_RETRIEVAL)
+    return examination.with_problems(problems, otherwise="no weights of ViLT")
 
 
 def _authors_options(checkpoint: Checkpoint) -> Mapping[str, object]:
@@ -162,13 +162,12 @@ _NOT_FOR_RETRIEVAL = (
 )
 
 
-def load_network(found: Found) -> Vilt:
+def load_network(opened: ViltFile) -> Vilt:
     """The network with its weights; AnnotatorError where any key is missing, left over or of another shape."""
-    with torch.device("meta"):
-        network = Vilt(found.config)
-    examination = examined(found)
-    kept = {name: t for name, t in found.checkpoint.tensors.items() if name not in examination.ignored}
-    load_strictly(network, _renamed(kept) if found.kind == "authors'" else kept, examination)
+    network = without_memory(Vilt, opened.config)
+    examination = examined(opened)
+    kept = {name: t for name, t in opened.checkpoint.tensors.items() if name not in examination.ignored}
+    load_strictly(network, _renamed(kept) if opened.kind == "authors'" else kept, examination)
     network.train(False)
     return network
 
@@ -180,16 +179,6 @@ def _weights_of(folder: Path) -> Path:
     raise AnnotatorError(
         f"the folder {str(folder)!r} holds no {' or '.join(HUB_FILES)}; name the weights file or a folder of the hub"
     )
-
-
-def _stated_in(checkpoint: Checkpoint) -> ViltConfig:
-    path, network = str(checkpoint.path), checkpoint.values.get("network")
-    if network != NETWORK:
-        raise AnnotatorError(f"{path!r} holds {network!r}; it should hold {NETWORK!r}")
-    try:
-        return ViltConfig.from_json(str(checkpoint.values.get("config")))
-    except (ValueError, TypeError) as error:
-        raise AnnotatorError(f"{path!r} has no readable 'config' of {NETWORK}: {error}") from error
 
 
 def _hub_config(path: Path) -> ViltConfig:
@@ -204,7 +193,7 @@ def _hub_config(path: Path) -> ViltConfig:
 
 def _shown_by(tensors: Mapping[str, Tensor], default: ViltConfig) -> ViltConfig:
     """The configuration that shapes under the hub's names show; the default's where they do not."""
-    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    shapes = shapes_of(tensors)
     embeddings, layer = "vilt.embeddings.", "vilt.encoder.layer."
     text = f"{embeddings}text_embeddings."
     sizes = {
@@ -235,12 +224,12 @@ def _size(shapes: Mapping[str, Shape], name: str, axis: int) -> int:
 
 def _renamed(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The authors' tensors under the hub's names; a fused query, key and value in its three parts."""
-    found: dict[str, Tensor] = {}
+    renamed: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         names = _hub_names(name)
         parts = tensor.chunk(len(names)) if len(names) > 1 else (tensor,)
-        found.update(zip(names, parts, strict=False))
-    return found
+        renamed.update(zip(names, parts, strict=False))
+    return renamed
 
 
 def _hub_names(name: str) -> tuple[str, ...]:

@@ -7,22 +7,31 @@ entry for each merge, and the start and the end of a text.
 Cleaning follows CLIP's own code, which first lets the package ftfy mend the text and then resolves HTML entities
 twice. Of ftfy's mending this does the part that is plain rules (typographic quotes, ligatures, full-width letters,
 control characters, composed accents); it does not guess at text that was decoded wrongly (mojibake). What a text
-becomes must not depend on what is installed. On COCO's captions none of this changes a token.
+becomes must not depend on what is installed. On COCO's captions none of this changes a token. The package
+``tokenizers`` does the merges; it would cut words at 17,000 characters otherwise, for it knows other Unicode tables.
 Source: Radford et al., CLIP, ICML 2021; Sennrich et al., Neural machine translation of rare words, ACL 2016.
 """
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import html
+import json
 import unicodedata
+import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import regex  # type: ignore[import-untyped]  # it ships no type information
 from numpy.typing import NDArray
+from tokenizers.models import BPE
+
+from mitl.errors import AnnotatorError
 
 VERSION = 1
 """Raised when the same text gives other tokens."""
@@ -39,9 +48,6 @@ _SINGLE_QUOTES = regex.compile("[\u02bc\u2018-\u201b]")
 _DOUBLE_QUOTES = regex.compile("[\u201c-\u201f]")
 _SURROGATES = regex.compile("[\ud800-\udfff]")
 _CONTROLS = regex.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\u206a-\u206f\ufeff\ufff9-\ufffc]")
-
-_MOST_WORDS = 1 << 18
-"""Words whose tokens are kept at a time."""
 
 Merge = tuple[str, str]
 
@@ -88,8 +94,7 @@ class BytePairEncoder:
             known.add(left + right)
         symbols += [left + right for left, right in self.merges] + [START, END]
         self.number_of = {symbol: number for number, symbol in enumerate(symbols)}
-        self._rank = {merge: rank for rank, merge in enumerate(self.merges)}
-        self._numbers: dict[str, tuple[int, ...]] = {}
+        self._model = BPE(self.number_of, list(self.merges), end_of_word_suffix=WORD_END)
 
     @property
     def size(self) -> int:
@@ -110,38 +115,20 @@ class BytePairEncoder:
         """(L,) numbers of a text with its start and end, neither padded nor cut off."""
         numbers = [self.size - 2]
         for word in words(text):
-            numbers.extend(self._of_word(word))
+            special = word in (START, END)
+            numbers += [self.number_of[word]] if special else [t.id for t in self._model.tokenize(word)]
         return np.array([*numbers, self.end], dtype=np.int64)
-
-    def _of_word(self, word: str) -> tuple[int, ...]:
-        found = self._numbers.get(word)
-        if found is None:
-            if len(self._numbers) >= _MOST_WORDS:
-                self._numbers.clear()
-            special = self.number_of[word] if word in (START, END) else None
-            parts = [special] if special is not None else [self.number_of[s] for s in self._merged(word)]
-            found = self._numbers[word] = tuple(parts)
-        return found
-
-    def _merged(self, word: str) -> list[str]:
-        symbols = [*word[:-1], word[-1] + WORD_END]
-        while len(symbols) > 1:
-            best = min(pairwise(symbols), key=lambda pair: self._rank.get(pair, len(self._rank)))
-            if best not in self._rank:
-                break
-            symbols = joined(symbols, best)
-        return symbols
 
 
 def joined(symbols: Sequence[str], pair: Merge) -> list[str]:
     """The symbols with each occurrence of the pair, from the left, as one."""
-    found: list[str] = []
+    whole: list[str] = []
     place = 0
     while place < len(symbols):
         together = tuple(symbols[place : place + 2]) == pair
-        found.append("".join(pair) if together else symbols[place])
+        whole.append("".join(pair) if together else symbols[place])
         place += 2 if together else 1
-    return found
+    return whole
 
 
 def learn_merges(texts: Iterable[str], count: int) -> list[Merge]:
@@ -160,3 +147,95 @@ def learn_merges(texts: Iterable[str], count: int) -> list[Merge]:
         merges.append(best)
         split = {word: joined(symbols, best) for word, symbols in split.items()}
     return merges
+
+
+OFFICIAL_NAME = "bpe_simple_vocab_16e6.txt.gz"
+OFFICIAL_SHA256 = "924691ac288e54409236115652ad4aa250f48203de50a9e4722a6ecd48d6804a"
+PACKAGES = ("open_clip", "clip", "pcmepp")
+"""Installed packages that bring the official file; they are looked at, never imported."""
+LARGEST = 1 << 26
+"""Bytes of an unpacked list; the official one has a tenth."""
+
+
+def read_encoder(path: Path, size: int) -> BytePairEncoder:
+    """The encoder with a vocabulary of ``size`` tokens from a file of merges, packed or not, or a ``tokenizer.json``.
+
+    As in CLIP's own code, of a longer list the first ``size`` - 514 merges are used.
+
+    Raises:
+        AnnotatorError: the file is missing, is no list of merges, or is too short for ``size``.
+    """
+    try:
+        raw = path.read_bytes()
+        text = _unpacked(raw).decode()
+    except FileNotFoundError as error:
+        raise AnnotatorError(f"no file of merges {str(path)!r}") from error
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise AnnotatorError(f"{str(path)!r} is not readable as a list of merges: {error}") from error
+    merges = _from_json(text, path) if path.suffix == ".json" else _from_lines(text, path)
+    return encoder(merges, size, path)
+
+
+def encoder(merges: list[Merge], size: int, source: Path) -> BytePairEncoder:
+    """The encoder of the first merges that make ``size`` tokens; AnnotatorError where they are too few or wrong."""
+    if len(merges) < size - 514:
+        raise AnnotatorError(
+            f"{str(source)!r} has {len(merges)} merges, but a vocabulary of {size} tokens needs {size - 514}; "
+            f"take the list that belongs to the weights ({OFFICIAL_NAME} for CLIP's own)"
+        )
+    try:
+        return BytePairEncoder(merges[: max(size - 514, 0)])
+    except ValueError as error:
+        raise AnnotatorError(f"{str(source)!r} is no list of merges: {error}") from error
+
+
+def merges_of_lines(lines: Iterable[str]) -> list[Merge]:
+    """Two symbols a line, the most important merge first; ValueError names the first line that is otherwise."""
+    merges: list[Merge] = []
+    for number, line in enumerate(lines, start=1):
+        if number == 1 and "#version" in line:
+            continue
+        parts = line.split()
+        if len(parts) == 2:
+            merges.append((parts[0], parts[1]))
+        elif parts:
+            raise ValueError(f"line {number} has {len(parts)} words, not two")
+    return merges
+
+
+def find_official() -> Path | None:
+    """The official file inside an installed package that brings it, checked by its hash; None where there is none."""
+    for package in PACKAGES:
+        spec = find_spec(package)
+        for folder in (spec.submodule_search_locations or ()) if spec else ():
+            for path in sorted(Path(folder).rglob(OFFICIAL_NAME)):
+                if hashlib.sha256(path.read_bytes()).hexdigest() == OFFICIAL_SHA256:
+                    return path
+    return None
+
+
+def _unpacked(raw: bytes) -> bytes:
+    if raw[:2] != b"\x1f\x8b":
+        return raw
+    unpacker = zlib.decompressobj(wbits=31)
+    text = unpacker.decompress(raw, LARGEST)
+    if not unpacker.eof:
+        raise gzip.BadGzipFile("it is cut off" if not unpacker.unconsumed_tail else "it is far too long")
+    return text
+
+
+def _from_lines(text: str, path: Path) -> list[Merge]:
+    try:
+        return merges_of_lines(text.split("\n"))
+    except ValueError as error:
+        raise AnnotatorError(f"{str(path)!r} is no list of merges: {error}") from error
+
+
+def _from_json(text: str, path: Path) -> list[Merge]:
+    """Of a ``tokenizer.json``, whose merges are texts of two words or lists of two."""
+    try:
+        listed = json.loads(text)["model"]["merges"]
+        pairs = [tuple(merge.split(" ") if isinstance(merge, str) else merge) for merge in listed]
+        return [(str(left), str(right)) for left, right in pairs]
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise AnnotatorError(f"{str(path)!r} is no tokenizer.json with merges") from error

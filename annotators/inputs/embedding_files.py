@@ -77,11 +77,11 @@ def _table(path: Path, ids: Sequence[str], raw: object, ids_path: Path | None = 
         or 0 in raw.shape
         or not np.issubdtype(raw.dtype, np.number)
     ):
-        found = (
+        what = (
             f"{raw.dtype} of shape {raw.shape}" if isinstance(raw, np.ndarray) else "a zip archive of arrays"
         )
         raise AnnotatorError(
-            f"embeddings in {str(path)!r} are {found}; they should be numbers of shape (N, D), or (N, K, D) for K "
+            f"embeddings in {str(path)!r} are {what}; they should be numbers of shape (N, D), or (N, K, D) for K "
             "vectors an item"
         )
     return EmbeddingTable(path, _row_of(path, ids, len(raw)), _checked(path, ids, raw), ids_path)
@@ -140,10 +140,10 @@ def _from_npz(path: Path) -> tuple[list[str], NDArray[Any]]:
 
 def _ids_beside(path: Path) -> Path:
     arrays, lines = path.with_suffix(".ids.npy"), path.with_suffix(".ids.txt")
-    found = next((ids for ids in (arrays, lines) if ids.exists()), None)
-    if found is None:
+    listed = next((ids for ids in (arrays, lines) if ids.exists()), None)
+    if listed is None:
         raise AnnotatorError(f"{str(path)!r} has no ids beside it; write them to {lines.name!r}, one a line")
-    return found
+    return listed
 
 
 def _listed_ids(path: Path) -> list[str]:
@@ -187,12 +187,12 @@ def _array_of_lists(path: Path, column: Any) -> NDArray[Any]:
             column = pc.list_flatten(column)
         if len(shape) == 1 or column.null_count:
             raise ValueError("no lists, or empty cells")
-        found: NDArray[Any] = column.to_numpy().reshape(shape)
+        array: NDArray[Any] = column.to_numpy().reshape(shape)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
         raise AnnotatorError(
             f"the embeddings in {str(path)!r} should be lists of one length, none empty"
         ) from error
-    return found
+    return array
 
 
 def _id_texts(path: Path, ids: object) -> list[str]:

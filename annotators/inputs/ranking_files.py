@@ -29,14 +29,14 @@ def read_ranking(
     """
     external = {surrogate: name for name, surrogate in queries.items()}
     table = _read(path, [external[query] for query in query_ids])
-    found: dict[str, list[tuple[int, str, float]]] = {}
+    rows_of: dict[str, list[tuple[int, str, float]]] = {}
     for query, rank, item, similarity in zip(*(table[name] for name in COLUMNS), strict=True):
-        found.setdefault(str(query), []).append((rank, str(item), similarity))
+        rows_of.setdefault(str(query), []).append((rank, str(item), similarity))
     item_ids = np.empty((len(query_ids), depth), dtype=np.int64)
     similarities = np.empty((len(query_ids), depth), dtype=np.float32)
     for row, query_id in enumerate(query_ids):
         name = external[query_id]
-        ids, values = _row(path, name, found.get(name, []), items, depth)
+        ids, values = _row(path, name, rows_of.get(name, []), items, depth)
         # Files may order equal similarities as they like; here the smaller id goes first.
         order = np.lexsort((ids, -values))[:depth]
         item_ids[row], similarities[row] = ids[order], values[order]

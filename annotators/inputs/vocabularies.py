@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annotators.checkpoints.pickles import Inert, unpickle
+from annotators.checkpoints.plain_values import in_short
 from annotators.inputs.tokens import word_tokens
 from mitl.errors import AnnotatorError
 
@@ -72,7 +73,7 @@ class Vocabulary:
         for word, number in word2idx.items():
             if not isinstance(word, str) or not isinstance(number, int) or isinstance(number, bool):
                 raise AnnotatorError(
-                    f"{source} gives {word!r:.60} the number {number!r:.60}; it should map words to numbers"
+                    f"{source} gives {in_short(word)} the number {in_short(number)}; it should map words to numbers"
                 )
             if number in by_number:
                 raise AnnotatorError(
@@ -145,43 +146,43 @@ def read_vocabulary(path: Path) -> Vocabulary:
             raise AnnotatorError(f"{source} has {size >> 20} MiB, which is too much for a vocabulary")
         if path.suffix == ".txt":
             return Vocabulary.from_text(path.read_text(encoding="utf-8"), source)
-        found = json.loads(path.read_text(encoding="utf-8")) if path.suffix == ".json" else _unpickled(path)
+        content = json.loads(path.read_text(encoding="utf-8")) if path.suffix == ".json" else _unpickled(path)
     except (OSError, ValueError, RecursionError) as error:
         raise AnnotatorError(f"{source} is not readable as a vocabulary: {error}") from error
-    if isinstance(found, list) and path.suffix == ".json":
-        return Vocabulary._of(found, source)
-    return _from_mapping(found, source)
+    if isinstance(content, list) and path.suffix == ".json":
+        return Vocabulary._of(content, source)
+    return _from_mapping(content, source)
 
 
 def _unpickled(path: Path) -> object:
     with path.open("rb") as file:
-        found = unpickle(file, path)
-    if not isinstance(found, Inert):
-        return found
-    if found.what.name != "Vocabulary":
+        content = unpickle(file, path)
+    if not isinstance(content, Inert):
+        return content
+    if content.what.name != "Vocabulary":
         raise AnnotatorError(
-            f"{str(path)!r} holds an object of {found.what.path!r}; it should hold a dictionary or a Vocabulary"
+            f"{str(path)!r} holds an object of {content.what.path!r}; it should hold a dictionary or a Vocabulary"
         )
-    return found.state
+    return content.state
 
 
-def _from_mapping(found: object, source: str) -> Vocabulary:
-    if not isinstance(found, Mapping):
+def _from_mapping(content: object, source: str) -> Vocabulary:
+    if not isinstance(content, Mapping):
         raise AnnotatorError(
-            f"{source} holds a {type(found).__name__}; it should hold a mapping 'word2idx' of words to numbers"
+            f"{source} holds a {type(content).__name__}; it should hold a mapping 'word2idx' of words to numbers"
         )
-    foreign = [value for value in found.values() if isinstance(value, Inert)]
+    foreign = [value for value in content.values() if isinstance(value, Inert)]
     if foreign:
         raise AnnotatorError(
             f"{source} holds an object of {foreign[0].what.path!r}; it should hold plain words and numbers"
         )
-    word2idx = found.get("word2idx", found)
+    word2idx = content.get("word2idx", content)
     if not isinstance(word2idx, Mapping):
         raise AnnotatorError(
             f"'word2idx' in {source} is a {type(word2idx).__name__}; it should map words to numbers"
         )
     vocabulary = Vocabulary.from_word2idx(word2idx, source)
-    backwards = found.get("idx2word")
+    backwards = content.get("idx2word")
     if isinstance(backwards, Mapping):
         _require_same(vocabulary, {str(number): word for number, word in backwards.items()}, source)
     return vocabulary
@@ -192,5 +193,5 @@ def _require_same(vocabulary: Vocabulary, backwards: Mapping[str, object], sourc
         if backwards.get(str(number)) != word:
             raise AnnotatorError(
                 f"{source} contradicts itself: number {number} is {word!r} in 'word2idx' and "
-                f"{backwards.get(str(number))!r} in 'idx2word'"
+                f"{in_short(backwards.get(str(number)))} in 'idx2word'"
             )

@@ -1,1 +1,1 @@
-"""The five networks at small sizes, trained on generated scenes; the same classes and loading code as full-size."""
+"""The five networks at small sizes, trained on generated scenes by the full-size classes; nothing that ranks."""

@@ -18,54 +18,54 @@ from numpy.typing import NDArray
 
 from annotators import registry
 from annotators.base import RankingSource
-from annotators.minis.recall import KS, recalls
-from annotators.minis.recipes import RECIPES
+from annotators.minis.train import KS, recalls
+from annotators.minis.twins import RECIPES
 from mitl.analysis.diversity import Items, mutual_rank_table, tau_table
 from mitl.datasets.scenes import World, generate, truth_matrix, write_world
 from mitl.datasets.scenes.world import CAPTIONS_PER_IMAGE
 from mitl.records import CaptionItem, ImageItem, Label
 
 K, DEPTH = 5, 25
-Found = Mapping[str, NDArray[np.float32]]
+Similarities = Mapping[str, NDArray[np.float32]]
 """Annotator -> similarities (images, captions)."""
 
 
-def similarities(world: World, folder: Path) -> Found:
+def similarities(world: World, folder: Path) -> Similarities:
     """What each annotator finds in the world, which is written to the folder first."""
     write_world(world, folder)
     images = [ImageItem(int(i), i, folder / "images" / f"{i}.png") for i in world.scenes]
     captions = [CaptionItem(int(i), i, int(c.image_id), c.text) for i, c in world.captions.items()]
-    found = {}
+    by_annotator = {}
     for name in RECIPES:
         annotator = registry.build(name)
         assert not isinstance(annotator, RankingSource)
-        found[name] = annotator.similarities(
+        by_annotator[name] = annotator.similarities(
             annotator.encode_images(images), annotator.encode_captions(captions)
         )
-    return found
+    return by_annotator
 
 
-def quality(truth: NDArray[np.bool_], found: Found, captions_per_image: int) -> list[str]:
+def quality(truth: NDArray[np.bool_], by_annotator: Similarities, captions_per_image: int) -> list[str]:
     """Precision in the top 5, share of the true pairs reached, and recall of the originals, a line an annotator."""
     heads = [f"R@{k} {direction}" for direction in ("i2t", "t2i") for k in KS]
     lines = ["  ".join([f"{'annotator':10}", "P@5 i2t", "P@5 t2i", "reached", *(f"{h:>8}" for h in heads)])]
-    proposed = {name: (_top(each), _top(each.T).T) for name, each in found.items()}
+    proposed = {name: (_top(each), _top(each.T).T) for name, each in by_annotator.items()}
     for name, tops in proposed.items():
         precision = [(truth & top).sum() / top.sum() for top in tops]
         numbers = [f"{value:7.3f}" for value in (*precision, _reached(truth, tops[0] | tops[1]))]
-        shares = [f"{value:8.3f}" for value in recalls(found[name], captions_per_image)]
+        shares = [f"{value:8.3f}" for value in recalls(by_annotator[name], captions_per_image)]
         lines.append("  ".join([f"{name:10}", *numbers, *shares]))
     together = np.any([top for tops in proposed.values() for top in tops], axis=0)
     lines.append(f"together reach {_reached(truth, together):.3f} of {truth.sum():,} true pairs")
     return lines
 
 
-def diversity(found: Found) -> list[str]:
+def diversity(by_annotator: Similarities) -> list[str]:
     """The tables of how alike the annotators are, for captions and for images as queries."""
     lines: list[str] = []
     for queries, by_query in (
-        ("captions", {name: each.T for name, each in found.items()}),
-        ("images", dict(found)),
+        ("captions", {name: each.T for name, each in by_annotator.items()}),
+        ("images", dict(by_annotator)),
     ):
         rankings = [np.argsort(-each, axis=1, kind="stable") for each in by_query.values()]
         lists = [ranking[:, :DEPTH] for ranking in rankings]
@@ -77,7 +77,7 @@ def diversity(found: Found) -> list[str]:
             ("mean rank of the row's first in the column's ranking", mutual_rank_table(rankings)),
             (f"overlap of the top {K}", overlap),
         ):
-            lines += ["", f"{queries} as queries: {title}", *_square(list(found), table)]
+            lines += ["", f"{queries} as queries: {title}", *_square(list(by_annotator), table)]
     return lines
 
 
@@ -110,8 +110,8 @@ def main() -> None:
     world = generate(arguments.images, seed=arguments.seed, split=arguments.split)
     truth = truth_matrix(world, list(world.scenes), list(world.captions)) <= Label.WEAK_YES.code
     with tempfile.TemporaryDirectory() as folder:
-        found = similarities(world, Path(folder))
-    print("\n".join([*quality(truth, found, CAPTIONS_PER_IMAGE), *diversity(found)]))
+        by_annotator = similarities(world, Path(folder))
+    print("\n".join([*quality(truth, by_annotator, CAPTIONS_PER_IMAGE), *diversity(by_annotator)]))
 
 
 if __name__ == "__main__":

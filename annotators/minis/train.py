@@ -9,25 +9,109 @@ from __future__ import annotations
 
 import argparse
 import csv
+import json
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from safetensors.torch import save_file
+from torch import Tensor
 
+from annotators.checkpoints.checkpoint import OURS
 from annotators.devices import on_threads
 from annotators.minis.build import WEIGHTS
-from annotators.minis.data import HELD_OUT, TRAINING, Pairs, pairs_of, texts_of
-from annotators.minis.recall import recalls
-from annotators.minis.recipes import RECIPES, Recipe, twin_class
 from annotators.minis.twin import Captions, Twin
-from annotators.minis.weights import save
-from mitl.datasets.scenes import World, generate
+from annotators.minis.twins import RECIPES, TWINS, Recipe
+from mitl.datasets.scenes import World, draw, generate
+
+TRAINING, HELD_OUT = "train", "held-out"
+"""Splits; a demonstration has its own."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pairs:
+    """Pictures (N, 3, S, S) float16 and each one's captions, one after the other: C for each, N C in all."""
+
+    pixels: NDArray[np.float16]
+    captions: Captions
+
+    @property
+    def captions_per_image(self) -> int:
+        """C."""
+        return len(self.captions) // len(self.pixels)
+
+    def batch(self, rows: NDArray[np.int64], dy: int = 0, dx: int = 0) -> Tensor:
+        """(B, 3, S, S) float32: these pictures, moved by some pixels with the border repeated."""
+        pixels = torch.from_numpy(self.pixels[rows]).float()
+        for axis, by in ((2, dy), (3, dx)):
+            size = pixels.shape[axis]
+            pixels = pixels.index_select(axis, (torch.arange(size) - by).clamp(0, size - 1))
+        return pixels
+
+
+def texts_of(world: World) -> list[str]:
+    """The captions of a world, image by image."""
+    return [caption.text for caption in world.captions.values()]
+
+
+def pairs_of(world: World, twin: Twin[Any]) -> Pairs:
+    """The world as this twin's network reads it, with the captions that the world gives, defects included."""
+    pixels = np.stack([twin.pixels(draw(scene)).astype(np.float16) for scene in world.scenes.values()])
+    rows = [twin.encode(text) for text in texts_of(world)]
+    lengths = np.array([len(row) for row in rows])
+    tokens = np.zeros((len(rows), lengths.max()), np.int64)
+    for row, numbers in zip(tokens, rows, strict=True):
+        row[: len(numbers)] = numbers
+    return Pairs(pixels, Captions(torch.from_numpy(tokens), torch.from_numpy(lengths)))
+
+
+KS = (1, 5, 10)
+
+
+def recalls(similarities: NDArray[np.float32], captions_per_image: int) -> tuple[float, ...]:
+    """R@1, R@5, R@10 of images as queries, then of captions as queries, from 0 to 1.
+
+    Args:
+        similarities: (N, N C); the captions of image n are the columns n C to n C + C - 1.
+    """
+    own = np.arange(similarities.shape[1]) // captions_per_image  # (N C,)
+    images = np.arange(len(similarities))
+    by_image = own[_order(similarities)] == images[:, None]  # (N, N C), best first
+    by_caption = _order(similarities.T) == own[:, None]  # (N C, N)
+    return tuple(float(hits[:, :k].any(1).mean()) for hits in (by_image, by_caption) for k in KS)
+
+
+def _order(similarities: NDArray[np.float32]) -> NDArray[np.int64]:
+    return np.argsort(-similarities, axis=1, kind="stable")
+
+
+def save(path: Path, twin: Twin[Any], training: Mapping[str, Any]) -> None:
+    """Write the tensors as float16, with the sizes, the words and what is said of the training."""
+    tensors = {
+        name: tensor.detach()
+        .cpu()
+        .to(torch.float16 if tensor.is_floating_point() else tensor.dtype)
+        .contiguous()
+        for name, tensor in twin.state().items()
+    }
+    metadata = {
+        "format": OURS,
+        "network": twin.network_name,
+        "training": json.dumps(dict(training), sort_keys=True),
+        **twin.metadata(),
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, path, metadata)
+    # safetensors leaves the file to its owner alone, but others install the package.
+    path.chmod(0o644)
+
 
 VERSION = 2
 N_IMAGES, N_HELD_OUT = 12_000, 100
@@ -63,7 +147,7 @@ class Training:
     def __init__(self, name: str, world: World, recipe: Recipe, *, seed: int) -> None:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            self.twin: Twin[Any] = twin_class(name)(texts_of(world))
+            self.twin: Twin[Any] = TWINS[name](texts_of(world))
         self.pairs, self.recipe = pairs_of(world, self.twin), recipe
         self._draw = np.random.default_rng(seed)
         self._generator = torch.Generator().manual_seed(seed)
@@ -109,9 +193,11 @@ class Training:
     def _row(self, step: int, loss: float, seconds: float, held_out: Pairs) -> LogRow:
         self.twin.network.eval()
         with torch.inference_mode():
-            found = self.twin.similarities(held_out.batch(np.arange(len(held_out.pixels))), held_out.captions)
+            similarities = self.twin.similarities(
+                held_out.batch(np.arange(len(held_out.pixels))), held_out.captions
+            )
         self.twin.network.train()
-        found_recalls = recalls(found.numpy(), held_out.captions_per_image)
+        found_recalls = recalls(similarities.numpy(), held_out.captions_per_image)
         return LogRow(step, round(loss, 5), round(seconds, 1), *(round(value, 4) for value in found_recalls))
 
 

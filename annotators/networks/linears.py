@@ -72,12 +72,12 @@ class OneDnnLinear:
 
     def plus(self, x: Tensor, residual: Tensor) -> Tensor:
         """``residual`` and it."""
-        found: Tensor = torch.ops.mkldnn._linear_pointwise(x, residual, self._weight, self._bias, "add")
-        return found
+        total: Tensor = torch.ops.mkldnn._linear_pointwise(x, residual, self._weight, self._bias, "add")
+        return total
 
     def _map(self, x: Tensor, then: str) -> Tensor:
-        found: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, then, [], "none")
-        return found
+        mapped: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, then, [], "none")
+        return mapped
 
 
 @cache

@@ -129,11 +129,11 @@ class ViltCore:
         rows, columns = height // side, width // side
         # A product of patches, for convolutions may be rounded to TF32 on CUDA.
         patches = pixels.view(count, channels, rows, side, columns, side).permute(0, 2, 4, 1, 3, 5)
-        found = F.linear(
+        cells = F.linear(
             patches.reshape(count, rows * columns, -1), projection.weight.flatten(1), projection.bias
         )
         first = own.cls_token.expand(count, -1, -1)
-        state = torch.cat([first, found], 1) + self._positions(rows, columns)
+        state = torch.cat([first, cells], 1) + self._positions(rows, columns)
         return {"state": state + own.token_type_embeddings.weight[IMAGE]}
 
     def captions(self, tokens: Tensor, words: Tensor | None = None) -> dict[str, Tensor]:
@@ -141,14 +141,14 @@ class ViltCore:
         own, text = self._embeddings, self._embeddings.text_embeddings
         state = text.word_embeddings(tokens) + text.token_type_embeddings.weight[0]
         state = Norm.of(text.LayerNorm)(state + text.position_embeddings.weight[: tokens.shape[1]])
-        found = {"state": state + own.token_type_embeddings.weight[TEXT]}
-        return found if words is None else {**found, "words": words}
+        embedded = {"state": state + own.token_type_embeddings.weight[TEXT]}
+        return embedded if words is None else {**embedded, "words": words}
 
     def entered(self, side: Side) -> dict[str, Tensor]:
         """Embedded items with ``qkv`` (B, N, 3 D) of the first layer, which do not depend on the other side."""
         state = side["state"].to(self._dtype)
-        found = {**side, "state": state}
-        return {**found, "qkv": self._layers[0].entered(state)} if self._layers else found
+        embedded = {**side, "state": state}
+        return {**embedded, "qkv": self._layers[0].entered(state)} if self._layers else embedded
 
     def score(self, images: Side, captions: Side, i: Tensor, c: Tensor) -> Tensor:
         """(P,) float32: the rank head's logit for each pair of image row i and caption row c."""
@@ -216,13 +216,13 @@ class ViltCore:
         attended = torch.einsum("phe,hde->phd", means, value.weight.view(heads, -1, h.shape[2])).flatten(1)
         state = x[:, 0] + layer.attention.output.dense(attended + value.bias)
         up = F.gelu(layer.intermediate.dense(Norm.of(layer.layernorm_after)(state)))
-        found: Tensor = state + layer.output.dense(up)
-        return found
+        left: Tensor = state + layer.output.dense(up)
+        return left
 
     def _logit(self, state: Tensor) -> Tensor:
         pooled = torch.tanh(self._pooler(Norm.of(self._norm)(state)))
-        found: Tensor = self._rank(pooled)[:, 0]
-        return found
+        logit: Tensor = self._rank(pooled)[:, 0]
+        return logit
 
 
 def attend(qkv: Tensor, heads: int, seen: Tensor | None) -> Tensor:

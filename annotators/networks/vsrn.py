@@ -11,8 +11,43 @@ from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from annotators.networks.grid_regions import GridConfig, GridRegions
+from annotators.networks.resnet import ResNet, cells_of
+
+
+@dataclass(frozen=True, slots=True)
+class GridConfig:
+    """Sizes of the network that stands for a detector."""
+
+    blocks: tuple[int, ...] = (1, 1)
+    """Bottlenecks of each stage; the picture is halved twice, and once more by every stage but the first."""
+    width: int = 16
+    window: int = 3
+    """Side of the square of cells that one region looks at; 64 pixels give 8 x 8 cells and 6 x 6 regions."""
+    image_size: int = 64
+
+    @property
+    def regions(self) -> int:
+        """How many regions a picture has."""
+        cells = self.image_size
+        for _ in range(1 + len(self.blocks)):
+            cells = -(-cells // 2)
+        return (cells - self.window + 1) ** 2
+
+
+class GridRegions(nn.Module):
+    """A grid of overlapping windows as regions; non-negative, as a detector's pooled features are."""
+
+    def __init__(self, config: GridConfig, region_width: int) -> None:
+        super().__init__()
+        self.cnn = ResNet(config.blocks, config.width)
+        self.look = nn.Conv2d(self.cnn.channels, region_width, config.window)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """(B, 3, S, S) -> (B, R, region_width), row by row from the upper left."""
+        return F.relu(cells_of(self.look(self.cnn(pixels))))
+
 
 _LARGEST = 10_000_000
 
@@ -47,11 +82,11 @@ class VsrnConfig:
     @classmethod
     def from_json(cls, text: str) -> VsrnConfig:
         """The configuration in a weights file of ours; ValueError or TypeError where it is none."""
-        found = json.loads(text)
-        grid = found.pop("extractor", None)
+        stated = json.loads(text)
+        grid = stated.pop("extractor", None)
         if grid is not None:
             grid = GridConfig(**{**grid, "blocks": tuple(grid["blocks"])})
-        config = cls(**found, extractor=grid)
+        config = cls(**stated, extractor=grid)
         sizes = (
             config.words,
             config.word_width,

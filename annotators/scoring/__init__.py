@@ -1,1 +1,1 @@
-"""From encoded items to similarities."""
+"""From encoded items to similarities; no files."""

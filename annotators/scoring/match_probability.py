@@ -69,15 +69,15 @@ def match_probabilities(
         AnnotatorError: the widths differ, or an array is no (N, S, D).
     """
     _require_samples(left, right)
-    found = np.empty((len(left), len(right)), np.float32) if out is None else out
+    probabilities = np.empty((len(left), len(right)), np.float32) if out is None else out
     own, other = squares or (squared_lengths(left), squared_lengths(right))
     if device is None or device.type == "cpu":
         odds = _Odds(scale, torch.tensor(2 * shift), _near(own, other))
         work = _OnCpu(left.shape[1], odds, threads or torch.get_num_threads())
-        work.fill(found, (left, own), (right, other))
+        work.fill(probabilities, (left, own), (right, other))
     else:
-        _fill_on_device(device, found, (left, own), (right, other), scale, shift)
-    return found
+        _fill_on_device(device, probabilities, (left, own), (right, other), scale, shift)
+    return probabilities
 
 
 def probabilities_of_one(
@@ -103,11 +103,11 @@ def probabilities_of_one(
 
 def squared_lengths(samples: Samples) -> NDArray[np.float32]:
     """(N, S) squared Euclidean lengths of (N, S, D), summed in float64: a small distance hangs on them."""
-    found = np.empty(samples.shape[:2], np.float32)
+    lengths = np.empty(samples.shape[:2], np.float32)
     for part in blocks(len(samples), 256):
         rows = np.asarray(samples[part], np.float64)
-        found[part] = np.einsum("nsd,nsd->ns", rows, rows)
-    return found
+        lengths[part] = np.einsum("nsd,nsd->ns", rows, rows)
+    return lengths
 
 
 def closed_form_probabilities(

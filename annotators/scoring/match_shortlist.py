@@ -89,7 +89,7 @@ def shortlist(
     half = right.squares.mean(1) / 2
     count = min(count, len(right))
     rows, columns = _block_shape(len(left), len(right), count, block_bytes)
-    found = np.empty((len(left), count), np.int64)
+    lists = np.empty((len(left), count), np.int64)
     for part in blocks(len(left), rows):
         near = np.asarray(left.mean[part], np.float32)
         best = np.full((len(near), 0), -np.inf, np.float32)
@@ -102,8 +102,8 @@ def shortlist(
             places = np.concatenate([places, chosen + other.start], 1)
             kept = _best(best, count)
             best, places = np.take_along_axis(best, kept, 1), np.take_along_axis(places, kept, 1)
-        found[part] = np.sort(places, axis=1)
-    return found
+        lists[part] = np.sort(places, axis=1)
+    return lists
 
 
 def shortlist_then_exact(
@@ -137,9 +137,11 @@ def shortlist_then_exact(
         else:
             buffer[...] = right.samples[some]
         query = np.array(left.samples[row], np.float32)
-        found = probabilities_of_one(query, left.squares[row], buffer, right.squares[some], scale, shift)
-        order = np.lexsort((some, -found))[:k]
-        return some[order], found[order]
+        probabilities_here = probabilities_of_one(
+            query, left.squares[row], buffer, right.squares[some], scale, shift
+        )
+        order = np.lexsort((some, -probabilities_here))[:k]
+        return some[order], probabilities_here[order]
 
     workers = threads or torch.get_num_threads()
     # A product of one query is too small for several threads: each query has a thread, each thread one query.

@@ -14,13 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annotators.base import Encoded, Ranking
-from annotators.dual_encoders import DualEncoder, Running
-from annotators.inputs.vocabularies import Vocabulary
+from annotators.dual_encoders import DualEncoder, Ready
 from annotators.networks.pcme import Pcme
 from annotators.scoring import sampling
 from annotators.scoring.match_probability import closed_form_probabilities, match_probabilities
 from annotators.scoring.match_shortlist import (
-    COUNT,
     MeasuredShortlist,
     SampleSet,
     measured_shortlist,
@@ -49,12 +47,10 @@ class PcmeAnnotator(DualEncoder[Pcme], ABC):
 
     kind = AnnotatorKind.PROBABILITY
 
-    def __init__(
-        self, name: str, network: Pcme, odds: Odds, vocabulary: Vocabulary, digest: str, running: Running
-    ) -> None:
-        super().__init__(network.to(running.device), vocabulary, network.config.image_size, running)
-        self.name, self.fingerprint, self.odds = name, digest, odds
-        self.encoding_fingerprint = digest
+    def __init__(self, ready: Ready[Pcme], odds: Odds) -> None:
+        super().__init__(ready)
+        self.odds = odds
+        self.encoding_fingerprint = ready.fingerprint
         """Of what the Gaussians and their samples depend on: not on how they are compared and searched."""
 
     def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
@@ -77,19 +73,8 @@ class SampledPcme(PcmeAnnotator):
     item's noise depends on the seed and the item alone (``sampling.noise``), not on what else is encoded.
     """
 
-    def __init__(
-        self,
-        name: str,
-        network: Pcme,
-        odds: Odds,
-        vocabulary: Vocabulary,
-        digest: str,
-        running: Running,
-        *,
-        samples: int = SAMPLES,
-        seed: int = 0,
-    ) -> None:
-        super().__init__(name, network, odds, vocabulary, digest, running)
+    def __init__(self, ready: Ready[Pcme], odds: Odds, *, samples: int, seed: int) -> None:
+        super().__init__(ready, odds)
         self.samples, self.seed = samples, seed
 
     def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
@@ -117,20 +102,8 @@ class SampledPcme(PcmeAnnotator):
 class ShortlistedPcme(SampledPcme):
     """The same probabilities, computed for each query's shortlist alone (``match_shortlist``)."""
 
-    def __init__(
-        self,
-        name: str,
-        network: Pcme,
-        odds: Odds,
-        vocabulary: Vocabulary,
-        digest: str,
-        running: Running,
-        *,
-        samples: int = SAMPLES,
-        seed: int = 0,
-        shortlist: int = COUNT,
-    ) -> None:
-        super().__init__(name, network, odds, vocabulary, digest, running, samples=samples, seed=seed)
+    def __init__(self, ready: Ready[Pcme], odds: Odds, *, samples: int, seed: int, shortlist: int) -> None:
+        super().__init__(ready, odds, samples=samples, seed=seed)
         self.shortlist = shortlist
         self.measured: MeasuredShortlist | None = None
         """How much of the exact top k the shortlists of the last search held, on a sample of its queries."""
@@ -146,16 +119,16 @@ class ShortlistedPcme(SampledPcme):
         for side, encoded in ((left, queries), (right, gallery)):
             _require_finite(side.squares, encoded.modality, encoded.ids.tolist())
         scale, shift = self.odds.negative_scale, self.odds.shift
-        found = measured_shortlist(left, right, k, scale, shift, count=self.shortlist, seed=self.seed)
-        logger.info("%s: %s", self.name, found)
-        self.measured = found
+        measured = measured_shortlist(left, right, k, scale, shift, count=self.shortlist, seed=self.seed)
+        logger.info("%s: %s", self.name, measured)
+        self.measured = measured
         positions, probabilities = shortlist_then_exact(
             left,
             right,
             k,
             scale,
             shift,
-            count=found.count,
+            count=measured.count,
             block_bytes=block_bytes,
             threads=self._running.threads,
             progress=progress,

@@ -38,9 +38,9 @@ def noise(
     sample depends on all items before it, on their batches and on the version of torch. Here a subset, another order
     or another batch changes nothing. NumPy promises that ``RandomState`` gives the same numbers in every version.
     """
-    found = np.empty((len(external_ids), samples, width), np.float32)
+    drawn = np.empty((len(external_ids), samples, width), np.float32)
     for row, external_id in enumerate(external_ids):
         digest = hashlib.sha256(f"{seed}\n{modality}\n{external_id}".encode(errors="surrogatepass")).digest()
         state = np.random.RandomState(np.frombuffer(digest, "<u4"))
-        found[row] = state.standard_normal((samples, width))
-    return found
+        drawn[row] = state.standard_normal((samples, width))
+    return drawn

@@ -62,14 +62,14 @@ class PairScorer:
         self, images: Encoded, captions: Encoded, image_rows: Rows, caption_rows: Rows
     ) -> NDArray[np.float32]:
         """(P,) the rank head's logits of the pairs (image_rows[p], caption_rows[p]), whatever their order."""
-        found = np.empty(len(image_rows), np.float32)
+        logits = np.empty(len(image_rows), np.float32)
         lengths = (images.arrays["length"][image_rows], captions.arrays["length"][caption_rows])
         batches = _batches(*lengths, image_rows, caption_rows, self._batch_of, self._workers)
         workers = max(1, min(self._workers, len(batches)))
 
         def score(places: Rows) -> None:
             with torch.inference_mode():
-                found[places] = self._score(images, captions, image_rows[places], caption_rows[places])
+                logits[places] = self._score(images, captions, image_rows[places], caption_rows[places])
 
         own = 1 if self._device.type == "cpu" and self._workers > 1 else self._threads
         with (
@@ -82,7 +82,7 @@ class PairScorer:
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 raise
-        return found
+        return logits
 
     def _piece(self, tokens: int) -> int:
         """Pairs of so many tokens that go through the joint layers together."""
@@ -126,11 +126,11 @@ class PairScorer:
         if new:
             length = int(images.arrays["length"][rows[0]])
             fresh = torch.from_numpy(np.stack([states[row, :length] for row in self._filled(rows[new])]))
-            found = self._core.entered({"state": fresh.to(self._device)})
+            entered_now = self._core.entered({"state": fresh.to(self._device)})
             if len(new) == len(rows) and not self._kept.budget:
-                return found
+                return entered_now
             for at, place in enumerate(new):
-                entered[place] = {name: part[at] for name, part in found.items()}
+                entered[place] = {name: part[at] for name, part in entered_now.items()}
             self._kept.put(states, rows[new], [entered[place] for place in new])
         return {name: torch.stack([one[name] for one in entered if one]) for name in entered[0] or ()}
 
@@ -163,11 +163,11 @@ def _batches(
     shapes = np.stack([image_lengths[order], caption_lengths[order]])
     cuts = np.flatnonzero((shapes[:, 1:] != shapes[:, :-1]).any(axis=0)) + 1
     tokens = (image_lengths + caption_lengths).tolist()
-    found: list[Rows] = []
+    batches: list[Rows] = []
     for bucket in np.split(order, cuts) if len(order) else ():
         step = min(size(tokens[bucket[0]]), -(-len(bucket) // workers))
-        found += [bucket[start : start + step] for start in range(0, len(bucket), step)]
-    return sorted(found, key=lambda places: -len(places) * tokens[places[0]])
+        batches += [bucket[start : start + step] for start in range(0, len(bucket), step)]
+    return sorted(batches, key=lambda places: -len(places) * tokens[places[0]])
 
 
 class _Kept:
@@ -185,21 +185,21 @@ class _Kept:
             if self._of is not states:
                 self._of, self._bytes = states, 0
                 self._rows.clear()
-            found = [self._rows.get(row) for row in rows.tolist()]
-            for row, one in zip(rows.tolist(), found, strict=True):
-                if one is not None:
+            kept = [self._rows.get(row) for row in rows.tolist()]
+            for row, image in zip(rows.tolist(), kept, strict=True):
+                if image is not None:
                     self._rows.move_to_end(row)
-            return found
+            return kept
 
     def put(self, states: NDArray[np.float32], rows: Rows, entered: list[dict[str, Tensor] | None]) -> None:
         with self._lock:
             if self._of is not states:
                 return
-            for row, one in zip(rows.tolist(), entered, strict=True):
-                if one is not None and row not in self._rows:
+            for row, image in zip(rows.tolist(), entered, strict=True):
+                if image is not None and row not in self._rows:
                     # Copies: a view would keep its whole batch.
-                    self._rows[row] = {name: part.clone() for name, part in one.items()}
-                    self._bytes += _bytes(one)
+                    self._rows[row] = {name: part.clone() for name, part in image.items()}
+                    self._bytes += _bytes(image)
             while self._bytes > self.budget and self._rows:
                 self._bytes -= _bytes(self._rows.popitem(last=False)[1])
 

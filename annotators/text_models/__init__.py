@@ -1,1 +1,1 @@
-"""Models that compare texts: weighted words, latent semantic words, a trained sentence encoder."""
+"""Models that compare texts: weighted words, latent words, a trained sentence encoder; no images."""

@@ -21,7 +21,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from annotators.base import Annotator, Encoded, Modality
+from annotators.base import Annotator, Encoded, Modality, encoding_fingerprint, reads_pictures
 from mitl.errors import AnnotatorError
 from mitl.progress import Progress, no_progress
 from mitl.records import CaptionItem, ImageItem
@@ -41,21 +41,6 @@ CHUNK_ITEMS: dict[Modality, int] = {"image": 256, "caption": 4096}
 so that small chunks of them would leave its batches half empty."""
 _MOST_CHUNKS = 512
 """Of many items chunks are larger."""
-
-
-def is_reusable(annotator: object) -> bool:
-    """Whether encodings mean the same in another process, as those of networks do.
-
-    Says the class attribute ``reusable_encodings``. An annotator with it promises that an item's row depends on its
-    fingerprint and the item alone, and that the arrays of all items have one shape. One that encodes relative to a
-    corpus, or keeps tables that its encodings point into, must not set it.
-    """
-    return bool(getattr(annotator, "reusable_encodings", False))
-
-
-def encoding_fingerprint(annotator: Annotator) -> str:
-    """The hash of what an annotator's encodings depend on, beside the items."""
-    return str(getattr(annotator, "encoding_fingerprint", annotator.fingerprint))
 
 
 class EncodingStore:
@@ -116,7 +101,7 @@ class EncodingStore:
 
         Such annotators set the class attribute ``reads_pictures`` to False.
         """
-        with_files = modality == "image" and bool(getattr(annotator, "reads_pictures", True))
+        with_files = modality == "image" and reads_pictures(annotator, unsaid=True)
         known, keys = self._keys.get((modality, with_files), (None, None))
         if keys is None or known is not items:
             if modality == "caption":

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from annotators import registry
-from annotators.base import Annotator, Encoded, Modality, Ranking, RankingSource
+from annotators.base import Annotator, Encoded, Modality, Ranking, RankingSource, ScoresPairs
 from mitl.errors import AnnotatorError
 from mitl.progress import Progress, no_progress
 from mitl.retrieval.encodings import Chunk, encode_items
@@ -42,20 +42,8 @@ class Recipe:
         return built
 
 
-class PairScorer(Protocol):
-    """What an annotator of pairs offers besides ``Annotator``."""
-
-    def scores(self, images: Encoded, captions: Encoded, image_rows: Places, caption_rows: Places) -> Any:
-        """(P,) float32 scores of the pairs of rows; they do not depend on what else is asked.
-
-        Where it computes in a lower precision, an attribute ``is_exact`` is False and a keyword ``exact`` makes it
-        compute in float32.
-        """
-        ...
-
-
 def timed_scores(
-    annotator: PairScorer,
+    annotator: ScoresPairs,
     images: Encoded,
     captions: Encoded,
     image_rows: Places,
@@ -85,7 +73,7 @@ class Engine(Protocol):
 
     def score(
         self,
-        annotator: PairScorer,
+        annotator: ScoresPairs,
         images: Encoded,
         captions: Encoded,
         units: Iterable[Unit],
@@ -141,7 +129,7 @@ class LocalEngine:
 
     def score(
         self,
-        annotator: PairScorer,
+        annotator: ScoresPairs,
         images: Encoded,
         captions: Encoded,
         units: Iterable[Unit],

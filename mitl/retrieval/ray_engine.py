@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annotators.base import Annotator, Encoded, Modality, Ranking
+from annotators.base import Annotator, Encoded, Modality, Ranking, ScoresPairs, is_reusable, searches_itself
 from mitl.errors import RetrievalError
 from mitl.progress import Progress, no_progress
 from mitl.records import AnnotatorKind
 from mitl.retrieval import ray_work
-from mitl.retrieval.encodings import Chunk, is_reusable
-from mitl.retrieval.engines import LocalEngine, PairScorer, Recipe
+from mitl.retrieval.encodings import Chunk
+from mitl.retrieval.engines import LocalEngine, Recipe
 from mitl.retrieval.pair_scores import Scored, Unit
 from mitl.retrieval.products import Backend
 from mitl.retrieval.ray_cluster import Begin, RayCluster, Ref
@@ -82,7 +82,7 @@ class RayEngine:
 
     def score(
         self,
-        annotator: PairScorer,
+        annotator: ScoresPairs,
         images: Encoded,
         captions: Encoded,
         units: Iterable[Unit],
@@ -185,7 +185,7 @@ class RayEngine:
                 advance(tile.pairs)
 
     def _asked(self, annotator: Annotator) -> Order | Space | None:
-        if hasattr(annotator, "top_k"):
+        if searches_itself(annotator):
             return None  # it searches the whole gallery in a way of its own
         if annotator.kind in VECTOR_KINDS:
             return Space(annotator.name, annotator.kind, annotator.fingerprint)

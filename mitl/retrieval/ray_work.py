@@ -13,11 +13,11 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from annotators.base import Annotator, Encoded, Modality, Ranking
+from annotators.base import Annotator, Encoded, Modality, Ranking, ScoresPairs
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind
 from mitl.retrieval.encodings import Items, encode_items
-from mitl.retrieval.engines import PairScorer, Recipe, timed_scores
+from mitl.retrieval.engines import Recipe, timed_scores
 from mitl.retrieval.products import Backend
 from mitl.retrieval.topk import top_k, top_k_both
 
@@ -71,7 +71,7 @@ def score_pairs(
     exact: bool,
 ) -> tuple[NDArray[np.float32], float]:
     """The pairs' scores and the seconds they took."""
-    annotator = cast(PairScorer, _annotator(order))
+    annotator = cast(ScoresPairs, _annotator(order))
     return timed_scores(annotator, _own(images), _own(captions), image_rows, caption_rows, exact=exact)
 
 

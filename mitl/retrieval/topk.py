@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from annotators.base import Annotator, Encoded, Ranking
+from annotators.base import Annotator, Encoded, Ranking, searches_itself
 from mitl.errors import RetrievalError
 from mitl.progress import Advance, Progress, no_progress
 from mitl.records import AnnotatorKind
@@ -59,9 +59,8 @@ def top_k(
             do not fit each other or are not finite, the backend is not there.
     """
     _check(annotator, queries, gallery, k, block_bytes, backend)
-    if hasattr(annotator, "top_k"):
-        own: Ranking = annotator.top_k(queries, gallery, k, block_bytes=block_bytes, progress=progress)
-        return own
+    if searches_itself(annotator):
+        return annotator.top_k(queries, gallery, k, block_bytes=block_bytes, progress=progress)
     with progress(f"rank {annotator.name}", total=len(queries) * len(gallery)) as advance:
         if annotator.kind not in _VECTORS:
             found = best_by_annotator(
@@ -106,7 +105,7 @@ def top_k_both(
     """
     _check(annotator, images, captions, k_i2t, block_bytes, backend)
     _check(annotator, captions, images, k_t2i, block_bytes, backend)
-    if hasattr(annotator, "top_k") or annotator.kind not in _VECTORS or backend == "faiss":
+    if searches_itself(annotator) or annotator.kind not in _VECTORS or backend == "faiss":
         options: Any = {"block_bytes": block_bytes, "progress": progress, "backend": backend, "used": used}
         return (
             top_k(annotator, images, captions, k_i2t, **options),

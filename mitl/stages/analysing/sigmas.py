@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annotators.base import Encoded, Modality
+from annotators.base import Encoded, Modality, draws_samples, is_reusable
 from mitl.analysis.machines.uncertainty import geometric_mean, recovered_sigmas, root_mean_square
 from mitl.records import Direction
-from mitl.retrieval.encodings import is_reusable
 from mitl.stages.analysing.material import Material
 from mitl.stages.proposing.computing import Means
 
@@ -53,7 +52,7 @@ class SigmaReader:
             return Sigmas(GEOMETRIC, geometric_mean(np.exp(arrays["log_sigma"][rows].astype(np.float64))))
         if {"spread", "mean"} <= arrays.keys():
             return Sigmas(QUADRATIC, root_mean_square(arrays["spread"][rows], arrays["mean"].shape[1]))
-        if "samples" in arrays and arrays["samples"].shape[1] > 1 and hasattr(self._annotator, "seed"):
+        if "samples" in arrays and arrays["samples"].shape[1] > 1 and draws_samples(self._annotator):
             names = [items[row].external_id for row in rows]
             return Sigmas(GEOMETRIC, self._from_samples(encoded.rows(rows), names))
         return None

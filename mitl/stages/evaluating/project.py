@@ -11,14 +11,14 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from annotators.base import Annotator, Encoded, Modality, RankingSource
+from annotators.base import Annotator, Encoded, Modality, RankingSource, is_reusable, scores_pairs
 from mitl.db.session import open_database
 from mitl.db.store import items as item_store
 from mitl.db.store import proposals as proposal_store
 from mitl.metrics.positives import Ids
 from mitl.progress import Progress
 from mitl.records import Direction
-from mitl.retrieval.encodings import check_encoded, encode_items, is_reusable
+from mitl.retrieval.encodings import check_encoded, encode_items
 from mitl.retrieval.tiles import VECTOR_KINDS
 from mitl.settings import Settings
 from mitl.stages.evaluating.models.model import EVERY, Model, Ranked
@@ -185,7 +185,7 @@ def similarities_of(
     means = Means.of(settings)
     found: dict[str, AcrossSimilarities] = {}
     for annotator in build_annotators(settings, names):
-        if isinstance(annotator, RankingSource) or hasattr(annotator, "scores"):
+        if isinstance(annotator, RankingSource) or scores_pairs(annotator):
             continue
         kind = AnnotatorSimilarities if _encodes_alike(annotator) else AcrossSimilarities
         found[annotator.name] = kind(annotator, project, means, progress)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from annotators.base import Annotator, RankingSource
+from annotators.base import Annotator, RankingSource, device_name
 from mitl.db.session import open_database
 from mitl.db.store import items as item_store
 from mitl.db.store import proposals as store
@@ -174,7 +174,7 @@ def _result(
 
 def _devices(built: Sequence[Annotator | RankingSource]) -> dict[str, str]:
     """Where each annotator's network runs, of those that have one."""
-    return {one.name: str(device) for one in built if (device := getattr(one, "device", None)) is not None}
+    return {annotator.name: device for annotator in built if (device := device_name(annotator)) is not None}
 
 
 def _where(devices: dict[str, str], products: set[str]) -> Iterator[str]:

@@ -6,18 +6,29 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from annotators.base import Annotator, Encoded, Modality, Ranking, RankingSource
+from annotators.base import (
+    Annotator,
+    Encoded,
+    Modality,
+    Ranking,
+    RankingSource,
+    ScoresPairs,
+    is_exact,
+    is_reusable,
+    measured_recall,
+    reads_pictures,
+    scores_pairs,
+    searches_itself,
+)
 from annotators.fingerprint import fingerprint
 from mitl.errors import AnnotatorError
 from mitl.progress import Progress
 from mitl.records import CaptionItem, Direction, IdKind, ImageItem
-from mitl.retrieval.encodings import check_encoded, encode_items, is_reusable
-from mitl.retrieval.engines import PairScorer
+from mitl.retrieval.encodings import check_encoded, encode_items
 from mitl.retrieval.known_scores import ScoredItems
 from mitl.retrieval.pair_scores import PairScores, Scored, Unit
 from mitl.retrieval.pair_search import PairSearch
@@ -42,7 +53,7 @@ class Items:
 
 def at_hand(annotator: Annotator | RankingSource, images: Sequence[ImageItem]) -> list[ImageItem]:
     """The images that this annotator can look at: all, or those with a file where it says that it reads files."""
-    if not getattr(annotator, "reads_pictures", False):
+    if not reads_pictures(annotator, unsaid=False):
         return list(images)
     return [image for image in images if image.path is not None and image.path.is_file()]
 
@@ -102,7 +113,7 @@ class Ranker:
             AnnotatorError: a shortlist is wanted of an annotator that does not score pairs.
         """
         found = self.means.scope(self.name)
-        if found.shortlist is not None and not hasattr(self.annotator, "scores"):
+        if found.shortlist is not None and not scores_pairs(self.annotator):
             raise AnnotatorError(
                 f"annotator {self.name!r} does not score pair by pair, so it needs no shortlist; take 'scope' out of "
                 "its settings"
@@ -134,7 +145,7 @@ class Ranker:
         if isinstance(self.annotator, RankingSource):
             return self.annotator.ranking(direction, self.items.images, self.items.captions, query_ids, depth)
         wanted = np.asarray(query_ids, dtype=np.int64)
-        if hasattr(self.annotator, "scores"):
+        if scores_pairs(self.annotator):
             return self._by_scores(self.annotator, direction, wanted, depth, sources)
         sides: tuple[Modality, Modality] = ("image", "caption")
         if direction is Direction.T2I:
@@ -144,14 +155,14 @@ class Ranker:
         found = self.means.engine.top_k(
             self.annotator, queries.rows(places), gallery, depth, progress=self.progress
         )
-        measured = getattr(self.annotator, "measured", None)
+        measured = measured_recall(self.annotator)
         if measured is not None:
             self.means.own_recalls[self.name, direction] = measured
         return found
 
     def searches_both(self, queries: Mapping[Direction, Sequence[int]]) -> bool:
         """Whether one pass serves both directions: all items search, and their vectors say all."""
-        if self.annotator.kind not in VECTOR_KINDS or hasattr(self.annotator, "top_k"):
+        if self.annotator.kind not in VECTOR_KINDS or searches_itself(self.annotator):
             return False
         sides = {direction: self.items.side(direction, gallery=False) for direction in Direction}
         return all(list(queries[d]) == [item.id for item in side] for d, side in sides.items())
@@ -177,7 +188,7 @@ class Ranker:
         return min(scope.shortlist * (1 if scope.recall is None else _GROWTH), gallery)
 
     def _reads_pictures(self) -> bool:
-        return bool(getattr(self.annotator, "reads_pictures", is_reusable(self.annotator)))
+        return reads_pictures(self.annotator, unsaid=is_reusable(self.annotator))
 
     def _side(self, modality: Modality) -> Encoded:
         if modality not in self._encoded:
@@ -196,7 +207,7 @@ class Ranker:
 
     def _by_scores(
         self,
-        annotator: Annotator,
+        annotator: ScoresPairs,
         direction: Direction,
         query_ids: NDArray[np.int64],
         depth: int,
@@ -227,7 +238,7 @@ class Ranker:
         finally:
             self.means.scored[self.name] += search.computed
 
-    def _pair_search(self, annotator: Annotator) -> PairSearch:
+    def _pair_search(self, annotator: ScoresPairs) -> PairSearch:
         keys = self.means.encodings.keys
         items = ScoredItems(
             self.items.images,
@@ -240,13 +251,13 @@ class Ranker:
             def score(units: Iterable[Unit]) -> Iterator[Scored]:
                 # Encoded only when a pair is missing.
                 sides = self._side("image"), self._side("caption")
-                return self.means.engine.score(cast(PairScorer, annotator), *sides, units, exact=exact)
+                return self.means.engine.score(annotator, *sides, units, exact=exact)
 
             return PairScores(self.means.scores / name, annotator.name, items, score)
 
         name = f"{annotator.name}-{annotator.fingerprint[:16]}"
         near = scores(name, exact=False)
-        if getattr(annotator, "is_exact", True):
+        if is_exact(annotator):
             return PairSearch(annotator.name, items, near)
         return PairSearch(annotator.name, items, near, scores(f"{name}-float32", exact=True))
 

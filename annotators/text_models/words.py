@@ -1,4 +1,4 @@
-"""Latent semantic analysis: weighted words projected on their strongest directions of co-occurrence."""
+"""Texts as vectors over their words: weighted by how rare they are, or projected on directions of co-occurrence."""
 
 from __future__ import annotations
 
@@ -14,15 +14,37 @@ WIDTH = 256
 SEED = 0
 
 
-class LatentWords:
-    """Dense unit vectors of at most 256 numbers; fewer where the texts hold fewer words.
+class WeightedWords:
+    """Sparse unit vectors over words and word pairs: 1 + log(count), times the inverse document frequency."""
+
+    def __init__(self, longest: int = 2) -> None:
+        """``longest``: so many neighbouring words are counted together."""
+        self._vectorizer = TfidfVectorizer(
+            ngram_range=(1, longest), sublinear_tf=True, norm="l2", dtype=np.float64
+        )
+
+    def fit(self, texts: Sequence[str]) -> None:
+        """Count in how many of these texts each word stands; their order does not matter."""
+        self._vectorizer.fit(texts)
+
+    def vectors(self, texts: Sequence[str]) -> Any:
+        """(N, vocabulary) unit rows, or a zero row without a known word: float64, dense or sparse."""
+        return self._vectorizer.transform(texts)
+
+    def products(self, queries: Any, gallery: Any) -> NDArray[np.float64]:
+        """(Q, G); each sum runs over the query's words in one order, so blocks of any size agree."""
+        dense: NDArray[np.float64] = (queries @ gallery.T).toarray()
+        return dense
+
+
+class LatentWords(WeightedWords):
+    """Latent semantic analysis: dense unit vectors of at most 256 numbers; fewer where the texts hold fewer words.
 
     Source: Deerwester et al., Indexing by latent semantic analysis, JASIS 1990.
     """
 
-    def __init__(self, width: int = WIDTH) -> None:
-        self._width = width
-        self._vectorizer = TfidfVectorizer(sublinear_tf=True, norm="l2", dtype=np.float64)
+    def __init__(self) -> None:
+        super().__init__(longest=1)
         self._svd: TruncatedSVD | None = None
 
     def fit(self, texts: Sequence[str]) -> None:
@@ -30,7 +52,7 @@ class LatentWords:
         # The decomposition's rounding depends on the order of rows.
         weighted = self._vectorizer.fit_transform(sorted(texts))
         # The solver needs a rank below both sides.
-        width = min(self._width, min(weighted.shape) - 1)
+        width = min(WIDTH, min(weighted.shape) - 1)
         if width >= 1:
             self._svd = TruncatedSVD(width, random_state=SEED).fit(weighted)
 
