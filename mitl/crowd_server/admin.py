@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError
 
-from mitl.crowd_server import ids
-from mitl.crowd_server.clock import Clock, utc_now
+from mitl.crowd_server.protocol import ids
 from mitl.crowd_server.store import accounts, reports, settling, workers
-from mitl.crowd_server.store.database import Database
+from mitl.crowd_server.store.database import Clock, Database, utc_now
 from mitl.crowd_server.store.reports import Payment
 from mitl.crowd_server.store.workers import InvitationRow
 from mitl.db import migrate

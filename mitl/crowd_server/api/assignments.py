@@ -5,17 +5,16 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from mitl.crowd_server.api import questions, shapes
+from mitl.crowd_server.api import notifications, shapes
 from mitl.crowd_server.api.hits import already, key
 from mitl.crowd_server.api.registry import Call, operation, paged
-from mitl.crowd_server.errors import TurkError, absent, invalid, missing, out_of_range, turk
-from mitl.crowd_server.forms import page as form_page
-from mitl.crowd_server.forms.question_form import QuestionForm
-from mitl.crowd_server.models import DONE_STATES, AssignmentState
-from mitl.crowd_server.store import accounts, assignments, hits, messages, tokens
+from mitl.crowd_server.pages import questions
+from mitl.crowd_server.protocol.errors import TurkError, absent, invalid, missing, out_of_range, turk
+from mitl.crowd_server.protocol.question_form import QuestionForm
+from mitl.crowd_server.store import accounts, assignments, hits, messages
 from mitl.crowd_server.store.assignments import AssignmentRow
 from mitl.crowd_server.store.hits import HitRow
-from mitl.crowd_server.work import letters
+from mitl.crowd_server.store.models import DONE_STATES, AssignmentState
 from mitl.records import Environment
 
 OVERRIDABLE_FOR = dt.timedelta(days=30)
@@ -63,7 +62,7 @@ def approve_assignment(call: Call) -> dict[str, Any]:
         raise _wrong_state(own, "Submitted, Rejected" if override else "Submitted")
     assignments.approve(call.connection, call.environment, own, feedback=feedback, now=call.now)
     if own.state is AssignmentState.REJECTED:
-        _tell(call, own, letters.reversal(_hit(call, own).type.values.title, feedback))
+        _tell(call, own, notifications.reversal(_hit(call, own).type.values.title, feedback))
     return {}
 
 
@@ -75,7 +74,7 @@ def reject_assignment(call: Call) -> dict[str, Any]:
     if own.state is not AssignmentState.SUBMITTED:
         raise _wrong_state(own, "Submitted")
     assignments.reject(call.connection, call.environment, own, feedback=feedback, now=call.now)
-    _tell(call, own, letters.rejection(_hit(call, own).type.values.title, feedback))
+    _tell(call, own, notifications.rejection(_hit(call, own).type.values.title, feedback))
     return {}
 
 
@@ -88,7 +87,7 @@ def send_bonus(call: Call) -> dict[str, Any]:
     reason = call.params.text("Reason", longest=2000, required=True)
     token = call.params.token()
     if token:
-        earlier = tokens.recall(call.connection, call.environment, "bonus", token, call.now)
+        earlier = accounts.recall(call.connection, call.environment, "bonus", token, call.now)
         if earlier is not None:
             raise already("BonusAlreadyGranted", "Bonuses", "request", earlier)
     if worker != own.worker:
@@ -97,8 +96,10 @@ def send_bonus(call: Call) -> dict[str, Any]:
         raise out_of_range("BonusAmount", shapes.dollars(cents), "at least 0.01")
     assignments.add_bonus(call.connection, call.environment, own, cents=cents, reason=reason, now=call.now)
     if token:
-        tokens.remember(call.connection, call.environment, "bonus", token, call.request_id, call.now)
-    _tell(call, own, letters.bonus(f"${shapes.dollars(cents)}", _hit(call, own).type.values.title, reason))
+        accounts.remember(call.connection, call.environment, "bonus", token, call.request_id, call.now)
+    _tell(
+        call, own, notifications.bonus(f"${shapes.dollars(cents)}", _hit(call, own).type.values.title, reason)
+    )
     return {}
 
 
@@ -129,7 +130,7 @@ def get_account_balance(call: Call) -> dict[str, Any]:
     return reply
 
 
-def _tell(call: Call, own: AssignmentRow, letter: letters.Letter) -> None:
+def _tell(call: Call, own: AssignmentRow, letter: notifications.Letter) -> None:
     messages.tell_worker(
         call.connection, call.environment, own.worker, subject=letter.subject, text=letter.text, now=call.now
     )
@@ -159,7 +160,7 @@ def _shape(own: AssignmentRow, form: QuestionForm | None) -> dict[str, Any]:
     """An assignment, its answer in the terms of its question's form where it has one."""
     shape = shapes.assignment(own)
     if form is not None:
-        shape["Answer"] = form_page.answer_xml(form, own.answer)
+        shape["Answer"] = questions.answer_xml(form, own.answer)
     return shape
 
 

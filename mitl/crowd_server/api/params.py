@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from mitl.crowd_server.errors import invalid, missing, out_of_range
+from mitl.crowd_server.protocol.errors import invalid, missing, out_of_range
 
 _CURRENCY = re.compile(r"[0-9]+\.?[0-9]{0,2}")
 _ENTITY = re.compile(r"[A-Z0-9]{1,64}")

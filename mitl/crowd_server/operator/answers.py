@@ -9,14 +9,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mitl.crowd.answer_xml import answer_fields
-from mitl.crowd_server.api import questions, shapes
-from mitl.crowd_server.forms import page as form_page
+from mitl.crowd_server.api import shapes
 from mitl.crowd_server.operator.session import page
-from mitl.crowd_server.site import Site
-from mitl.crowd_server.store import assignments, hit_lists, hits, progress, reports
+from mitl.crowd_server.pages import questions
+from mitl.crowd_server.pages.site import Site
+from mitl.crowd_server.store import assignments, hits, progress, reports
 from mitl.crowd_server.store.assignments import AssignmentRow
 from mitl.crowd_server.store.hits import HitRow
-from mitl.crowd_server.work import frames
+from mitl.crowd_server.work import hit_frame
 from mitl.errors import AnswerError
 from mitl.records import Environment
 
@@ -34,7 +34,7 @@ def group(site: Site, request: Request) -> Response:
         row = groups.get(request.path_params["group"])
         if row is None:
             return _unknown(site)
-        found = hit_lists.list_of_type(connection, row.id, after=after, limit=A_PAGE + 1, now=now)
+        found = hits.list_of_type(connection, row.id, after=after, limit=A_PAGE + 1, now=now)
         latest = assignments.latest_of_type(connection, row.id, limit=A_PAGE)
     shown = found[:A_PAGE]
     return site.page(
@@ -66,7 +66,7 @@ def hit(site: Site, request: Request) -> Response:
         states=shapes.STATUS,
         elsewhere=question.url,
         height=question.frame_height,
-        frame=frames.preview_address(site, request, question, row.id, row.mturk_id),
+        frame=hit_frame.preview_address(site, request, question, row.id, row.mturk_id),
     )
 
 
@@ -117,7 +117,7 @@ def _fields(connection: Connection, hit_id: int, answer: str) -> tuple[Sequence[
     """The (name, value) fields in the order in which they came; the document itself where it cannot be read."""
     form = questions.form_of(hits.form(connection, hit_id))
     try:
-        return answer_fields(answer if form is None else form_page.answer_xml(form, answer)), ""
+        return answer_fields(answer if form is None else questions.answer_xml(form, answer)), ""
     except AnswerError:
         return (), answer
 

@@ -9,13 +9,20 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, Engine
 
-from mitl.crowd_server import ids
-from mitl.crowd_server.clock import Clock, utc_now
-from mitl.crowd_server.models import VisitState
-from mitl.crowd_server.panels.ends import ENDS, End, check_end, write_ends
-from mitl.crowd_server.panels.profiles import PROFILES, SLUG, Parameters, check_parameters
-from mitl.crowd_server.store import identities, panels, studies, workers
-from mitl.crowd_server.store.database import Database
+from mitl.crowd_server.panels.profiles import (
+    ENDS,
+    PROFILES,
+    SLUG,
+    End,
+    Parameters,
+    check_end,
+    check_parameters,
+    write_ends,
+)
+from mitl.crowd_server.protocol import ids
+from mitl.crowd_server.store import panels, studies, workers
+from mitl.crowd_server.store.database import Clock, Database, utc_now
+from mitl.crowd_server.store.models import VisitState
 from mitl.crowd_server.store.panels import PanelRow, VisitRecord
 from mitl.crowd_server.store.studies import StudyRow
 from mitl.errors import StoreError, UsageError
@@ -104,16 +111,16 @@ def close_panel(engine: Engine, slug: str, *, clock: Clock = utc_now) -> bool:
 def forget_worker(engine: Engine, name: str) -> int:
     """Delete what panels call one person, given by the panel's id or the worker id; the number of workers."""
     with engine.begin() as connection:
-        found = identities.known_as(connection, name)
-        identities.forget(connection, found)
+        found = panels.known_as(connection, name)
+        panels.forget(connection, found)
         return len(found)
 
 
 def forget_all(engine: Engine, environment: Environment) -> int:
     """Delete what panels call the workers of an environment; the number of workers."""
     with Database(engine).write(environment) as connection:
-        found = identities.of_environment(connection, environment)
-        identities.forget(connection, found)
+        found = panels.identified(connection, environment)
+        panels.forget(connection, found)
         return len(found)
 
 

@@ -8,16 +8,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
-from mitl.crowd_server.models import (
-    Assignment,
-    AssignmentState,
-    Bonus,
-    Hit,
-    HitType,
-    Worker,
-)
 from mitl.crowd_server.store import accounts
-from mitl.crowd_server.store.rows import Wide
+from mitl.crowd_server.store.database import Wide
+from mitl.crowd_server.store.models import Assignment, AssignmentState, Bonus, Hit, HitType, Worker
 from mitl.records import Environment
 
 

@@ -1,17 +1,40 @@
-"""Transactions on ``crowd.db`` that mean the same on SQLite and on PostgreSQL."""
+"""Transactions on ``crowd.db`` that mean the same on SQLite and on PostgreSQL, and the clock that stamps its rows."""
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeAlias
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, CursorResult, Engine, Select, select
 
-from mitl.crowd_server.models import Account
+from mitl.crowd_server.store.models import Account
 from mitl.records import Environment
+
+Clock = Callable[[], dt.datetime]
+
+
+def utc_now() -> dt.datetime:
+    """The machine's time, aware UTC."""
+    return dt.datetime.now(dt.UTC)
+
+
+class ManualClock:
+    """A clock that stands still until it is told to advance."""
+
+    def __init__(self, start: dt.datetime | None = None) -> None:
+        self._now = start or utc_now()
+
+    def __call__(self) -> dt.datetime:
+        """The time it stands at."""
+        return self._now
+
+    def advance(self, **delta: float) -> None:
+        """Move forward by ``timedelta(**delta)``."""
+        self._now += dt.timedelta(**delta)
 
 
 class _View:
@@ -103,3 +126,14 @@ class Database:
                 lock = select(Account.environment).where(Account.environment == environment)
                 connection.execute(lock.with_for_update())
             yield connection
+
+
+Wide: TypeAlias = Select[*tuple[Any, ...]]
+"""A select of more columns than the type checker counts."""
+
+
+def new_id(result: CursorResult[Any]) -> int:
+    """The key of the row just inserted."""
+    key = result.inserted_primary_key
+    assert key is not None
+    return int(key[0])

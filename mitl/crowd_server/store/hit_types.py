@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, select
 
-from mitl.crowd_server.ids import entity_id
-from mitl.crowd_server.models import HitType
-from mitl.crowd_server.store.rows import Wide, new_id
+from mitl.crowd_server.protocol.ids import entity_id
+from mitl.crowd_server.store.database import Wide, new_id
+from mitl.crowd_server.store.models import HitType
 from mitl.records import Environment
 
 

@@ -1,4 +1,4 @@
-"""HITs, each with its type and what its assignments do."""
+"""HITs, each with its type and what its assignments do, one by one and in lists."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, and_, bindparam, case, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, case, exists, func, insert, or_, select, update
 
-from mitl.crowd_server.ids import entity_id
-from mitl.crowd_server.models import Assignment, AssignmentState, Hit, HitQuestion, HitType
+from mitl.crowd_server.protocol.ids import entity_id
 from mitl.crowd_server.store import accounts
+from mitl.crowd_server.store.database import Wide, new_id
 from mitl.crowd_server.store.hit_types import COLUMNS as TYPE_COLUMNS
 from mitl.crowd_server.store.hit_types import TypeRow, type_row
-from mitl.crowd_server.store.rows import Wide, new_id
+from mitl.crowd_server.store.models import Assignment, AssignmentState, Hit, HitQuestion, HitType
 from mitl.records import Environment
 
 
@@ -209,3 +209,67 @@ def _counts(connection: Connection, hit_ids: Sequence[int], now: dt.datetime) ->
         return {}
     rows = connection.execute(_COUNTS, {"hit_ids": hit_ids, "now": now})
     return {hit_id: (pending, completed) for hit_id, pending, completed in rows}
+
+
+def list_hits(
+    connection: Connection, environment: Environment, *, after: int, limit: int, now: dt.datetime
+) -> list[HitRow]:
+    """HITs that are not deleted, oldest first, from the one after id ``after``."""
+    wanted = SELECT.where(Hit.environment == environment, Hit.id > after, Hit.deleted_at.is_(None))
+    return rows(connection, wanted.order_by(Hit.id).limit(limit), now)
+
+
+def list_of_type(
+    connection: Connection, hit_type_id: int, *, after: int, limit: int, now: dt.datetime
+) -> list[HitRow]:
+    """HITs of a HIT type, deleted ones too, oldest first."""
+    wanted = SELECT.where(Hit.hit_type_id == hit_type_id, Hit.id > after)
+    return rows(connection, wanted.order_by(Hit.id).limit(limit), now)
+
+
+def list_reviewable(
+    connection: Connection,
+    environment: Environment,
+    *,
+    hit_type_id: int | None,
+    reviewing: bool,
+    after: int,
+    limit: int,
+    now: dt.datetime,
+) -> list[HitRow]:
+    """HITs on which no further work will come, marked as being reviewed or not."""
+    lease = exists().where(
+        Assignment.hit_id == Hit.id,
+        Assignment.state == AssignmentState.ACCEPTED,
+        Assignment.deadline_at > now,
+    )
+    wanted = SELECT.where(
+        Hit.environment == environment,
+        Hit.id > after,
+        Hit.deleted_at.is_(None),
+        Hit.reviewing.is_(reviewing),
+        or_(Hit.slots_left == 0, Hit.expires_at <= now),
+        ~lease,
+    )
+    if hit_type_id is not None:
+        wanted = wanted.where(Hit.hit_type_id == hit_type_id)
+    return rows(connection, wanted.order_by(Hit.id).limit(limit), now)
+
+
+def list_requiring(
+    connection: Connection,
+    environment: Environment,
+    mention: str,
+    *,
+    after: int,
+    limit: int,
+    now: dt.datetime,
+) -> list[HitRow]:
+    """HITs that are not deleted and whose type's requirements hold this text."""
+    wanted = SELECT.where(
+        Hit.environment == environment,
+        Hit.id > after,
+        Hit.deleted_at.is_(None),
+        HitType.requirements.contains(mention, autoescape=True),
+    )
+    return rows(connection, wanted.order_by(Hit.id).limit(limit), now)

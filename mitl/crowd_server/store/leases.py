@@ -22,16 +22,9 @@ from sqlalchemy import (
     update,
 )
 
-from mitl.crowd_server.ids import entity_id
-from mitl.crowd_server.models import (
-    Assignment,
-    AssignmentState,
-    Hit,
-    HitType,
-    Worker,
-    WorkerBlock,
-)
-from mitl.crowd_server.store.rows import Wide, new_id
+from mitl.crowd_server.protocol.ids import entity_id
+from mitl.crowd_server.store.database import Wide, new_id
+from mitl.crowd_server.store.models import Assignment, AssignmentState, Hit, HitType, Worker, WorkerBlock
 from mitl.crowd_server.store.workers import WorkerRow
 from mitl.records import Environment
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
-from mitl.crowd_server.models import Assignment, AssignmentState, Message, Worker
+from mitl.crowd_server.store.models import Assignment, AssignmentState, Message, Worker
 from mitl.records import Environment
 
 

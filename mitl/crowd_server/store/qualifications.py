@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
-from mitl.crowd_server.ids import entity_id
-from mitl.crowd_server.models import Qualification, QualificationType, Worker
-from mitl.crowd_server.store.rows import Wide, new_id
+from mitl.crowd_server.protocol.ids import entity_id
+from mitl.crowd_server.store.database import Wide, new_id
+from mitl.crowd_server.store.models import Qualification, QualificationType, Worker
 from mitl.crowd_server.store.workers import WorkerRow
 from mitl.records import Environment
 
@@ -191,6 +191,12 @@ def find(connection: Connection, type_id: int, worker_id: int) -> QualificationR
         _HELD.where(Qualification.qualification_type_id == type_id, Qualification.worker_id == worker_id)
     ).one_or_none()
     return None if row is None else QualificationRow(*row)
+
+
+def find_held(connection: Connection, type_id: int, worker_id: int) -> QualificationRow | None:
+    """What this worker holds of this type now."""
+    row = find(connection, type_id, worker_id)
+    return None if row is None or row.revoked_at is not None else row
 
 
 def list_held(connection: Connection, worker_id: int) -> dict[str, QualificationRow]:

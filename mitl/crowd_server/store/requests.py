@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from mitl.crowd_server.ids import entity_id
-from mitl.crowd_server.models import (
+from mitl.crowd_server.protocol.ids import entity_id
+from mitl.crowd_server.store.database import Wide, new_id
+from mitl.crowd_server.store.models import (
     Hit,
     HitType,
     QualificationRequest,
@@ -18,7 +19,6 @@ from mitl.crowd_server.models import (
     RequestState,
     Worker,
 )
-from mitl.crowd_server.store.rows import Wide, new_id
 from mitl.crowd_server.store.workers import WorkerRow
 from mitl.records import Environment
 

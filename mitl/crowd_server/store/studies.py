@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
-from mitl.crowd_server.models import Consent, Study
+from mitl.crowd_server.store.models import Consent, Study
 from mitl.records import Environment
 
 

@@ -1,14 +1,15 @@
-"""Invitations, workers and what they have earned."""
+"""Invitations, workers, what they have earned, and whom a requester keeps from all HITs."""
 
 from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
-from mitl.crowd_server.ids import worker_id
-from mitl.crowd_server.models import (
+from mitl.crowd_server.protocol.ids import worker_id
+from mitl.crowd_server.store.database import new_id
+from mitl.crowd_server.store.models import (
     Assignment,
     AssignmentState,
     Bonus,
@@ -16,8 +17,8 @@ from mitl.crowd_server.models import (
     HitType,
     Invitation,
     Worker,
+    WorkerBlock,
 )
-from mitl.crowd_server.store.rows import new_id
 from mitl.records import Environment
 
 
@@ -205,3 +206,53 @@ def earnings(connection: Connection, worker: WorkerRow) -> Earnings:
         reward_cents=reward,
         bonus_cents=int(bonus),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRow:
+    """A block; ``id`` is the key of the worker's row."""
+
+    id: int
+    worker: str
+    reason: str
+
+
+def is_blocked(connection: Connection, worker_id: int) -> bool:
+    """Whether this worker is kept from all HITs."""
+    found = connection.execute(select(WorkerBlock.worker_id).where(WorkerBlock.worker_id == worker_id))
+    return found.first() is not None
+
+
+def block(connection: Connection, worker: WorkerRow, reason: str, now: dt.datetime) -> bool:
+    """Block a worker; whether they were not blocked before. A second block changes the reason alone."""
+    if is_blocked(connection, worker.id):
+        connection.execute(
+            update(WorkerBlock).where(WorkerBlock.worker_id == worker.id).values(reason=reason)
+        )
+        return False
+    connection.execute(
+        insert(WorkerBlock).values(
+            worker_id=worker.id, environment=worker.environment, reason=reason, blocked_at=now
+        )
+    )
+    return True
+
+
+def unblock(connection: Connection, worker_id: int) -> bool:
+    """Lift a block; whether there was one."""
+    result = connection.execute(delete(WorkerBlock).where(WorkerBlock.worker_id == worker_id))
+    return result.rowcount == 1
+
+
+def list_blocks(
+    connection: Connection, environment: Environment, *, after: int, limit: int
+) -> list[BlockRow]:
+    """Who is blocked, in the order in which they joined."""
+    rows = connection.execute(
+        select(WorkerBlock.worker_id, Worker.mturk_id, WorkerBlock.reason)
+        .join(Worker, Worker.id == WorkerBlock.worker_id)
+        .where(WorkerBlock.environment == environment, WorkerBlock.worker_id > after)
+        .order_by(WorkerBlock.worker_id)
+        .limit(limit)
+    )
+    return [BlockRow(*row) for row in rows]
