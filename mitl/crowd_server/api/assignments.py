@@ -6,7 +6,7 @@ import datetime as dt
 from typing import Any
 
 from mitl.crowd_server.api import notifications, shapes
-from mitl.crowd_server.api.hits import already, key
+from mitl.crowd_server.api.hits import fresh_token, key
 from mitl.crowd_server.api.registry import Call, operation, paged
 from mitl.crowd_server.pages import questions
 from mitl.crowd_server.protocol.errors import TurkError, absent, invalid, missing, out_of_range, turk
@@ -85,11 +85,7 @@ def send_bonus(call: Call) -> dict[str, Any]:
     worker = call.params.worker("WorkerId")
     cents = call.params.cents("BonusAmount")
     reason = call.params.text("Reason", longest=2000, required=True)
-    token = call.params.token()
-    if token:
-        earlier = accounts.recall(call.connection, call.environment, "bonus", token, call.now)
-        if earlier is not None:
-            raise already("BonusAlreadyGranted", "Bonuses", "request", earlier)
+    token = fresh_token(call, "bonus", "BonusAlreadyGranted", "Bonuses", "request")
     if worker != own.worker:
         raise invalid("WorkerId", f"assignment {own.mturk_id} was not submitted by {worker}")
     if cents < 1:
@@ -121,12 +117,12 @@ def list_bonus_payments(call: Call) -> dict[str, Any]:
 @operation("GetAccountBalance", writes=False)
 def get_account_balance(call: Call) -> dict[str, Any]:
     """What may be spent; in the sandbox always 10,000.00."""
-    found = accounts.balance(call.connection, call.environment)
+    balance = accounts.balance(call.connection, call.environment)
     if call.environment is Environment.SANDBOX:
         return {"AvailableBalance": shapes.dollars(accounts.SANDBOX_CENTS)}
-    reply = {"AvailableBalance": shapes.dollars(max(0, found.available))}
-    if found.held:
-        reply["OnHoldBalance"] = shapes.dollars(found.held)
+    reply = {"AvailableBalance": shapes.dollars(max(0, balance.available))}
+    if balance.held:
+        reply["OnHoldBalance"] = shapes.dollars(balance.held)
     return reply
 
 

@@ -14,12 +14,17 @@ from mitl.crowd_server.api.registry import Call, operation, paged
 from mitl.crowd_server.pages import questions
 from mitl.crowd_server.protocol import qualifying
 from mitl.crowd_server.protocol.errors import TurkError, absent, out_of_range, turk
-from mitl.crowd_server.store import accounts, hit_types, hits, qualifications, settling
+from mitl.crowd_server.store import accounts, hit_types, hits, settling
 from mitl.crowd_server.store.hit_types import TypeRow, TypeValues
 from mitl.crowd_server.store.hits import HitRow
 
 MONTH_S = 30 * 24 * 3600
 YEAR_S = 365 * 24 * 3600
+MAX_ASSIGNMENTS = 1_000_000_000
+MANY = 10
+"""From this many assignments on Amazon took a higher fee, so a HIT could not grow across it."""
+EXTENDABLE_SINCE = dt.datetime(2015, 7, 22, tzinfo=dt.UTC)
+"""Amazon changed its fees on this day; HITs from before it cannot be extended."""
 
 
 @operation("CreateHITType", writes=True)
@@ -31,10 +36,10 @@ def create_hit_type(call: Call) -> dict[str, Any]:
 def existing_type(call: Call) -> TypeRow:
     """The HIT type that the request names."""
     mturk_id = call.params.entity("HITTypeId")
-    found = hit_types.find(call.connection, call.environment, mturk_id)
-    if found is None:
+    hit_type = hit_types.find(call.connection, call.environment, mturk_id)
+    if hit_type is None:
         raise absent("HITType", "HITTypeDoesNotExist", mturk_id)
-    return found
+    return hit_type
 
 
 def type_of_values(call: Call) -> TypeRow:
@@ -51,13 +56,6 @@ def type_of_values(call: Call) -> TypeRow:
     )
     digest = hashlib.sha256(json.dumps(asdict(values), sort_keys=True).encode()).hexdigest()
     return hit_types.add(call.connection, call.environment, digest, values, call.now)
-
-
-MAX_ASSIGNMENTS = 1_000_000_000
-MANY = 10
-"""From this many assignments on Amazon took a higher fee, so a HIT could not grow across it."""
-EXTENDABLE_SINCE = dt.datetime(2015, 7, 22, tzinfo=dt.UTC)
-"""Amazon changed its fees on this day; HITs from before it cannot be extended."""
 
 
 @operation("CreateHIT", writes=True)
@@ -134,11 +132,7 @@ def create_additional_assignments(call: Call) -> dict[str, Any]:
     """Ask for more assignments of a HIT, though never across ten."""
     hit = find(call)
     count = call.params.integer("NumberOfAdditionalAssignments", 1, MAX_ASSIGNMENTS)
-    token = call.params.token()
-    if token:
-        earlier = accounts.recall(call.connection, call.environment, "extend", token, call.now)
-        if earlier is not None:
-            raise already("AdditionalAssignmentsAlreadyAdded", "The assignments", "request", earlier)
+    token = fresh_token(call, "extend", "AdditionalAssignmentsAlreadyAdded", "The assignments", "request")
     _undeleted(hit, call.now)
     if hit.created_at < EXTENDABLE_SINCE:
         raise turk("HITTooOldForExtension", "HITs created before July 22, 2015 cannot be extended.")
@@ -187,10 +181,10 @@ def find(call: Call) -> HitRow:
 def key(call: Call) -> int:
     """The row of the HIT that the request names."""
     mturk_id = call.params.entity("HITId")
-    found = hits.hit_key(call.connection, call.environment, mturk_id)
-    if found is None:
+    row_id = hits.hit_key(call.connection, call.environment, mturk_id)
+    if row_id is None:
         raise absent("Hit", "HITDoesNotExist", mturk_id)
-    return found
+    return row_id
 
 
 def wrong_state(hit: HitRow, now: dt.datetime, allowed: str) -> TurkError:
@@ -210,9 +204,14 @@ def wrong_state(hit: HitRow, now: dt.datetime, allowed: str) -> TurkError:
     )
 
 
-def already(code: str, noun: str, what: str, result: str) -> TurkError:
-    """The error for a UniqueRequestToken that was used in the last 24 hours; it names what was made."""
-    return turk(code, f"{noun} with this UniqueRequestToken already exist; {what} {result}.")
+def fresh_token(call: Call, kind: str, code: str, noun: str, what: str) -> str:
+    """The UniqueRequestToken, empty where absent; an error where the last 24 hours saw it, naming what it made then."""
+    token = call.params.token()
+    if token:
+        earlier = accounts.recall(call.connection, call.environment, kind, token, call.now)
+        if earlier is not None:
+            raise turk(code, f"{noun} with this UniqueRequestToken already exist; {what} {earlier}.")
+    return token
 
 
 def _undeleted(hit: HitRow, now: dt.datetime) -> HitRow:
@@ -243,11 +242,7 @@ def _reopen(call: Call, hit: HitRow) -> None:
 
 def _post(call: Call, type_of: Callable[[Call], TypeRow]) -> dict[str, Any]:
     params = call.params
-    token = params.token()
-    if token:
-        earlier = accounts.recall(call.connection, call.environment, "hit", token, call.now)
-        if earlier is not None:
-            raise already("HitAlreadyExists", "HITs", "HIT", earlier)
+    token = fresh_token(call, "hit", "HitAlreadyExists", "HITs", "HIT")
     unsupported.refuse_parameters(params)
     question = params.text("Question", required=True)
     questions.check(question, call.sources)
@@ -296,9 +291,7 @@ def list_hits_for_qualification_type(call: Call) -> dict[str, Any]:
     """HITs whose type has a requirement on a qualification type, one of MTurk's own included."""
     type_id = call.params.entity("QualificationTypeId")
     if type_id not in qualifying.SYSTEM_TYPES:
-        found = qualifications.find_type(call.connection, call.environment, type_id)
-        if found is None:
-            raise absent("QualificationType", "QualificationTypeDoesNotExist", type_id)
+        qualification_types.known_type(call, type_id)
     after, size = call.page()
     rows = hits.list_requiring(
         call.connection,

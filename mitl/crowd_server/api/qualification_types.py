@@ -125,9 +125,8 @@ def mention(type_id: str) -> str:
 def _requirement(call: Call, own: Params) -> dict[str, Any]:
     type_id = own.entity("QualificationTypeId")
     comparator = own.choice("Comparator", tuple(sorted(qualifying.COMPARATORS)))
-    is_system = type_id in qualifying.SYSTEM_TYPES
-    if not is_system and qualifications.find_type(call.connection, call.environment, type_id) is None:
-        raise absent("QualificationType", "QualificationTypeDoesNotExist", type_id)
+    if type_id not in qualifying.SYSTEM_TYPES:
+        known_type(call, type_id)
     kept: dict[str, Any] = {"QualificationTypeId": type_id, "Comparator": comparator}
     integers = own.integers("IntegerValues", longest=MAX_INTEGERS)
     locales = [_locale(one) for one in own.structures("LocaleValues", longest=MAX_LOCALES)]
@@ -264,8 +263,12 @@ def list_qualification_types(call: Call) -> dict[str, Any]:
 
 def find_type(call: Call) -> QualificationTypeRow:
     """The type that a call names; TurkError QualificationTypeDoesNotExist where there is none."""
-    mturk_id = call.params.entity("QualificationTypeId")
-    found = qualifications.find_type(call.connection, call.environment, mturk_id)
-    if found is None:
+    return known_type(call, call.params.entity("QualificationTypeId"))
+
+
+def known_type(call: Call, mturk_id: str) -> QualificationTypeRow:
+    """The requester's own type of this id; TurkError QualificationTypeDoesNotExist where there is none."""
+    row = qualifications.find_type(call.connection, call.environment, mturk_id)
+    if row is None:
         raise absent("QualificationType", "QualificationTypeDoesNotExist", mturk_id)
-    return found
+    return row

@@ -223,9 +223,9 @@ def _panel_pay(row: PanelRow, payees: list[Payee]) -> PanelPay:
 
 
 ROUTES = (
-    ("/operator/payments/{environment}", payments),
     ("/operator/ledger/{environment}.csv", ledger_csv),
     ("/operator/payments/{environment}.csv", payments_csv),
     ("/operator/panels/{slug}/payments.csv", panel_csv),
     ("/operator/late.csv", late_csv),
+    ("/operator/payments/{environment}", payments),  # last, for it takes the name of a file too
 )

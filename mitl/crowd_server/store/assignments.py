@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from mitl.crowd_server.store import accounts
-from mitl.crowd_server.store.database import Wide
+from mitl.crowd_server.store.database import Wide, every, first
 from mitl.crowd_server.store.models import Assignment, AssignmentState, Bonus, Hit, HitType, Worker
 from mitl.records import Environment
 
@@ -95,32 +95,28 @@ def list_of_hit(
     connection: Connection, hit_id: int, *, states: Sequence[AssignmentState], after: int, limit: int
 ) -> list[AssignmentRow]:
     """A HIT's assignments in these states, oldest first, from the one after id ``after``."""
-    rows = connection.execute(_OF_HIT, {"hit_id": hit_id, "after": after, "states": states, "limit": limit})
-    return [AssignmentRow(*row) for row in rows]
+    return every(connection, AssignmentRow, _OF_HIT, hit_id=hit_id, after=after, states=states, limit=limit)
 
 
 def find(connection: Connection, environment: Environment, mturk_id: str) -> AssignmentRow | None:
     """The submitted assignment of this id."""
-    row = connection.execute(_FIND, {"mturk_id": mturk_id, "environment": environment}).one_or_none()
-    return None if row is None else AssignmentRow(*row)
+    return first(connection, AssignmentRow, _FIND, mturk_id=mturk_id, environment=environment)
 
 
 def latest_of_type(connection: Connection, hit_type_id: int, *, limit: int) -> list[AssignmentRow]:
     """The submissions of a HIT type that were accepted last, latest first."""
-    rows = connection.execute(
+    wanted = (
         _SELECT.where(Hit.hit_type_id == hit_type_id, Assignment.submitted_at.is_not(None))
         .order_by(Assignment.id.desc())
         .limit(limit)
     )
-    return [AssignmentRow(*row) for row in rows]
+    return every(connection, AssignmentRow, wanted)
 
 
 def find_row(connection: Connection, own_id: int) -> AssignmentRow | None:
     """The submitted assignment of this row, of either environment."""
-    row = connection.execute(
-        _SELECT.where(Assignment.id == own_id, Assignment.submitted_at.is_not(None))
-    ).one_or_none()
-    return None if row is None else AssignmentRow(*row)
+    wanted = _SELECT.where(Assignment.id == own_id, Assignment.submitted_at.is_not(None))
+    return first(connection, AssignmentRow, wanted)
 
 
 def is_known(connection: Connection, environment: Environment, mturk_id: str) -> bool:
@@ -201,7 +197,7 @@ def list_bonuses(
         wanted = wanted.where(Assignment.hit_id == hit_id)
     if assignment_id is not None:
         wanted = wanted.where(Assignment.id == assignment_id)
-    return [BonusRow(*row) for row in connection.execute(wanted.order_by(Bonus.id).limit(limit))]
+    return every(connection, BonusRow, wanted.order_by(Bonus.id).limit(limit))
 
 
 def _drop_hold(connection: Connection, hit_id: int) -> None:

@@ -7,14 +7,17 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, TypeAlias
+from dataclasses import fields
+from typing import Any, TypeAlias, TypeVar
 
 from sqlalchemy import Connection, CursorResult, Engine, Select, select
+from sqlalchemy.orm import InstrumentedAttribute
 
-from mitl.crowd_server.store.models import Account
+from mitl.crowd_server.store.models import Account, Base
 from mitl.records import Environment
 
 Clock = Callable[[], dt.datetime]
+RecordT = TypeVar("RecordT")
 
 
 def utc_now() -> dt.datetime:
@@ -137,3 +140,23 @@ def new_id(result: CursorResult[Any]) -> int:
     key = result.inserted_primary_key
     assert key is not None
     return int(key[0])
+
+
+def first(
+    connection: Connection, record: Callable[..., RecordT], wanted: Wide, **values: object
+) -> RecordT | None:
+    """The one row of a select, as a record of its columns in their order; None where there is no row."""
+    row = connection.execute(wanted, values).one_or_none()
+    return None if row is None else record(*row)
+
+
+def every(
+    connection: Connection, record: Callable[..., RecordT], wanted: Wide, **values: object
+) -> list[RecordT]:
+    """The rows of a select, each as a record of its columns in their order."""
+    return [record(*row) for row in connection.execute(wanted, values)]
+
+
+def columns(record: type, table: type[Base]) -> tuple[InstrumentedAttribute[Any], ...]:
+    """The columns of a table that have the names of a record's fields, in the record's order."""
+    return tuple(getattr(table, field.name) for field in fields(record))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, case, exists, func, insert, or_, select, update
 
@@ -93,40 +94,21 @@ def add_hit(
     """Post a HIT and set its money aside; TurkError InsufficientFunds where there is too little."""
     mturk_id = entity_id()
     expires_at = now + dt.timedelta(seconds=lifetime_s)
-    result = connection.execute(
-        _ADD_HIT,
-        {
-            "environment": environment,
-            "mturk_id": mturk_id,
-            "hit_type_id": hit_type.id,
-            "annotation": annotation,
-            "max_assignments": max_assignments,
-            "slots_left": max_assignments,
-            "held_slots": max_assignments,
-            "reviewing": False,
-            "created_at": now,
-            "expires_at": expires_at,
-            "settle_at": expires_at,
-            "deleted_at": None,
-        },
-    )
-    hit_id = new_id(result)
+    values: dict[str, Any] = {
+        "mturk_id": mturk_id,
+        "annotation": annotation,
+        "max_assignments": max_assignments,
+        "slots_left": max_assignments,
+        "reviewing": False,
+        "created_at": now,
+        "expires_at": expires_at,
+        "deleted_at": None,
+    }
+    kept = {"environment": environment, "hit_type_id": hit_type.id, "held_slots": max_assignments}
+    hit_id = new_id(connection.execute(_ADD_HIT, values | kept | {"settle_at": expires_at}))
     connection.execute(_ADD_QUESTION, {"hit_id": hit_id, "xml": question})
     accounts.hold(connection, environment, hit_id, max_assignments * hit_type.values.reward_cents, now)
-    return HitRow(
-        id=hit_id,
-        mturk_id=mturk_id,
-        type=hit_type,
-        annotation=annotation,
-        max_assignments=max_assignments,
-        slots_left=max_assignments,
-        reviewing=False,
-        created_at=now,
-        expires_at=expires_at,
-        deleted_at=None,
-        pending=0,
-        completed=0,
-    )
+    return HitRow(id=hit_id, type=hit_type, pending=0, completed=0, **values)
 
 
 def find_hit(

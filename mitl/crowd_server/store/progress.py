@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, and_, bindparam, case, func, or_, select, update
 
 from mitl.crowd_server.store import settling
-from mitl.crowd_server.store.database import Wide
+from mitl.crowd_server.store.database import Wide, every, first
 from mitl.crowd_server.store.models import DONE_STATES, Assignment, AssignmentState, Hit, HitType, Worker
 from mitl.records import Environment
 
@@ -199,7 +199,7 @@ def spans(connection: Connection) -> dict[int, Span]:
 
 def active(connection: Connection, now: dt.datetime) -> list[ActiveRow]:
     """Who holds a HIT just now, longest first."""
-    return [ActiveRow(*row) for row in connection.execute(_ACTIVE, {"now": now})]
+    return every(connection, ActiveRow, _ACTIVE, now=now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,10 +213,8 @@ class Group:
 
 def find_group(connection: Connection, mturk_id: str) -> Group | None:
     """The HIT type of this id, of either environment."""
-    row = connection.execute(
-        select(HitType.id, HitType.environment, HitType.title).where(HitType.mturk_id == mturk_id)
-    ).one_or_none()
-    return None if row is None else Group(*row)
+    wanted = select(HitType.id, HitType.environment, HitType.title).where(HitType.mturk_id == mturk_id)
+    return first(connection, Group, wanted)
 
 
 def pause(connection: Connection, group: Group, now: dt.datetime) -> bool:

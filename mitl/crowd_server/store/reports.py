@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
-from sqlalchemy import Connection, and_, case, func, select
+from sqlalchemy import ColumnElement, Connection, and_, case, func, select
 
-from mitl.crowd_server.store.database import Wide
+from mitl.crowd_server.store.database import Wide, columns, every, first
 from mitl.crowd_server.store.models import (
     Account,
     Assignment,
@@ -31,7 +31,7 @@ from mitl.records import Environment
 
 LEDGER_PORTION = 5000
 
-_INVITATION: Wide = select(*(getattr(Invitation, one.name) for one in fields(InvitationRow)))
+_INVITATION: Wide = select(*columns(InvitationRow, Invitation))
 _GIVEN = Invitation.id.not_in(select(Panel.invitation_id))
 """A panel's workers belong to an invitation of its own, which nobody was given."""
 _PANEL_ID = (
@@ -109,7 +109,7 @@ def bonus_sums(connection: Connection) -> dict[Environment, int]:
 
 def ledger(connection: Connection, environment: Environment, *, after: int) -> list[LedgerRow]:
     """The next portion of an environment's ledger, oldest first, from the row after id ``after``."""
-    rows = connection.execute(
+    wanted = (
         select(
             LedgerEntry.id,
             LedgerEntry.at,
@@ -126,18 +126,27 @@ def ledger(connection: Connection, environment: Environment, *, after: int) -> l
         .order_by(LedgerEntry.id)
         .limit(LEDGER_PORTION)
     )
-    return [LedgerRow(*row) for row in rows]
+    return every(connection, LedgerRow, wanted)
 
 
 def payments(connection: Connection, environment: Environment) -> list[Payment]:
     """What each worker with approved work or a bonus is owed, by worker id."""
+    owed = _owed(connection, Assignment.environment == environment)
+    workers = connection.execute(
+        select(Worker.id, Worker.mturk_id).where(Worker.environment == environment).order_by(Worker.mturk_id)
+    )
+    return [Payment(environment, mturk_id, *owed[own]) for own, mturk_id in workers if own in owed]
+
+
+def _owed(connection: Connection, of: ColumnElement[bool]) -> dict[int, tuple[int, int, int]]:
+    """By the row of the worker of such assignments: how many were approved, rewards and bonuses in cents."""
     rewards = {
         worker_id: (count, int(cents))
         for worker_id, count, cents in connection.execute(
             select(Assignment.worker_id, func.count(), func.sum(HitType.reward_cents))
             .join(Hit, Hit.id == Assignment.hit_id)
             .join(HitType, HitType.id == Hit.hit_type_id)
-            .where(Assignment.environment == environment, Assignment.state == AssignmentState.APPROVED)
+            .where(Assignment.state == AssignmentState.APPROVED, of)
             .group_by(Assignment.worker_id)
         )
     }
@@ -146,18 +155,11 @@ def payments(connection: Connection, environment: Environment) -> list[Payment]:
         for worker_id, cents in connection.execute(
             select(Assignment.worker_id, func.sum(Bonus.cents))
             .join(Assignment, Assignment.id == Bonus.assignment_id)
-            .where(Bonus.environment == environment)
+            .where(of)
             .group_by(Assignment.worker_id)
         )
     }
-    workers = connection.execute(
-        select(Worker.id, Worker.mturk_id).where(Worker.environment == environment).order_by(Worker.mturk_id)
-    )
-    return [
-        Payment(environment, mturk_id, *rewards.get(own, (0, 0)), bonuses.get(own, 0))
-        for own, mturk_id in workers
-        if own in rewards or own in bonuses
-    ]
+    return {own: (*rewards.get(own, (0, 0)), bonuses.get(own, 0)) for own in rewards.keys() | bonuses.keys()}
 
 
 def invitations(connection: Connection, *, limit: int) -> tuple[list[InvitationRow], int]:
@@ -169,8 +171,7 @@ def invitations(connection: Connection, *, limit: int) -> tuple[list[InvitationR
 
 def find_invitation(connection: Connection, invitation_id: int) -> InvitationRow | None:
     """An invitation by its number, unless it is a panel's own."""
-    row = connection.execute(_INVITATION.where(Invitation.id == invitation_id, _GIVEN)).one_or_none()
-    return None if row is None else InvitationRow(*row)
+    return first(connection, InvitationRow, _INVITATION.where(Invitation.id == invitation_id, _GIVEN))
 
 
 def count_late(connection: Connection) -> int:
@@ -244,26 +245,7 @@ _panel_of_work = (
 def payees(connection: Connection, panel: PanelRow) -> list[Payee]:
     """Everyone who is owed something for work of this panel's visits, by the panel's id."""
     visitors = select(PanelVisit.worker_id).where(PanelVisit.panel_id == panel.id)
-    of_panel = and_(Assignment.worker_id.in_(visitors), _panel_of_work == panel.id)
-    rewards = {
-        worker_id: (count, int(cents))
-        for worker_id, count, cents in connection.execute(
-            select(Assignment.worker_id, func.count(), func.sum(HitType.reward_cents))
-            .join(Hit, Hit.id == Assignment.hit_id)
-            .join(HitType, HitType.id == Hit.hit_type_id)
-            .where(Assignment.state == AssignmentState.APPROVED, of_panel)
-            .group_by(Assignment.worker_id)
-        )
-    }
-    bonuses = {
-        worker_id: int(cents)
-        for worker_id, cents in connection.execute(
-            select(Assignment.worker_id, func.sum(Bonus.cents))
-            .join(Bonus, Bonus.assignment_id == Assignment.id)
-            .where(of_panel)
-            .group_by(Assignment.worker_id)
-        )
-    }
+    owed = _owed(connection, and_(Assignment.worker_id.in_(visitors), _panel_of_work == panel.id))
     names = dict(
         connection.execute(
             select(PanelIdentity.worker_id, PanelIdentity.external_id).where(
@@ -272,12 +254,8 @@ def payees(connection: Connection, panel: PanelRow) -> list[Payee]:
         ).all()
     )
     people = connection.execute(select(Worker.id, Worker.mturk_id).where(Worker.id.in_(visitors)))
-    found = [
-        Payee(names.get(own, ""), worker, *rewards.get(own, (0, 0)), bonuses.get(own, 0))
-        for own, worker in people
-        if own in rewards or own in bonuses
-    ]
-    return sorted(found, key=lambda payee: (payee.external_id, payee.worker))
+    payees = [Payee(names.get(own, ""), worker, *owed[own]) for own, worker in people if own in owed]
+    return sorted(payees, key=lambda payee: (payee.external_id, payee.worker))
 
 
 HIT_STATES = ("open", "done", "expired", "deleted")

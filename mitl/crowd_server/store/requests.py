@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, func, insert, select, update
 
 from mitl.crowd_server.protocol.ids import entity_id
-from mitl.crowd_server.store.database import Wide, new_id
+from mitl.crowd_server.store.database import Wide, every, first, new_id
 from mitl.crowd_server.store.models import (
     Hit,
     HitType,
@@ -97,10 +97,10 @@ def add(
 
 def find(connection: Connection, environment: Environment, mturk_id: str) -> RequestRow | None:
     """The request of this id."""
-    row = connection.execute(
-        _ROW.where(QualificationRequest.mturk_id == mturk_id, QualificationRequest.environment == environment)
-    ).one_or_none()
-    return None if row is None else RequestRow(*row)
+    wanted = _ROW.where(
+        QualificationRequest.mturk_id == mturk_id, QualificationRequest.environment == environment
+    )
+    return first(connection, RequestRow, wanted)
 
 
 def latest(connection: Connection, worker_id: int, type_id: int | None = None) -> dict[str, RequestRow]:
@@ -125,8 +125,7 @@ def list_pending(
     )
     if type_id is not None:
         wanted = wanted.where(QualificationRequest.type_id == type_id)
-    rows = connection.execute(wanted.order_by(QualificationRequest.id).limit(limit))
-    return [RequestRow(*row) for row in rows]
+    return every(connection, RequestRow, wanted.order_by(QualificationRequest.id).limit(limit))
 
 
 def tests_of(connection: Connection, type_ids: Sequence[int]) -> dict[int, str]:

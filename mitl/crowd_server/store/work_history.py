@@ -11,7 +11,7 @@ from statistics import median
 
 from sqlalchemy import Connection, bindparam, func, insert, select
 
-from mitl.crowd_server.store.database import Wide
+from mitl.crowd_server.store.database import Wide, every
 from mitl.crowd_server.store.leases import GroupRow, LeaseRow
 from mitl.crowd_server.store.models import (
     Assignment,
@@ -124,7 +124,7 @@ def submissions(connection: Connection, worker_id: int) -> list[WorkRow]:
 
 def late_answers(connection: Connection, worker_id: int) -> list[LateRow]:
     """What of a worker's came too late, newest first."""
-    return [LateRow(*row) for row in connection.execute(_LATE, {"me": worker_id})]
+    return every(connection, LateRow, _LATE, me=worker_id)
 
 
 def keep_late(connection: Connection, assignment_id: int, answer: str, now: dt.datetime) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from mitl.crowd_server.protocol.ids import worker_id
-from mitl.crowd_server.store.database import new_id
+from mitl.crowd_server.store.database import columns, every, first, new_id
 from mitl.crowd_server.store.models import (
     Assignment,
     AssignmentState,
@@ -73,18 +73,8 @@ class Earnings:
         return self.reward_cents + self.bonus_cents
 
 
-_WORKER = (Worker.id, Worker.mturk_id, Worker.environment, Worker.invitation_id)
-_INVITATION = (
-    Invitation.id,
-    Invitation.environment,
-    Invitation.label,
-    Invitation.personal,
-    Invitation.max_uses,
-    Invitation.uses,
-    Invitation.created_at,
-    Invitation.expires_at,
-    Invitation.revoked_at,
-)
+_WORKER = columns(WorkerRow, Worker)
+_INVITATION = columns(InvitationRow, Invitation)
 
 _FIND = (
     select(*_WORKER)
@@ -123,10 +113,8 @@ def add_invitation(
 
 def find_invitation(connection: Connection, token_sha256: str) -> InvitationRow | None:
     """The invitation whose token has this hash."""
-    row = connection.execute(
-        select(*_INVITATION).where(Invitation.token_sha256 == token_sha256)
-    ).one_or_none()
-    return None if row is None else InvitationRow(*row)
+    wanted = select(*_INVITATION).where(Invitation.token_sha256 == token_sha256)
+    return first(connection, InvitationRow, wanted)
 
 
 def invitation(connection: Connection, invitation_id: int) -> InvitationRow:
@@ -137,8 +125,7 @@ def invitation(connection: Connection, invitation_id: int) -> InvitationRow:
 
 def list_invitations(connection: Connection) -> list[InvitationRow]:
     """All invitations, newest first."""
-    rows = connection.execute(select(*_INVITATION).order_by(Invitation.id.desc()))
-    return [InvitationRow(*row) for row in rows]
+    return every(connection, InvitationRow, select(*_INVITATION).order_by(Invitation.id.desc()))
 
 
 def revoke_invitation(connection: Connection, invitation_id: int, now: dt.datetime) -> bool:
@@ -153,10 +140,8 @@ def revoke_invitation(connection: Connection, invitation_id: int, now: dt.dateti
 
 def worker_of_invitation(connection: Connection, invitation_id: int) -> WorkerRow | None:
     """The first worker whom an invitation made."""
-    row = connection.execute(
-        select(*_WORKER).where(Worker.invitation_id == invitation_id).order_by(Worker.id).limit(1)
-    ).one_or_none()
-    return None if row is None else WorkerRow(*row)
+    wanted = select(*_WORKER).where(Worker.invitation_id == invitation_id).order_by(Worker.id).limit(1)
+    return first(connection, WorkerRow, wanted)
 
 
 def add_worker(connection: Connection, invitation: InvitationRow, now: dt.datetime) -> WorkerRow:
@@ -179,8 +164,7 @@ def add_worker(connection: Connection, invitation: InvitationRow, now: dt.dateti
 
 def find_worker(connection: Connection, mturk_id: str) -> WorkerRow | None:
     """The worker of this id, unless their invitation was revoked."""
-    row = connection.execute(_FIND, {"mturk_id": mturk_id}).one_or_none()
-    return None if row is None else WorkerRow(*row)
+    return first(connection, WorkerRow, _FIND, mturk_id=mturk_id)
 
 
 def earnings(connection: Connection, worker: WorkerRow) -> Earnings:
@@ -248,11 +232,11 @@ def list_blocks(
     connection: Connection, environment: Environment, *, after: int, limit: int
 ) -> list[BlockRow]:
     """Who is blocked, in the order in which they joined."""
-    rows = connection.execute(
+    wanted = (
         select(WorkerBlock.worker_id, Worker.mturk_id, WorkerBlock.reason)
         .join(Worker, Worker.id == WorkerBlock.worker_id)
         .where(WorkerBlock.environment == environment, WorkerBlock.worker_id > after)
         .order_by(WorkerBlock.worker_id)
         .limit(limit)
     )
-    return [BlockRow(*row) for row in rows]
+    return every(connection, BlockRow, wanted)
