@@ -207,10 +207,10 @@ _BEGINNINGS = (
 def _image(public: Sequence[Path], request: Request) -> Response:
     """An image by its bare name, from the first folder that has it (or has it in its ``i`` folder)."""
     for path in _places(public, request.path_params["name"]):
-        found = _read_image(path)
-        if found is None:
+        content_and_time = _read_image(path)
+        if content_and_time is None:
             continue
-        content, modified_ns = found
+        content, modified_ns = content_and_time
         headers = {
             "Cache-Control": "public, max-age=604800",
             "X-Content-Type-Options": "nosniff",

@@ -122,8 +122,8 @@ class RequesterApi:
             with self._database.read() as connection:
                 pairs = accounts.key_pairs(connection)
             self._keys = {access: (environment, secret) for environment, (access, secret) in pairs.items()}
-        found = self._keys.get(access_key)
-        return None if found is None else found[1]
+        account = self._keys.get(access_key)
+        return None if account is None else account[1]
 
 
 async def _read(request: Request) -> bytes | None:

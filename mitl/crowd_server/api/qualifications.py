@@ -34,8 +34,8 @@ def disassociate_qualification(call: Call) -> dict[str, Any]:
     """Take a qualification away; where there is a reason, the worker is told."""
     reason = call.params.text("Reason", longest=1024)
     own, worker = find_type(call), find_worker(call)
-    found = _granted(call)
-    qualifications.revoke(call.connection, found.id, call.now)
+    held = _granted(call)
+    qualifications.revoke(call.connection, held.id, call.now)
     if reason:
         tell(call, worker.id, notifications.revoked(own.name, reason))
     return {}
@@ -62,23 +62,23 @@ def list_workers_with_qualification_type(call: Call) -> dict[str, Any]:
 def find_worker(call: Call) -> WorkerRow:
     """The worker whom a call names; TurkError InvalidParameterValue where nobody here has this id."""
     mturk_id = call.params.worker("WorkerId")
-    found = qualifications.find_worker(call.connection, call.environment, mturk_id)
-    if found is None:
+    worker = qualifications.find_worker(call.connection, call.environment, mturk_id)
+    if worker is None:
         raise invalid("WorkerId", f"no worker {mturk_id} has joined this server in this environment")
-    return found
+    return worker
 
 
 def _granted(call: Call) -> QualificationRow:
-    found = qualifications.find(call.connection, find_type(call).id, find_worker(call).id)
-    if found is None:
+    held = qualifications.find(call.connection, find_type(call).id, find_worker(call).id)
+    if held is None:
         raise turk("QualificationDoesNotExist", "You requested a Qualification that does not exist.")
-    if found.revoked_at is not None:
+    if held.revoked_at is not None:
         raise turk(
             "InvalidQualificationState",
             "This Qualification is currently in the state 'Revoked'. "
             "This operation can be called with a status of: Granted.",
         )
-    return found
+    return held
 
 
 _NAMES = {

@@ -26,7 +26,7 @@ def parse_networks(given: Sequence[str]) -> tuple[Network, ...]:
     Raises:
         UsageError: a text that is neither, or a network that would trust everybody.
     """
-    found = []
+    networks = []
     for text in given:
         try:
             network = ip_network(text, strict=False)
@@ -38,8 +38,8 @@ def parse_networks(given: Sequence[str]) -> tuple[Network, ...]:
             raise UsageError(
                 f"--trusted-proxy {text} would believe everybody; give the address of the proxy itself"
             )
-        found.append(network)
-    return tuple(found)
+        networks.append(network)
+    return tuple(networks)
 
 
 def is_trusted(address: Address | None, proxies: Sequence[Network]) -> bool:
@@ -60,15 +60,15 @@ def is_of_this_machine(address: Address | None, headers: Mapping[str, str]) -> b
 
 def sender(peer: Address | None, forwarded_for: str, proxies: Sequence[Network]) -> Address | None:
     """The nearest address that is no trusted proxy; ``forwarded_for`` counts only behind a trusted peer."""
-    found = peer
+    nearest = peer
     for text in reversed(forwarded_for.split(",")[-MAX_HOPS:]):
-        if not is_trusted(found, proxies):
+        if not is_trusted(nearest, proxies):
             break
         before = parse_address(text)
         if before is None:
             break
-        found = before
-    return found
+        nearest = before
+    return nearest
 
 
 def forwarded_scheme(headers: Mapping[str, str], usual: str) -> str:

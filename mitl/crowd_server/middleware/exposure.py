@@ -130,10 +130,10 @@ def listens_near(host: str) -> bool:
     if parse_address(f"[{host}]") is not None:
         return names_loopback(host)
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
         return False
-    return all(names_loopback(str(entry[4][0])) for entry in found)
+    return all(names_loopback(str(entry[4][0])) for entry in addresses)
 
 
 def check_secrets(engine: Engine) -> None:

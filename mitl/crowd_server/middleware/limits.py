@@ -261,8 +261,8 @@ def kind_of(scope: Scope) -> str:
 def _operation(scope: Scope) -> str | None:
     for name, value in scope["headers"]:
         if name == b"x-amz-target":
-            found = _OPERATION.fullmatch(value.decode("latin-1"))
-            return found[1] if found else None
+            operation = _OPERATION.fullmatch(value.decode("latin-1"))
+            return operation[1] if operation else None
     return None
 
 

@@ -96,7 +96,7 @@ class Meter:
         """What was counted so far."""
         with self._lock:
             answers = sorted(self._answers.items())
-            times = {kind: list(found) for kind, found in sorted(self._times.items())}
+            times = {kind: list(buckets) for kind, buckets in sorted(self._times.items())}
             seconds, running = dict(self._seconds), self._running
         return (
             Metric(

@@ -142,7 +142,7 @@ def board(connection: Connection, spans: KeptSpans, now: dt.datetime) -> Board:
     recent = progress.recent(connection, now)
     span_of = spans.of(connection, sum(group.done for group in groups), now)
     invitations, invited = reports.invitations(connection, limit=SHOWN_INVITATIONS)
-    found = panels.list_panels(connection)
+    known_panels = panels.list_panels(connection)
     texts = {"late": number(reports.count_late(connection))}
     for environment in Environment:
         texts |= _sums(environment, [group for group in groups if group.environment is environment], recent)
@@ -150,7 +150,7 @@ def board(connection: Connection, spans: KeptSpans, now: dt.datetime) -> Board:
         texts |= _group(group, recent.get(group.id), span_of.get(group.id), now)
     for row in invitations:
         texts[f"invitation-{row.id}.uses"] = number(row.uses)
-    for panel, visits in found:
+    for panel, visits in known_panels:
         texts |= {f"panel-{panel.slug}.{state}": number(visits.get(state, 0)) for state in VisitState}
     bonuses = reports.bonus_sums(connection)
     for environment in Environment:
@@ -159,7 +159,7 @@ def board(connection: Connection, spans: KeptSpans, now: dt.datetime) -> Board:
         groups=groups,
         invitations=[(row, row.state(now)) for row in invitations],
         invited=invited,
-        panels=found,
+        panels=known_panels,
         studies=[study for of in Environment if (study := studies.find(connection, of)) is not None],
         texts=texts,
         bars={group.mturk_id: (group.done, group.wanted) for group in groups},

@@ -64,9 +64,9 @@ def _crowd(site: Site) -> tuple[Metric, ...]:
     )
 
 
-def _by(label: str, found: dict[tuple[Environment, str], int]) -> tuple[Sample, ...]:
+def _by(label: str, counts: dict[tuple[Environment, str], int]) -> tuple[Sample, ...]:
     return tuple(
-        Sample(count, {"environment": of.value, label: what}) for (of, what), count in sorted(found.items())
+        Sample(count, {"environment": of.value, label: what}) for (of, what), count in sorted(counts.items())
     )
 
 

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from mitl.crowd_server.operator import board as boards
 from mitl.crowd_server.operator import session as operator_session
 from mitl.crowd_server.operator.board import many, money
-from mitl.crowd_server.operator.session import Fields, action, memory_of, page
+from mitl.crowd_server.operator.session import Fields, action, memory_of, nothing_here, page
 from mitl.crowd_server.pages.site import Site, origin
 from mitl.crowd_server.panels.profiles import PROFILES, Parameters, study_link
 from mitl.crowd_server.store import accounts, progress, reports
@@ -199,7 +199,7 @@ def _group(site: Site, request: Request) -> Group | None:
 
 def _unknown(site: Site) -> Response:
     text = "There is no group of HITs with this id. Go back and use the buttons of the list."
-    return site.notice(404, "Nothing here", text, ("/operator", "Back to the operator's page"))
+    return nothing_here(site, text)
 
 
 ROUTES = (

@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from mitl.crowd_server.operator import board as boards
 from mitl.crowd_server.operator import payout_files
 from mitl.crowd_server.operator.payout_files import CURRENCY, PayFormat, amount, table
-from mitl.crowd_server.operator.session import page
+from mitl.crowd_server.operator.session import nothing_here, page
 from mitl.crowd_server.pages.site import Site
 from mitl.crowd_server.store import panels, reports
 from mitl.crowd_server.store.panels import PanelRow
@@ -99,11 +99,11 @@ def panel_csv(site: Site, request: Request) -> Response:
     choice, part = wanted.get("pay", ""), wanted.get("part", "1")
     if kind is None or choice not in payout_files.CHOICES:
         return unknown(site)
-    found = payout_files.parts(payout_files.to_pay(payees, kind, choice), kind)
-    if not (part.isascii() and part.isdigit() and 1 <= int(part[:9]) <= len(found)):
+    files = payout_files.parts(payout_files.to_pay(payees, kind, choice), kind)
+    if not (part.isascii() and part.isdigit() and 1 <= int(part[:9]) <= len(files)):
         return unknown(site)
-    name = f"{row.slug}-{kind.name}-{choice}" + (f"-{part}" if len(found) > 1 else "")
-    return _file(name, payout_files.pay_file(found[int(part[:9]) - 1], kind))
+    name = f"{row.slug}-{kind.name}-{choice}" + (f"-{part}" if len(files) > 1 else "")
+    return _file(name, payout_files.pay_file(files[int(part[:9]) - 1], kind))
 
 
 @page
@@ -142,7 +142,7 @@ def late_csv(site: Site, request: Request) -> Response:
 def unknown(site: Site) -> Response:
     """The page for an address that leads to no file."""
     text = "There is no such file, or nobody is owed anything in it. Use the links of the operator's page."
-    return site.notice(404, "Nothing here", text, ("/operator", "Back to the operator's page"))
+    return nothing_here(site, text)
 
 
 def _environment(request: Request) -> Environment | None:
@@ -195,7 +195,7 @@ def payments(site: Site, request: Request) -> Response:
     boards.settle(site)
     with site.database.read() as connection:
         rows = reports.payments(connection, environment)
-        found = [
+        of_panels = [
             _panel_pay(row, reports.payees(connection, row))
             for row, _ in panels.list_panels(connection)
             if row.environment is environment
@@ -207,7 +207,7 @@ def payments(site: Site, request: Request) -> Response:
         rows=rows[:SHOWN],
         hidden=max(0, len(rows) - SHOWN),
         total=sum(row.total_cents for row in rows),
-        panels=found,
+        panels=of_panels,
     )
 
 

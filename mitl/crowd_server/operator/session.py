@@ -26,6 +26,7 @@ from mitl.crowd_server.store import progress
 from mitl.crowd_server.store.progress import Span
 
 COOKIE = "mitl_operator"
+BACK = ("/operator", "Back to the operator's page")
 SESSION = dt.timedelta(hours=12)
 MAX_FORM = 16_384
 _MAX_FIELDS = 30
@@ -155,6 +156,11 @@ def action(handler: Action) -> Callable[[Site, Request], Awaitable[Response]]:
     return _form(answer)
 
 
+def nothing_here(site: Site, text: str, way_on: tuple[str, str] = BACK) -> Response:
+    """The page for an address that leads to nothing."""
+    return site.notice(404, "Nothing here", text, way_on)
+
+
 def ask(site: Site, request: Request, *, status: int = 403, problem: str = "") -> Response:
     """The sign-in form.
 
@@ -210,13 +216,12 @@ def _sign_out(site: Site, request: Request, fields: Fields) -> Response:
 def _form(answer: Action) -> Callable[[Site, Request], Awaitable[Response]]:
     @functools.wraps(answer)
     async def read(site: Site, request: Request) -> Response:
-        back = ("/operator", "Back to the operator's page")
         if is_foreign(request):
             text = "Another site sent this form. Use the buttons of this one."
-            return site.notice(403, "Not done", text, back)
+            return site.notice(403, "Not done", text, BACK)
         pairs = await read_form(request, MAX_FORM, _MAX_FIELDS)
         if pairs is None:
-            return site.notice(413, "Not done", "That form is longer than any of this page's own.", back)
+            return site.notice(413, "Not done", "That form is longer than any of this page's own.", BACK)
         fields = {name: value.strip() for name, value in reversed(pairs)}
         return await run_in_threadpool(answer, site, request, fields)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import ClassVar, TypeAlias
 from xml.etree.ElementTree import Element
 
@@ -103,19 +103,13 @@ def read_field(element: Element) -> Field:
 
 def _free_text(element: Element) -> FreeText:
     parts = turk_xml.fields(element, (), ("Constraints", "DefaultText", "NumberOfLinesSuggestion"))
-    found = _constraints(parts["Constraints"]) if "Constraints" in parts else FreeText()
-    lines = parts.get("NumberOfLinesSuggestion")
-    default = parts.get("DefaultText")
-    return FreeText(
-        lines=1 if lines is None else min(turk_xml.integer(lines, 1, _INT), 30),
-        default="" if default is None else turk_xml.text(default, required=False)[: found.longest],
-        shortest=found.shortest,
-        longest=found.longest,
-        numeric=found.numeric,
-        lowest=found.lowest,
-        highest=found.highest,
-        patterns=found.patterns,
-    )
+    field = _constraints(parts["Constraints"]) if "Constraints" in parts else FreeText()
+    if "NumberOfLinesSuggestion" in parts:
+        field = replace(field, lines=min(turk_xml.integer(parts["NumberOfLinesSuggestion"], 1, _INT), 30))
+    if "DefaultText" in parts:
+        default = turk_xml.text(parts["DefaultText"], required=False)
+        field = replace(field, default=default[: field.longest])
+    return field
 
 
 def _constraints(element: Element) -> FreeText:

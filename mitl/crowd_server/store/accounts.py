@@ -143,8 +143,8 @@ def grant(
 
 
 def _require(connection: Connection, environment: Environment, cents: int) -> None:
-    found = balance(connection, environment)
-    available = SANDBOX_CENTS if environment is Environment.SANDBOX else found.available
+    account = balance(connection, environment)
+    available = SANDBOX_CENTS if environment is Environment.SANDBOX else account.available
     if cents > available:
         raise turk(
             "InsufficientFunds",

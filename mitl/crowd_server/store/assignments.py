@@ -140,9 +140,9 @@ def approve(
     if own.state is AssignmentState.REJECTED:
         accounts.hold(connection, environment, own.hit_id, cents, now)
     else:
-        _drop_hold(connection, own.hit_id)
+        connection.execute(_DROP_HOLD, {"own": own.hit_id})
     accounts.pay(connection, environment, [(own.hit_id, own.id, cents, now)])
-    _decide(connection, own.id, AssignmentState.APPROVED, feedback, now)
+    connection.execute(_DECIDE, {"own": own.id, "to": AssignmentState.APPROVED, "why": feedback, "now": now})
 
 
 def reject(
@@ -154,9 +154,9 @@ def reject(
     now: dt.datetime,
 ) -> None:
     """Refuse this assignment; its money is free again."""
-    _drop_hold(connection, own.hit_id)
+    connection.execute(_DROP_HOLD, {"own": own.hit_id})
     accounts.release(connection, environment, own.hit_id, own.reward_cents, now)
-    _decide(connection, own.id, AssignmentState.REJECTED, feedback, now)
+    connection.execute(_DECIDE, {"own": own.id, "to": AssignmentState.REJECTED, "why": feedback, "now": now})
 
 
 def add_bonus(
@@ -198,13 +198,3 @@ def list_bonuses(
     if assignment_id is not None:
         wanted = wanted.where(Assignment.id == assignment_id)
     return every(connection, BonusRow, wanted.order_by(Bonus.id).limit(limit))
-
-
-def _drop_hold(connection: Connection, hit_id: int) -> None:
-    connection.execute(_DROP_HOLD, {"own": hit_id})
-
-
-def _decide(
-    connection: Connection, own_id: int, state: AssignmentState, feedback: str, now: dt.datetime
-) -> None:
-    connection.execute(_DECIDE, {"own": own_id, "to": state, "why": feedback, "now": now})

@@ -177,12 +177,12 @@ def rows(connection: Connection, wanted: Wide, now: dt.datetime, **parameters: o
     found_rows = connection.execute(wanted, parameters).all()
     counts = _counts(connection, [row[0] for row in found_rows], now)
     split = len(_HIT_COLUMNS)
-    found = []
+    records = []
     for row in found_rows:
         own = dict(zip((column.key for column in _HIT_COLUMNS), row[:split], strict=True))
         pending, completed = counts.get(own["id"], (0, 0))
-        found.append(HitRow(**own, type=type_row(tuple(row[split:])), pending=pending, completed=completed))
-    return found
+        records.append(HitRow(**own, type=type_row(tuple(row[split:])), pending=pending, completed=completed))
+    return records
 
 
 def _counts(connection: Connection, hit_ids: Sequence[int], now: dt.datetime) -> dict[int, tuple[int, int]]:

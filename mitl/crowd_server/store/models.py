@@ -68,11 +68,7 @@ class Base(DeclarativeBase):
 
     metadata = MetaData(naming_convention=NAMING)
     type_annotation_map = TYPES | {
-        Environment: enum_type(Environment),
-        AssignmentState: enum_type(AssignmentState),
-        LedgerKind: enum_type(LedgerKind),
-        RequestState: enum_type(RequestState),
-        VisitState: enum_type(VisitState),
+        kind: enum_type(kind) for kind in (Environment, AssignmentState, LedgerKind, RequestState, VisitState)
     }
 
 

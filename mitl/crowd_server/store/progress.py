@@ -184,12 +184,12 @@ def groups(connection: Connection, now: dt.datetime) -> list[GroupRow]:
 
 def recent(connection: Connection, now: dt.datetime) -> dict[int, Recent]:
     """Submissions of the last hour by HIT type."""
-    found = {}
+    by_type = {}
     for delay_s in connection.execute(_DELAYS).scalars().all():
         after = now - HOUR + dt.timedelta(seconds=delay_s)
         rows = connection.execute(_RECENT, {"after": after, "delay_s": delay_s})
-        found.update({type_id: Recent(count, first) for type_id, count, first in rows})
-    return found
+        by_type.update({type_id: Recent(count, first) for type_id, count, first in rows})
+    return by_type
 
 
 def spans(connection: Connection) -> dict[int, Span]:

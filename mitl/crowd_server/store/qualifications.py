@@ -195,13 +195,13 @@ def list_held(connection: Connection, worker_id: int) -> dict[str, Qualification
     rows = connection.execute(
         _HELD.where(Qualification.worker_id == worker_id, Qualification.revoked_at.is_(None))
     )
-    return {row.type: row for row in (QualificationRow(*found) for found in rows)}
+    return {row.type: row for row in (QualificationRow(*values) for values in rows)}
 
 
 def grant(connection: Connection, type_id: int, worker_id: int, value: int | None, now: dt.datetime) -> None:
     """Give a worker a qualification, or change its value."""
-    found = find(connection, type_id, worker_id)
-    if found is None:
+    kept = find(connection, type_id, worker_id)
+    if kept is None:
         connection.execute(
             insert(Qualification).values(
                 qualification_type_id=type_id,
@@ -214,7 +214,7 @@ def grant(connection: Connection, type_id: int, worker_id: int, value: int | Non
     else:
         connection.execute(
             update(Qualification)
-            .where(Qualification.id == found.id)
+            .where(Qualification.id == kept.id)
             .values(value=value, granted_at=now, revoked_at=None)
         )
 

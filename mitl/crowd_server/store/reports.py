@@ -293,8 +293,8 @@ def account_sums(connection: Connection) -> dict[tuple[Environment, str], int]:
     query = select(Account.environment, Account.budget_cents, Account.held_cents, Account.spent_cents)
     return {
         (of, what): cents
-        for of, *found in connection.execute(query)
-        for what, cents in zip(("budget", "held", "spent"), found, strict=True)
+        for of, *sums in connection.execute(query)
+        for what, cents in zip(("budget", "held", "spent"), sums, strict=True)
     }
 
 

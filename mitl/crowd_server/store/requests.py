@@ -111,7 +111,7 @@ def latest(connection: Connection, worker_id: int, type_id: int | None = None) -
     rows = connection.execute(
         _ROW.where(QualificationRequest.id.in_(last.group_by(QualificationRequest.type_id)))
     )
-    return {row.type: row for row in (RequestRow(*found) for found in rows)}
+    return {row.type: row for row in (RequestRow(*values) for values in rows)}
 
 
 def list_pending(

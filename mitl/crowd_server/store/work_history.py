@@ -186,14 +186,14 @@ class Estimate:
 def estimates(connection: Connection, groups: Sequence[GroupRow]) -> Mapping[int, Estimate]:
     """The estimates of listed groups by the row of their type, where there is one."""
     usual = usual_seconds(connection) if groups else {}
-    found = {}
+    by_type = {}
     for group in groups[:_LOOKED_AT]:
         measured = _measured(usual, group.hit_type_id)
         if measured is not None:
-            found[group.hit_type_id] = measured
+            by_type[group.hit_type_id] = measured
         elif (stated := _stated(sample_question(connection, group.sample))) is not None:
-            found[group.hit_type_id] = stated
-    return found
+            by_type[group.hit_type_id] = stated
+    return by_type
 
 
 def estimate(connection: Connection, hit_type_id: int, question_xml: str) -> Estimate | None:

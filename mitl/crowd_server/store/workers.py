@@ -203,8 +203,8 @@ class BlockRow:
 
 def is_blocked(connection: Connection, worker_id: int) -> bool:
     """Whether this worker is kept from all HITs."""
-    found = connection.execute(select(WorkerBlock.worker_id).where(WorkerBlock.worker_id == worker_id))
-    return found.first() is not None
+    block_row = connection.execute(select(WorkerBlock.worker_id).where(WorkerBlock.worker_id == worker_id))
+    return block_row.first() is not None
 
 
 def block(connection: Connection, worker: WorkerRow, reason: str, now: dt.datetime) -> bool:

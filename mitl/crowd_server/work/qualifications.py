@@ -233,10 +233,10 @@ class _Test:
 def show(visitor: Visitor) -> Response:
     """``/w/qualifications/requests/<request>``: the test while it may be taken, then what came of it."""
     with visitor.database.read() as connection:
-        found = _request(visitor, connection)
-        if found is None:
+        own_request = _request(visitor, connection)
+        if own_request is None:
             return _gone(visitor.site)
-        own, row = found
+        own, row = own_request
         if not is_testing(row, visitor.now) or own.terms.test is None:
             held = qualifications.find_held(connection, own.id, visitor.worker.id)
             stands = standing(own, held, row, visitor.now)
@@ -264,10 +264,10 @@ def _send(visitor: Visitor, fields: list[tuple[str, str]]) -> Response:
     # Not asked about the study here: answers in hand are taken first, and the next page asks.
     now = visitor.now
     with visitor.database.write(visitor.worker.environment) as connection:
-        found = _request(visitor, connection)
-        if found is None:
+        own_request = _request(visitor, connection)
+        if own_request is None:
             return _gone(visitor.site)
-        own, row = found
+        own, row = own_request
         here = f"{HOME}/requests/{row.mturk_id}"
         if not is_testing(row, now) or own.terms.test is None:
             return RedirectResponse(here, 303)
