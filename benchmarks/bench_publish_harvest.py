@@ -28,7 +28,7 @@ from loop_project import SANDBOX, answer_all, make_project
 from sqlalchemy import select
 
 from mitl.crowd_server import admin
-from mitl.crowd_server.models import Hit, HitQuestion
+from mitl.crowd_server.store.models import Hit, HitQuestion
 from mitl.db.engine import make_engine
 from mitl.settings import Settings
 from mitl.stages.harvesting.harvest import harvest

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, Engine, func, select
 
-from mitl.crowd_server.models import (
+from mitl.crowd_server.store.models import (
     DONE_STATES,
     Account,
     Assignment,

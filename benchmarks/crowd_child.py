@@ -11,8 +11,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from mitl.crowd_server.door.exposure import plan
-from mitl.crowd_server.forms.html_page import allow
+from mitl.crowd_server.middleware.exposure import plan
+from mitl.crowd_server.protocol.html_page import allow
 from mitl.settings import load
 from mitl.stages.serve import serve
 

@@ -210,7 +210,7 @@ def _unposted(engine: Any, requester: Requester) -> list[str]:
     """Each confirmed HIT is there once under the id that was told, and each confirmed approval holds."""
     from sqlalchemy import select
 
-    from mitl.crowd_server.models import Assignment, AssignmentState, Hit
+    from mitl.crowd_server.store.models import Assignment, AssignmentState, Hit
 
     with engine.execution_options(mitl_write=False).connect() as connection:
         hits = connection.execute(select(Hit.annotation, Hit.mturk_id)).all()

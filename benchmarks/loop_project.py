@@ -12,8 +12,8 @@ from sqlalchemy import Engine, insert, select, update
 
 from mitl.crowd.answer_xml import answers_xml
 from mitl.crowd_server import admin
-from mitl.crowd_server.ids import entity_id, worker_id
-from mitl.crowd_server.models import Assignment, AssignmentState, Hit, Worker
+from mitl.crowd_server.protocol.ids import entity_id, worker_id
+from mitl.crowd_server.store.models import Assignment, AssignmentState, Hit, Worker
 from mitl.db.session import open_database
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store

@@ -21,8 +21,8 @@ from sqlalchemy import Engine
 
 from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
-from mitl.crowd_server.clock import ManualClock
 from mitl.crowd_server.serving import RunningServer
+from mitl.crowd_server.store.database import ManualClock
 from mitl.records import Environment
 
 HTML = """<!doctype html><html><body><form id="mturk_form" data-mitl-submit method="post" action="about:blank">

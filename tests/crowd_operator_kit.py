@@ -15,7 +15,7 @@ from crowd_kit import Crowd
 from sqlalchemy import insert, select
 
 from mitl.crowd_server import admin
-from mitl.crowd_server.models import (
+from mitl.crowd_server.store.models import (
     Assignment,
     Invitation,
     LateAnswer,

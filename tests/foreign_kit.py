@@ -12,9 +12,9 @@ from crowd_kit import Crowd
 from sqlalchemy import Engine
 
 from mitl.crowd_server.app import create_app
-from mitl.crowd_server.clock import ManualClock
-from mitl.crowd_server.forms.html_page import Sources
+from mitl.crowd_server.protocol.html_page import Sources
 from mitl.crowd_server.serving import RunningServer
+from mitl.crowd_server.store.database import ManualClock
 
 HELPER = "https://s3.amazonaws.com/mturk-public/externalHIT_v1.js"
 ELEMENTS = "https://assets.crowd.aws/crowd-html-elements.js"

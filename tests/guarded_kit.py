@@ -13,10 +13,10 @@ from crowd_kit import Crowd
 from sqlalchemy import Engine
 
 from mitl.crowd_server.app import create_app
-from mitl.crowd_server.clock import ManualClock
-from mitl.crowd_server.door.exposure import Tls
-from mitl.crowd_server.door.limits import Policy, wrap
+from mitl.crowd_server.middleware.exposure import Tls
+from mitl.crowd_server.middleware.limits import Policy, wrap
 from mitl.crowd_server.serving import RunningServer
+from mitl.crowd_server.store.database import ManualClock
 
 TRUST = ssl.create_default_context()
 """For ``verify=``: httpx otherwise reads all certificates of the world for each request of a test."""

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
-from mitl.crowd_server.door.limits import wrap
+from mitl.crowd_server.middleware.limits import wrap
 from mitl.crowd_server.serving import RunningServer
 from mitl.db.engine import make_engine
 from mitl.records import Environment

@@ -17,8 +17,8 @@ from world_kit import make_world, run_propose
 
 from mitl.crowd.endpoint import open_endpoint
 from mitl.crowd_server import admin
-from mitl.crowd_server.clock import ManualClock
-from mitl.crowd_server.models import HitType
+from mitl.crowd_server.store.database import ManualClock
+from mitl.crowd_server.store.models import HitType
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database
 from mitl.db.store import hits as hit_store

@@ -9,7 +9,7 @@ from crowd_kit import TYPE, post_hit, question, refusal
 from sqlalchemy import update
 
 from mitl.crowd_server import admin
-from mitl.crowd_server.models import Hit
+from mitl.crowd_server.store.models import Hit
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures",)

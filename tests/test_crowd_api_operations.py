@@ -10,7 +10,7 @@ from sqlalchemy import insert, select
 
 from mitl.crowd_server.api import table, unsupported
 from mitl.crowd_server.api.registry import OPERATIONS
-from mitl.crowd_server.models import QualificationRequest, QualificationType, RequestState, Worker
+from mitl.crowd_server.store.models import QualificationRequest, QualificationType, RequestState, Worker
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures",)

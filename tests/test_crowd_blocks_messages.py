@@ -8,10 +8,11 @@ import pytest
 from botocore.exceptions import ClientError
 from crowd_kit import TYPE, post_hit
 
+from mitl.crowd_server.api import notifications as letters
 from mitl.crowd_server.panels.admin import change_study
-from mitl.crowd_server.store import blocks, messages, qualifications
+from mitl.crowd_server.store import messages, qualifications
+from mitl.crowd_server.store import workers as blocks
 from mitl.crowd_server.store.database import Database
-from mitl.crowd_server.work import letters
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures",)

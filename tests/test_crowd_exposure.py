@@ -15,10 +15,10 @@ from sqlalchemy import update
 from mitl.addresses import is_loopback
 from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
-from mitl.crowd_server.door.exposure import Tls, check_secrets, listens_near, plan
-from mitl.crowd_server.door.limits import wrap
-from mitl.crowd_server.models import Account, Setting
+from mitl.crowd_server.middleware.exposure import Tls, check_secrets, listens_near, plan
+from mitl.crowd_server.middleware.limits import wrap
 from mitl.crowd_server.serving import RunningServer
+from mitl.crowd_server.store.models import Account, Setting
 from mitl.errors import MitlError, SettingsError, UsageError
 from mitl.records import Environment
 

@@ -24,8 +24,8 @@ from foreign_kit import (
     vendor,
 )
 
-from mitl.crowd_server.clock import ManualClock
-from mitl.crowd_server.forms.html_page import CROWD_ELEMENTS, Sources, bind, why_unfit
+from mitl.crowd_server.protocol.html_page import CROWD_ELEMENTS, Sources, bind, why_unfit
+from mitl.crowd_server.store.database import ManualClock
 
 pytest_plugins = ("crowd_fixtures",)
 

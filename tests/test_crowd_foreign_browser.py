@@ -25,7 +25,7 @@ from foreign_kit import (
 
 from mitl.crowd.answer_xml import answer_fields
 from mitl.crowd_server import admin
-from mitl.crowd_server.forms.html_page import Sources
+from mitl.crowd_server.protocol.html_page import Sources
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures", "browser_fixtures")

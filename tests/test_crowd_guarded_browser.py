@@ -12,7 +12,7 @@ from crowd_kit import Crowd, post_hit
 from guarded_kit import guarded_crowd
 
 from mitl.crowd_server import admin
-from mitl.crowd_server.door.exposure import Tls, plan
+from mitl.crowd_server.middleware.exposure import Tls, plan
 from mitl.hits.rendering import PagePair, question_xml, render_page
 from mitl.hits.templates import load_template
 from mitl.records import Environment

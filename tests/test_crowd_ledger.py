@@ -14,13 +14,12 @@ from hypothesis import strategies as st
 from sqlalchemy import func, select
 
 from mitl.crowd_server import admin
-from mitl.crowd_server.clock import ManualClock
-from mitl.crowd_server.errors import TurkError
-from mitl.crowd_server.models import Assignment, AssignmentState, Hit, HitType, LedgerKind, Worker
+from mitl.crowd_server.protocol.errors import TurkError
 from mitl.crowd_server.store import accounts, assignments, hit_types, hits, leases, reports, settling
 from mitl.crowd_server.store import workers as worker_store
-from mitl.crowd_server.store.database import Database
+from mitl.crowd_server.store.database import Database, ManualClock
 from mitl.crowd_server.store.hit_types import TypeValues
+from mitl.crowd_server.store.models import Assignment, AssignmentState, Hit, HitType, LedgerKind, Worker
 from mitl.crowd_server.store.workers import WorkerRow
 from mitl.db.engine import make_engine
 from mitl.errors import StoreError

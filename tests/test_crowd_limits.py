@@ -17,12 +17,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mitl.addresses import parse_address
+from mitl.crowd_server import serving as connections
 from mitl.crowd_server.app import create_app
-from mitl.crowd_server.door import connections
-from mitl.crowd_server.door.bodies import BodyLimits
-from mitl.crowd_server.door.buckets import Rate, TokenBuckets
-from mitl.crowd_server.door.limits import Policy, Rates, host_name
-from mitl.crowd_server.door.proxies import key_of, parse_networks, sender
+from mitl.crowd_server.middleware.bodies import BodyLimits
+from mitl.crowd_server.middleware.callers import Rate, TokenBuckets, key_of, parse_networks, sender
+from mitl.crowd_server.middleware.limits import Policy, Rates, host_name
 from mitl.errors import UsageError
 
 pytest_plugins = ("crowd_fixtures",)
@@ -261,7 +260,7 @@ def test_plain_connections_past_the_proxy_are_turned_away(crowd_engine):
         async def __call__(self, scope, receive, send):
             await self.app(scope | {"client": ("203.0.113.5", 4711)}, receive, send)
 
-    from mitl.crowd_server.door.limits import wrap
+    from mitl.crowd_server.middleware.limits import wrap
     from mitl.crowd_server.serving import RunningServer
 
     app = wrap(create_app(crowd_engine), policy)

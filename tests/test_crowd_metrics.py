@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mitl.crowd_server import admin
-from mitl.crowd_server.door.proxies import parse_networks
-from mitl.crowd_server.metrics.exposition import Metric, Sample, exposed
-from mitl.crowd_server.metrics.meter import BUCKETS_S, OTHER, Meter
+from mitl.crowd_server.middleware.callers import parse_networks
+from mitl.crowd_server.middleware.meter import BUCKETS_S, OTHER, Meter, Metric, Sample, exposed
 
 pytest_plugins = ("crowd_fixtures",)
 

@@ -11,7 +11,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import inspect, text
 
 from mitl.crowd_server import admin
-from mitl.crowd_server.models import Base
+from mitl.crowd_server.store.models import Base
 from mitl.db import migrate
 from mitl.db.engine import make_engine
 from mitl.errors import StoreError

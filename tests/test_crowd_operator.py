@@ -18,7 +18,7 @@ from crowd_operator_kit import (
 )
 
 from mitl.crowd_server import admin
-from mitl.crowd_server.models import VisitState
+from mitl.crowd_server.store.models import VisitState
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures",)

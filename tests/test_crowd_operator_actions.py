@@ -15,8 +15,8 @@ from crowd_operator_kit import (
 from sqlalchemy import select
 
 from mitl.crowd_server import admin
-from mitl.crowd_server.models import HitType
-from mitl.crowd_server.operator import actions as operator_actions
+from mitl.crowd_server.operator import page as operator_actions
+from mitl.crowd_server.store.models import HitType
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures",)

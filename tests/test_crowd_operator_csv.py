@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mitl.crowd_server.operator import payout_files
 from mitl.crowd_server.operator.payout_files import CONNECT, GENERIC, PROLIFIC, cell, pay_file, table, to_pay
-from mitl.crowd_server.store.payouts import Payee
+from mitl.crowd_server.store.reports import Payee
 
 FORMULA = "=+-@＝＋－＠"
 hostile = st.text(st.sampled_from("=+-@\t\r\n ,\";'|a1＝\u2028") | st.characters(exclude_categories=["Cs"]))

@@ -16,7 +16,7 @@ from crowd_operator_kit import (
 from sqlalchemy import update
 
 from mitl.crowd_server import admin
-from mitl.crowd_server.models import PanelIdentity
+from mitl.crowd_server.store.models import PanelIdentity
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures",)
@@ -159,7 +159,7 @@ def test_the_ledger_file_adds_up(crowd, client, operator, hit_type, monkeypatch)
 
 def test_an_account_that_does_not_balance_is_shouted(crowd, operator):
     """A row changed behind the server's back is the first thing to see."""
-    from mitl.crowd_server.models import Account
+    from mitl.crowd_server.store.models import Account
 
     with crowd.engine.begin() as connection:
         connection.execute(update(Account).where(Account.environment == LIVE).values(held_cents=5))

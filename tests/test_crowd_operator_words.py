@@ -6,7 +6,7 @@ import datetime as dt
 
 import pytest
 
-from mitl.crowd_server.operator import words
+from mitl.crowd_server.operator import board as words
 from mitl.crowd_server.store.progress import GroupRow, Recent, Span
 from mitl.records import Environment
 

@@ -18,18 +18,21 @@ from test_docs import mitl_lines
 
 from mitl.cli import serve
 from mitl.crowd_server import admin
-from mitl.crowd_server.models import VisitState
 from mitl.crowd_server.panels import admin as panel_admin
 from mitl.crowd_server.panels.admin import PanelPlan
-from mitl.crowd_server.panels.ends import End, check_end, read_ends, write_ends
 from mitl.crowd_server.panels.profiles import (
     PROFILES,
     Arrival,
     ArrivalError,
+    End,
     Parameters,
+    check_end,
     read_arrival,
+    read_ends,
     study_link,
+    write_ends,
 )
+from mitl.crowd_server.store.models import VisitState
 from mitl.errors import StoreError, UsageError
 from mitl.records import Environment
 

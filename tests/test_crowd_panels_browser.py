@@ -9,10 +9,10 @@ from axe_kit import violations
 from crowd_kit import HTML, TYPE, post_hit, question
 
 from mitl.crowd_server import admin
-from mitl.crowd_server.models import VisitState
 from mitl.crowd_server.panels import admin as panel_admin
 from mitl.crowd_server.panels.admin import PanelPlan
-from mitl.crowd_server.panels.ends import End
+from mitl.crowd_server.panels.profiles import End
+from mitl.crowd_server.store.models import VisitState
 from mitl.hits.rendering import PagePair, question_xml, render_page
 from mitl.hits.templates import load_template
 from mitl.records import Environment

@@ -11,13 +11,13 @@ import pytest
 from crowd_kit import TYPE, post_hit
 from qualification_kit import TWO, TWO_KEY, choice, form, free, question
 
-from mitl.crowd_server.models import RequestState
-from mitl.crowd_server.qualifications.standing import is_shown, standing
 from mitl.crowd_server.store import studies
 from mitl.crowd_server.store.database import Database
+from mitl.crowd_server.store.models import RequestState
 from mitl.crowd_server.store.qualifications import QualificationRow, QualificationTypeRow, Terms
 from mitl.crowd_server.store.requests import RequestRow
 from mitl.crowd_server.store.studies import StudyRow
+from mitl.crowd_server.work.qualifications import is_shown, standing
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures",)

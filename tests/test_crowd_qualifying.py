@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from mitl.crowd_server.qualifications.qualifying import SYSTEM_TYPES, may
+from mitl.crowd_server.protocol.qualifying import SYSTEM_TYPES, may
 
 HELD = {"3Q": 5, "3NOVALUE": None}
 

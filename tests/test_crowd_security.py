@@ -18,8 +18,8 @@ import mitl
 from mitl.crowd.answers import answer_fields
 from mitl.crowd_server import admin
 from mitl.crowd_server.app import MODULES
-from mitl.crowd_server.door.limits import Policy
-from mitl.crowd_server.ids import seal
+from mitl.crowd_server.middleware.limits import Policy
+from mitl.crowd_server.protocol.ids import seal
 from mitl.db.engine import make_engine
 from mitl.records import Environment
 

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from sqlalchemy import insert, select
 
 from mitl.crowd_server import admin
-from mitl.crowd_server.models import QualificationRequest, QualificationType, RequestState, Worker
+from mitl.crowd_server.store.models import QualificationRequest, QualificationType, RequestState, Worker
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures",)

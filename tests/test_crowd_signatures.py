@@ -14,8 +14,8 @@ from botocore.credentials import Credentials
 from botocore.exceptions import ClientError
 
 from mitl.crowd_server import admin
-from mitl.crowd_server.errors import TurkError
-from mitl.crowd_server.sigv4 import SignedRequest, verify
+from mitl.crowd_server.protocol.errors import TurkError
+from mitl.crowd_server.protocol.sigv4 import SignedRequest, verify
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures",)

@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from mitl.crowd_server import admin
 from mitl.crowd_server.panels import admin as panel_admin
-from mitl.crowd_server.work.shell import contact_href
+from mitl.crowd_server.work.visitor import contact_href
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures",)

@@ -13,7 +13,7 @@ from test_crowd_concurrency import at_once
 
 from mitl.crowd.answers import answer_fields
 from mitl.crowd_server import admin
-from mitl.crowd_server.models import LateAnswer
+from mitl.crowd_server.store.models import LateAnswer
 from mitl.errors import StoreError
 from mitl.records import Environment
 

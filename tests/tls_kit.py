@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mitl.crowd_server.door.exposure import Tls
+from mitl.crowd_server.middleware.exposure import Tls
 
 _CONFIG = """
 [req]

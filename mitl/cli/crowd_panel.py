@@ -95,10 +95,9 @@ def add(
     chosen = needed(environment)
     if profile is None:
         raise UsageError(f"say which panel: --profile with one of {', '.join(PROFILE_NAMES)}")
-    from mitl.crowd_server.models import VisitState
     from mitl.crowd_server.panels.admin import OPTIONS, PanelPlan
-    from mitl.crowd_server.panels.ends import End
-    from mitl.crowd_server.panels.profiles import Parameters
+    from mitl.crowd_server.panels.profiles import End, Parameters
+    from mitl.crowd_server.store.models import VisitState
     from mitl.stages.recruiting import add_panel
 
     given: dict[VisitState, End] = {}

@@ -80,8 +80,8 @@ def command(
     Needs only the crowd database, no pipeline database. Invite people with `mitl crowd invite`. Without further
     options only this machine reaches it; docs/security.md says how to open it to a network.
     """
-    from mitl.crowd_server.door.exposure import plan
-    from mitl.crowd_server.forms.html_page import allow
+    from mitl.crowd_server.middleware.exposure import plan
+    from mitl.crowd_server.protocol.html_page import allow
     from mitl.stages.serve import serve
 
     exposure = plan(

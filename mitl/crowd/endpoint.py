@@ -168,7 +168,7 @@ def _own(settings: Settings, environment: Environment, port: int, stack: context
 
 def _start(settings: Settings, engine: Engine, stack: contextlib.ExitStack) -> str:
     from mitl.crowd_server.app import create_app
-    from mitl.crowd_server.forms.html_page import allow
+    from mitl.crowd_server.protocol.html_page import allow
     from mitl.crowd_server.serving import RunningServer
 
     sources = allow((), settings.vendored, configured=settings.allowed_hosts)

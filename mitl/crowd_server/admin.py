@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from sqlalchemy import Engine
 from sqlalchemy.exc import IntegrityError
 
-from mitl.crowd_server import ids
-from mitl.crowd_server.clock import Clock, utc_now
+from mitl.crowd_server.protocol import ids
 from mitl.crowd_server.store import accounts, reports, settling, workers
-from mitl.crowd_server.store.database import Database
+from mitl.crowd_server.store.database import Clock, Database, utc_now
 from mitl.crowd_server.store.reports import Payment
 from mitl.crowd_server.store.workers import InvitationRow
 from mitl.db import migrate
@@ -97,15 +96,15 @@ def set_budget(engine: Engine, environment: Environment, cents: int, *, clock: C
             "the sandbox always has 10,000.00 of practice money; only the live budget can be set"
         )
     with Database(engine).write(environment) as connection:
-        found = accounts.balance(connection, environment)
-        if cents < found.held + found.spent:
-            least = (found.held + found.spent) / 100
+        balance = accounts.balance(connection, environment)
+        if cents < balance.held + balance.spent:
+            least = (balance.held + balance.spent) / 100
             raise StoreError(
                 f"the budget cannot be {cents / 100:.2f}, because {least:.2f} is already held or owed; "
                 f"give at least {least:.2f}, or expire HITs first"
             )
-        if cents != found.budget:
-            accounts.add_budget(connection, environment, cents - found.budget, clock())
+        if cents != balance.budget:
+            accounts.add_budget(connection, environment, cents - balance.budget, clock())
 
 
 def invite(
@@ -172,8 +171,8 @@ def _settings(engine: Engine) -> dict[str, str]:
 
 
 def _upgrade(engine: Engine) -> None:
-    found = migrate.current(engine)
-    if found is None:
+    revision = migrate.current(engine)
+    if revision is None:
         from sqlalchemy import inspect
 
         if inspect(engine).get_table_names():
@@ -187,9 +186,9 @@ def _upgrade(engine: Engine) -> None:
         known = {
             one.revision for one in ScriptDirectory.from_config(migrate.config("crowd")).walk_revisions()
         }
-        if found not in known:
+        if revision not in known:
             raise StoreError(
-                f"the crowd database {engine.url.database!r} is at revision {found!r}, which this version of mitl "
+                f"the crowd database {engine.url.database!r} is at revision {revision!r}, which this version of mitl "
                 "does not know; it was written by a newer mitl or is another database: upgrade mitl, or name "
                 "another with --crowd-db"
             )

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +19,21 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from mitl.crowd_server import admin, images
+from mitl.crowd_server import admin
 from mitl.crowd_server.api.dispatch import RequesterApi
 from mitl.crowd_server.api.registry import OPERATIONS
-from mitl.crowd_server.clock import Clock, utc_now
-from mitl.crowd_server.forms.html_page import FRAME_SCRIPTS, MEDIA_TYPES, VENDORED, Sources
-from mitl.crowd_server.metrics import page as metrics_page
-from mitl.crowd_server.metrics.meter import Meter
-from mitl.crowd_server.operator import actions as operator_actions
+from mitl.crowd_server.middleware.meter import Meter
+from mitl.crowd_server.operator import answers, invitations
+from mitl.crowd_server.operator import metrics as metrics_page
 from mitl.crowd_server.operator import page as operator_page
-from mitl.crowd_server.panels import pages as panel_pages
-from mitl.crowd_server.qualifications import pages as qualification_pages
-from mitl.crowd_server.site import PAGES, Site
+from mitl.crowd_server.operator import payments as operator_payments
+from mitl.crowd_server.operator import session as operator_session
+from mitl.crowd_server.pages.site import PAGES, Site
+from mitl.crowd_server.protocol.html_page import FRAME_SCRIPTS, MEDIA_TYPES, VENDORED, Sources
 from mitl.crowd_server.store import accounts
-from mitl.crowd_server.store.database import Database
-from mitl.crowd_server.work import frames, sessions
-from mitl.crowd_server.work import listing as worker_pages
-from mitl.crowd_server.work import messages as message_pages
-from mitl.crowd_server.work import study as study_pages
+from mitl.crowd_server.store.database import Clock, Database, utc_now
+from mitl.crowd_server.work import arrival, entry, hit_frame, listing, submission, visitor
+from mitl.crowd_server.work import qualifications as work_qualifications
 from mitl.db.base import MOST_ROW
 
 log = logging.getLogger(__name__)
@@ -41,15 +41,18 @@ log = logging.getLogger(__name__)
 Handler = Callable[..., Any]
 STATIC = ("style.css", "worker.js", "operator.css", "operator.js", *FRAME_SCRIPTS)
 MODULES: tuple[Any, ...] = (
-    sessions,
-    worker_pages,
-    frames,
-    panel_pages,
-    study_pages,
-    qualification_pages,
-    message_pages,
+    visitor,
+    entry,
+    listing,
+    hit_frame,
+    submission,
+    arrival,
+    work_qualifications,
     operator_page,
-    operator_actions,
+    operator_session,
+    answers,
+    invitations,
+    operator_payments,
     metrics_page,
 )
 """Each names its pages in ``ROUTES``: path, handler(site, request), and methods other than GET."""
@@ -99,9 +102,6 @@ def create_app(
             return JSONResponse({"status": "no database", **about}, 503)
         return JSONResponse({"status": "ok", **about})
 
-    def image(request: Request) -> Response:
-        return images.image(site.public, request)
-
     def vendored(request: Request) -> Response:
         path = site.sources.file(request.path_params["address"])
         return _file(path) if path is not None else Response("no such file", 404, media_type="text/plain")
@@ -115,7 +115,7 @@ def create_app(
             ),
             Route("/", _home),
             Route("/healthz", healthz),
-            Route("/i/{name}", image),
+            Route("/i/{name}", partial(_image, site.public)),
             Route("/w/static/{name}", _static),
             Route("/mturk-public/externalHIT_v1.js", _external_hit),
             Route(VENDORED + "{address:path}", vendored),
@@ -192,3 +192,59 @@ def _names_nothing(request: Request) -> bool:
 
 def _nowhere(site: Site) -> Response:
     return site.notice(404, "Nothing here", "This page does not exist.")
+
+
+MAX_BYTES = 32 * 1024 * 1024
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}\.(jpg|jpeg|png|webp|gif)", re.ASCII)
+_BEGINNINGS = (
+    ("image/jpeg", re.compile(rb"\xff\xd8")),
+    ("image/png", re.compile(rb"\x89PNG")),
+    ("image/webp", re.compile(rb"RIFF.{4}WEBP", re.DOTALL)),
+    ("image/gif", re.compile(rb"GIF8[79]a")),
+)
+
+
+def _image(public: Sequence[Path], request: Request) -> Response:
+    """An image by its bare name, from the first folder that has it (or has it in its ``i`` folder)."""
+    for path in _places(public, request.path_params["name"]):
+        content_and_time = _read_image(path)
+        if content_and_time is None:
+            continue
+        content, modified_ns = content_and_time
+        headers = {
+            "Cache-Control": "public, max-age=604800",
+            "X-Content-Type-Options": "nosniff",
+            "ETag": f'"{modified_ns:x}-{len(content):x}"',
+        }
+        if headers["ETag"] in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=headers)
+        return Response(content, headers=headers, media_type=_media_type(content))
+    return Response("no such image", 404, media_type="text/plain")
+
+
+def _places(public: Sequence[Path], name: str) -> Iterator[Path]:
+    if _NAME.fullmatch(name):
+        for folder in public:
+            yield folder / name
+            yield folder / "i" / name
+
+
+def _read_image(path: Path) -> tuple[bytes, int] | None:
+    """An image's bytes and time; None for anything but a plain file (a link leads anywhere) that is an image."""
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BYTES:
+            return None
+        content = os.read(file, status.st_size)
+    finally:
+        os.close(file)
+    return None if _media_type(content) is None else (content, status.st_mtime_ns)
+
+
+def _media_type(content: bytes) -> str | None:
+    """The media type by the first bytes: a name says nothing about what a file holds."""
+    return next((kind for kind, beginning in _BEGINNINGS if beginning.match(content)), None)

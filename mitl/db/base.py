@@ -1,7 +1,7 @@
 """Column types and naming that behave alike on SQLite and PostgreSQL.
 
 Each database has its own ``DeclarativeBase`` (pipeline: ``mitl.db.models.Base``; crowd server:
-``mitl.crowd_server.models.Base``), so that the two parties' tables never mix::
+``mitl.crowd_server.store.models.Base``), so that the two parties' tables never mix::
 
     class Base(DeclarativeBase):
         metadata = MetaData(naming_convention=NAMING)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from mitl.crowd_server.models import VisitState
 from mitl.crowd_server.operator.payout_files import table as csv_text
 from mitl.crowd_server.panels import admin as panel_admin
-from mitl.crowd_server.panels.ends import read_ends
-from mitl.crowd_server.panels.profiles import PROFILES, Parameters, study_link
-from mitl.crowd_server.store.identities import FORGOTTEN
-from mitl.crowd_server.store.panels import PanelRow
+from mitl.crowd_server.panels.profiles import PROFILES, Parameters, read_ends, study_link
+from mitl.crowd_server.store.models import VisitState
+from mitl.crowd_server.store.panels import FORGOTTEN, PanelRow
 from mitl.crowd_server.store.studies import StudyRow
 from mitl.errors import UsageError
 from mitl.records import Environment, StageResult, Table

@@ -14,9 +14,9 @@ from mitl.crowd.client import Keys
 from mitl.crowd.endpoint import mirror_credentials
 from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
-from mitl.crowd_server.door.exposure import Exposure, check_secrets
-from mitl.crowd_server.door.limits import wrap
-from mitl.crowd_server.forms.html_page import Sources
+from mitl.crowd_server.middleware.exposure import Exposure, check_secrets
+from mitl.crowd_server.middleware.limits import wrap
+from mitl.crowd_server.protocol.html_page import Sources
 from mitl.crowd_server.serving import serve as run_server
 from mitl.crowd_server.store.workers import InvitationRow
 from mitl.db.engine import make_engine

@@ -1,1 +1,1 @@
-"""The requester API: one file per group of operations, each a function of a ``Call``."""
+"""The requester API: one file per noun, each operation a function of a ``Call``. It shows no page."""

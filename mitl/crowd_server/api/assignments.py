@@ -5,17 +5,16 @@ from __future__ import annotations
 import datetime as dt
 from typing import Any
 
-from mitl.crowd_server.api import questions, shapes
-from mitl.crowd_server.api.hits import already, key
+from mitl.crowd_server.api import notifications, shapes
+from mitl.crowd_server.api.hits import fresh_token, key
 from mitl.crowd_server.api.registry import Call, operation, paged
-from mitl.crowd_server.errors import TurkError, absent, invalid, missing, out_of_range, turk
-from mitl.crowd_server.forms import page as form_page
-from mitl.crowd_server.forms.question_form import QuestionForm
-from mitl.crowd_server.models import DONE_STATES, AssignmentState
-from mitl.crowd_server.store import accounts, assignments, hits, messages, tokens
+from mitl.crowd_server.pages import questions
+from mitl.crowd_server.protocol.errors import TurkError, absent, invalid, missing, out_of_range, turk
+from mitl.crowd_server.protocol.question_form import QuestionForm
+from mitl.crowd_server.store import accounts, assignments, hits, messages
 from mitl.crowd_server.store.assignments import AssignmentRow
 from mitl.crowd_server.store.hits import HitRow
-from mitl.crowd_server.work import letters
+from mitl.crowd_server.store.models import DONE_STATES, AssignmentState
 from mitl.records import Environment
 
 OVERRIDABLE_FOR = dt.timedelta(days=30)
@@ -63,7 +62,7 @@ def approve_assignment(call: Call) -> dict[str, Any]:
         raise _wrong_state(own, "Submitted, Rejected" if override else "Submitted")
     assignments.approve(call.connection, call.environment, own, feedback=feedback, now=call.now)
     if own.state is AssignmentState.REJECTED:
-        _tell(call, own, letters.reversal(_hit(call, own).type.values.title, feedback))
+        _tell(call, own, notifications.reversal(_hit(call, own).type.values.title, feedback))
     return {}
 
 
@@ -75,7 +74,7 @@ def reject_assignment(call: Call) -> dict[str, Any]:
     if own.state is not AssignmentState.SUBMITTED:
         raise _wrong_state(own, "Submitted")
     assignments.reject(call.connection, call.environment, own, feedback=feedback, now=call.now)
-    _tell(call, own, letters.rejection(_hit(call, own).type.values.title, feedback))
+    _tell(call, own, notifications.rejection(_hit(call, own).type.values.title, feedback))
     return {}
 
 
@@ -86,19 +85,17 @@ def send_bonus(call: Call) -> dict[str, Any]:
     worker = call.params.worker("WorkerId")
     cents = call.params.cents("BonusAmount")
     reason = call.params.text("Reason", longest=2000, required=True)
-    token = call.params.token()
-    if token:
-        earlier = tokens.recall(call.connection, call.environment, "bonus", token, call.now)
-        if earlier is not None:
-            raise already("BonusAlreadyGranted", "Bonuses", "request", earlier)
+    token = fresh_token(call, "bonus", "BonusAlreadyGranted", "Bonuses", "request")
     if worker != own.worker:
         raise invalid("WorkerId", f"assignment {own.mturk_id} was not submitted by {worker}")
     if cents < 1:
         raise out_of_range("BonusAmount", shapes.dollars(cents), "at least 0.01")
     assignments.add_bonus(call.connection, call.environment, own, cents=cents, reason=reason, now=call.now)
     if token:
-        tokens.remember(call.connection, call.environment, "bonus", token, call.request_id, call.now)
-    _tell(call, own, letters.bonus(f"${shapes.dollars(cents)}", _hit(call, own).type.values.title, reason))
+        accounts.remember(call.connection, call.environment, "bonus", token, call.request_id, call.now)
+    _tell(
+        call, own, notifications.bonus(f"${shapes.dollars(cents)}", _hit(call, own).type.values.title, reason)
+    )
     return {}
 
 
@@ -120,16 +117,16 @@ def list_bonus_payments(call: Call) -> dict[str, Any]:
 @operation("GetAccountBalance", writes=False)
 def get_account_balance(call: Call) -> dict[str, Any]:
     """What may be spent; in the sandbox always 10,000.00."""
-    found = accounts.balance(call.connection, call.environment)
+    balance = accounts.balance(call.connection, call.environment)
     if call.environment is Environment.SANDBOX:
         return {"AvailableBalance": shapes.dollars(accounts.SANDBOX_CENTS)}
-    reply = {"AvailableBalance": shapes.dollars(max(0, found.available))}
-    if found.held:
-        reply["OnHoldBalance"] = shapes.dollars(found.held)
+    reply = {"AvailableBalance": shapes.dollars(max(0, balance.available))}
+    if balance.held:
+        reply["OnHoldBalance"] = shapes.dollars(balance.held)
     return reply
 
 
-def _tell(call: Call, own: AssignmentRow, letter: letters.Letter) -> None:
+def _tell(call: Call, own: AssignmentRow, letter: notifications.Letter) -> None:
     messages.tell_worker(
         call.connection, call.environment, own.worker, subject=letter.subject, text=letter.text, now=call.now
     )
@@ -159,7 +156,7 @@ def _shape(own: AssignmentRow, form: QuestionForm | None) -> dict[str, Any]:
     """An assignment, its answer in the terms of its question's form where it has one."""
     shape = shapes.assignment(own)
     if form is not None:
-        shape["Answer"] = form_page.answer_xml(form, own.answer)
+        shape["Answer"] = questions.answer_xml(form, own.answer)
     return shape
 
 

@@ -12,26 +12,14 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mitl.crowd_server.api import (
-    assignments,
-    hit_lists,
-    hit_types,
-    hits,
-    messages,
-    qualification_requests,
-    qualification_types,
-    qualifications,
-    unsupported,
-    worker_blocks,
-)
+from mitl.crowd_server.api import assignments, hits, qualification_types, qualifications, unsupported, workers
 from mitl.crowd_server.api.params import Params
 from mitl.crowd_server.api.registry import OPERATIONS, Call
-from mitl.crowd_server.clock import Clock
-from mitl.crowd_server.errors import TurkError
-from mitl.crowd_server.forms.html_page import Sources
-from mitl.crowd_server.sigv4 import SignedRequest, verify
+from mitl.crowd_server.protocol.errors import TurkError
+from mitl.crowd_server.protocol.html_page import Sources
+from mitl.crowd_server.protocol.sigv4 import SignedRequest, verify
 from mitl.crowd_server.store import accounts, settling
-from mitl.crowd_server.store.database import Database
+from mitl.crowd_server.store.database import Clock, Database
 from mitl.records import Environment
 
 TARGET_PREFIX = "MTurkRequesterServiceV20170117."
@@ -39,18 +27,7 @@ MAX_BODY = 1_048_576
 MAX_NESTING = 32
 """Levels of lists and structures in a request; the model needs six."""
 MAX_DRAINED = 16 * MAX_BODY
-GROUPS = (
-    assignments,
-    hit_lists,
-    hit_types,
-    hits,
-    messages,
-    qualification_requests,
-    qualification_types,
-    qualifications,
-    unsupported,
-    worker_blocks,
-)
+GROUPS = (assignments, hits, qualification_types, qualifications, unsupported, workers)
 """Importing these files enters their operations in the table."""
 
 log = logging.getLogger(__name__)
@@ -145,8 +122,8 @@ class RequesterApi:
             with self._database.read() as connection:
                 pairs = accounts.key_pairs(connection)
             self._keys = {access: (environment, secret) for environment, (access, secret) in pairs.items()}
-        found = self._keys.get(access_key)
-        return None if found is None else found[1]
+        account = self._keys.get(access_key)
+        return None if account is None else account[1]
 
 
 async def _read(request: Request) -> bytes | None:

@@ -1,19 +1,25 @@
-"""Operations on one HIT."""
+"""Operations on HITs and HIT types. Listings are oldest first, ten to a page unless told, without the questions."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from typing import Any
 
-from mitl.crowd_server.api import hit_types, questions, shapes, unsupported
-from mitl.crowd_server.api.hit_types import YEAR_S
-from mitl.crowd_server.api.registry import Call, operation
-from mitl.crowd_server.errors import TurkError, absent, out_of_range, turk
-from mitl.crowd_server.store import hits, settling, tokens
-from mitl.crowd_server.store.hit_types import TypeRow
+from mitl.crowd_server.api import qualification_types, shapes, unsupported
+from mitl.crowd_server.api.registry import Call, operation, paged
+from mitl.crowd_server.pages import questions
+from mitl.crowd_server.protocol import qualifying
+from mitl.crowd_server.protocol.errors import TurkError, absent, out_of_range, turk
+from mitl.crowd_server.store import accounts, hit_types, hits, settling
+from mitl.crowd_server.store.hit_types import TypeRow, TypeValues
 from mitl.crowd_server.store.hits import HitRow
 
+MONTH_S = 30 * 24 * 3600
+YEAR_S = 365 * 24 * 3600
 MAX_ASSIGNMENTS = 1_000_000_000
 MANY = 10
 """From this many assignments on Amazon took a higher fee, so a HIT could not grow across it."""
@@ -21,16 +27,47 @@ EXTENDABLE_SINCE = dt.datetime(2015, 7, 22, tzinfo=dt.UTC)
 """Amazon changed its fees on this day; HITs from before it cannot be extended."""
 
 
+@operation("CreateHITType", writes=True)
+def create_hit_type(call: Call) -> dict[str, Any]:
+    """Make a HIT type; the same values give the same one."""
+    return {"HITTypeId": type_of_values(call).mturk_id}
+
+
+def existing_type(call: Call) -> TypeRow:
+    """The HIT type that the request names."""
+    mturk_id = call.params.entity("HITTypeId")
+    hit_type = hit_types.find(call.connection, call.environment, mturk_id)
+    if hit_type is None:
+        raise absent("HITType", "HITTypeDoesNotExist", mturk_id)
+    return hit_type
+
+
+def type_of_values(call: Call) -> TypeRow:
+    """The HIT type of the values in the request, made at its first use."""
+    params = call.params
+    values = TypeValues(
+        title=params.text("Title", longest=128, required=True),
+        description=params.text("Description", longest=2000, required=True),
+        keywords=params.text("Keywords", longest=1000),
+        reward_cents=params.cents("Reward"),
+        duration_s=params.integer("AssignmentDurationInSeconds", 30, YEAR_S),
+        auto_approval_s=params.integer("AutoApprovalDelayInSeconds", 0, MONTH_S, MONTH_S),
+        requirements=qualification_types.read_requirements(call),
+    )
+    digest = hashlib.sha256(json.dumps(asdict(values), sort_keys=True).encode()).hexdigest()
+    return hit_types.add(call.connection, call.environment, digest, values, call.now)
+
+
 @operation("CreateHIT", writes=True)
 def create_hit(call: Call) -> dict[str, Any]:
     """Post a HIT with the values of its type."""
-    return _post(call, hit_types.of_values)
+    return _post(call, type_of_values)
 
 
 @operation("CreateHITWithHITType", writes=True)
 def create_hit_with_hit_type(call: Call) -> dict[str, Any]:
     """Post a HIT of an existing type."""
-    return _post(call, hit_types.existing)
+    return _post(call, existing_type)
 
 
 @operation("GetHIT", writes=False)
@@ -63,7 +100,7 @@ def update_expiration(call: Call) -> dict[str, Any]:
 @operation("UpdateHITTypeOfHIT", writes=True)
 def update_hit_type(call: Call) -> dict[str, Any]:
     """Give a HIT another type; who is at work on it never gets less than they were promised."""
-    hit, wanted = _undeleted(find(call), call.now), hit_types.existing(call)
+    hit, wanted = _undeleted(find(call), call.now), existing_type(call)
     if wanted.id == hit.type.id:
         return {}
     lower = wanted.values.reward_cents < hit.type.values.reward_cents
@@ -95,11 +132,7 @@ def create_additional_assignments(call: Call) -> dict[str, Any]:
     """Ask for more assignments of a HIT, though never across ten."""
     hit = find(call)
     count = call.params.integer("NumberOfAdditionalAssignments", 1, MAX_ASSIGNMENTS)
-    token = call.params.token()
-    if token:
-        earlier = tokens.recall(call.connection, call.environment, "extend", token, call.now)
-        if earlier is not None:
-            raise already("AdditionalAssignmentsAlreadyAdded", "The assignments", "request", earlier)
+    token = fresh_token(call, "extend", "AdditionalAssignmentsAlreadyAdded", "The assignments", "request")
     _undeleted(hit, call.now)
     if hit.created_at < EXTENDABLE_SINCE:
         raise turk("HITTooOldForExtension", "HITs created before July 22, 2015 cannot be extended.")
@@ -114,7 +147,7 @@ def create_additional_assignments(call: Call) -> dict[str, Any]:
     settling.settle_hit(call.connection, call.environment, hit.id, call.now)
     _reopen(call, hit)
     if token:
-        tokens.remember(call.connection, call.environment, "extend", token, call.request_id, call.now)
+        accounts.remember(call.connection, call.environment, "extend", token, call.request_id, call.now)
     return {}
 
 
@@ -148,10 +181,10 @@ def find(call: Call) -> HitRow:
 def key(call: Call) -> int:
     """The row of the HIT that the request names."""
     mturk_id = call.params.entity("HITId")
-    found = hits.hit_key(call.connection, call.environment, mturk_id)
-    if found is None:
+    row_id = hits.hit_key(call.connection, call.environment, mturk_id)
+    if row_id is None:
         raise absent("Hit", "HITDoesNotExist", mturk_id)
-    return found
+    return row_id
 
 
 def wrong_state(hit: HitRow, now: dt.datetime, allowed: str) -> TurkError:
@@ -171,9 +204,14 @@ def wrong_state(hit: HitRow, now: dt.datetime, allowed: str) -> TurkError:
     )
 
 
-def already(code: str, noun: str, what: str, result: str) -> TurkError:
-    """The error for a UniqueRequestToken that was used in the last 24 hours; it names what was made."""
-    return turk(code, f"{noun} with this UniqueRequestToken already exist; {what} {result}.")
+def fresh_token(call: Call, kind: str, code: str, noun: str, what: str) -> str:
+    """The UniqueRequestToken, empty where absent; an error where the last 24 hours saw it, naming what it made then."""
+    token = call.params.token()
+    if token:
+        earlier = accounts.recall(call.connection, call.environment, kind, token, call.now)
+        if earlier is not None:
+            raise turk(code, f"{noun} with this UniqueRequestToken already exist; {what} {earlier}.")
+    return token
 
 
 def _undeleted(hit: HitRow, now: dt.datetime) -> HitRow:
@@ -185,9 +223,9 @@ def _undeleted(hit: HitRow, now: dt.datetime) -> HitRow:
 def _once(call: Call, hit: HitRow, expires_at: dt.datetime) -> None:
     """Refuse the time that an earlier call set and that still holds; remember a new one."""
     token = f"{hit.mturk_id}{expires_at:%a %b %d %H:%M:%S.%f UTC %Y}"
-    earlier = tokens.recall(call.connection, call.environment, "expire", token, call.now)
+    earlier = accounts.recall(call.connection, call.environment, "expire", token, call.now)
     if earlier is None:
-        tokens.remember(call.connection, call.environment, "expire", token, call.request_id, call.now)
+        accounts.remember(call.connection, call.environment, "expire", token, call.request_id, call.now)
     elif hit.expires_at == expires_at:
         raise turk(
             "IdempotencyTokenAlreadyProcessed", f'The idempotency token "{token}" has already been processed.'
@@ -204,11 +242,7 @@ def _reopen(call: Call, hit: HitRow) -> None:
 
 def _post(call: Call, type_of: Callable[[Call], TypeRow]) -> dict[str, Any]:
     params = call.params
-    token = params.token()
-    if token:
-        earlier = tokens.recall(call.connection, call.environment, "hit", token, call.now)
-        if earlier is not None:
-            raise already("HitAlreadyExists", "HITs", "HIT", earlier)
+    token = fresh_token(call, "hit", "HitAlreadyExists", "HITs", "HIT")
     unsupported.refuse_parameters(params)
     question = params.text("Question", required=True)
     questions.check(question, call.sources)
@@ -223,5 +257,52 @@ def _post(call: Call, type_of: Callable[[Call], TypeRow]) -> dict[str, Any]:
         now=call.now,
     )
     if token:
-        tokens.remember(call.connection, call.environment, "hit", token, hit.mturk_id, call.now)
+        accounts.remember(call.connection, call.environment, "hit", token, hit.mturk_id, call.now)
     return {"HIT": shapes.hit(hit, call.now)}
+
+
+@operation("ListHITs", writes=False)
+def list_hits(call: Call) -> dict[str, Any]:
+    """All HITs that are not deleted."""
+    after, size = call.page()
+    rows = hits.list_hits(call.connection, call.environment, after=after, limit=size + 1, now=call.now)
+    return _listed(call, rows, size)
+
+
+@operation("ListReviewableHITs", writes=False)
+def list_reviewable_hits(call: Call) -> dict[str, Any]:
+    """HITs on which no further work will come, marked Reviewing or not."""
+    after, size = call.page()
+    status = call.params.choice("Status", ("Reviewable", "Reviewing"), "Reviewable")
+    rows = hits.list_reviewable(
+        call.connection,
+        call.environment,
+        hit_type_id=existing_type(call).id if call.params.has("HITTypeId") else None,
+        reviewing=status == "Reviewing",
+        after=after,
+        limit=size + 1,
+        now=call.now,
+    )
+    return _listed(call, rows, size)
+
+
+@operation("ListHITsForQualificationType", writes=False)
+def list_hits_for_qualification_type(call: Call) -> dict[str, Any]:
+    """HITs whose type has a requirement on a qualification type, one of MTurk's own included."""
+    type_id = call.params.entity("QualificationTypeId")
+    if type_id not in qualifying.SYSTEM_TYPES:
+        qualification_types.known_type(call, type_id)
+    after, size = call.page()
+    rows = hits.list_requiring(
+        call.connection,
+        call.environment,
+        qualification_types.mention(type_id),
+        after=after,
+        limit=size + 1,
+        now=call.now,
+    )
+    return _listed(call, rows, size)
+
+
+def _listed(call: Call, rows: Sequence[HitRow], size: int) -> dict[str, Any]:
+    return paged(call, rows, size, "HITs", lambda row: shapes.hit(row, call.now))

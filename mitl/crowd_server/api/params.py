@@ -5,10 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from mitl.crowd_server.errors import invalid, missing, out_of_range
+from mitl.crowd_server.protocol.errors import invalid, missing, out_of_range
 
 _CURRENCY = re.compile(r"[0-9]+\.?[0-9]{0,2}")
 _ENTITY = re.compile(r"[A-Z0-9]{1,64}")
@@ -97,37 +97,32 @@ class Params:
 
     def choices(self, name: str, allowed: Sequence[str]) -> list[str]:
         """A list of a few words, empty where absent."""
-        value = self._values.get(name)
-        if value is None:
-            return []
-        if not isinstance(value, list) or any(one not in allowed for one in value):
-            raise invalid(name, f"it must be a list of {', '.join(allowed)}")
-        return [str(one) for one in value]
+        return self._list(name, lambda value: value in allowed, ", ".join(allowed))
 
     def integers(self, name: str, *, longest: int) -> list[int]:
         """A list of integers of 32 bits, empty where absent."""
-        value = self._values.get(name)
-        if value is None:
-            return []
-        if not isinstance(value, list) or any(type(one) is not int for one in value):
-            raise invalid(name, "it must be a list of integers")
-        if len(value) > longest:
-            raise out_of_range(name, f"{len(value)} long", f"at most {longest}")
-        for one in value:
-            if abs(one) > MAX_INTEGER:
-                raise out_of_range(name, one, f"from {-MAX_INTEGER} to {MAX_INTEGER}")
-        return value
+        values: list[int] = self._list(name, lambda value: type(value) is int, "integers", longest)
+        for value in values:
+            if abs(value) > MAX_INTEGER:
+                raise out_of_range(name, value, f"from {-MAX_INTEGER} to {MAX_INTEGER}")
+        return values
 
     def structures(self, name: str, *, longest: int) -> list[Params]:
         """A list of structures, empty where absent."""
-        value = self._values.get(name)
-        if value is None:
+        values = self._list(name, lambda value: isinstance(value, dict), "structures", longest)
+        return [Params(value) for value in values]
+
+    def _list(
+        self, name: str, fits: Callable[[Any], bool], what: str, longest: int | None = None
+    ) -> list[Any]:
+        values = self._values.get(name)
+        if values is None:
             return []
-        if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
-            raise invalid(name, "it must be a list of structures")
-        if len(value) > longest:
-            raise out_of_range(name, f"{len(value)} long", f"at most {longest}")
-        return [Params(one) for one in value]
+        if not isinstance(values, list) or not all(fits(value) for value in values):
+            raise invalid(name, f"it must be a list of {what}")
+        if longest is not None and len(values) > longest:
+            raise out_of_range(name, f"{len(values)} long", f"at most {longest}")
+        return values
 
     def cents(self, name: str) -> int:
         """A CurrencyAmount in USD, as cents."""

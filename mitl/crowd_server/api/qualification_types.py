@@ -1,17 +1,179 @@
-"""Operations on qualification types."""
+"""Operations on qualification types: how one is asked for, and what HITs require of it."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
-from mitl.crowd_server.api import qualification_terms
-from mitl.crowd_server.api.qualification_shapes import qualification_type
+from mitl.crowd_server.api import notifications
+from mitl.crowd_server.api.params import Params
 from mitl.crowd_server.api.registry import Call, operation, paged
-from mitl.crowd_server.errors import absent, missing, turk
-from mitl.crowd_server.store import messages, qualifications, requests
-from mitl.crowd_server.store.qualifications import QualificationTypeRow
-from mitl.crowd_server.work import letters
+from mitl.crowd_server.api.shapes import qualification_type
+from mitl.crowd_server.protocol import answer_key, qualifying, question_form, turk_xml
+from mitl.crowd_server.protocol.errors import absent, invalid, missing, turk
+from mitl.crowd_server.store import qualifications, requests
+from mitl.crowd_server.store.qualifications import QualificationTypeRow, Terms
+
+INT32 = 2**31 - 1
+_GRANTED = 1
+"""The value of a qualification granted by itself, unless another is given."""
+
+
+def new_terms(params: Params) -> Terms:
+    """The terms of a new type.
+
+    Raises:
+        TurkError: parameters that exclude each other, that miss each other, or XML that cannot be used.
+    """
+    terms = _tested(params)
+    if params.flag("AutoGranted"):
+        if terms.test is not None:
+            raise invalid("AutoGranted", "it cannot be true where a Test is given")
+        terms = replace(terms, auto_granted_value=_value(params, _GRANTED))
+    else:
+        _value(params, _GRANTED)
+    return replace(terms, retry_delay_s=_delay(params))
+
+
+def changed_terms(params: Params, terms: Terms) -> Terms:
+    """The terms of a type after UpdateQualificationType; what is not given stays as it is.
+
+    Raises:
+        TurkError: as ``created``; a test cannot be taken away, and a type with one cannot grant itself.
+    """
+    tested = _tested(params)
+    if tested.test is not None:
+        terms = replace(
+            terms,
+            test=tested.test,
+            answer_key=tested.answer_key,
+            test_duration_s=tested.test_duration_s,
+        )
+    elif terms.test is not None and params.has("TestDurationInSeconds"):
+        terms = replace(terms, test_duration_s=_duration(params))
+    before = terms.auto_granted_value
+    granted = params.flag("AutoGranted", before is not None)
+    if granted and terms.test is not None:
+        raise invalid("AutoGranted", "it cannot be true for a type that has a Test")
+    value = _value(params, _GRANTED if before is None else before)
+    terms = replace(terms, auto_granted_value=value if granted else None)
+    if params.has("RetryDelayInSeconds"):
+        terms = replace(terms, retry_delay_s=_delay(params))
+    return terms
+
+
+def _tested(params: Params) -> Terms:
+    """The test with its key and its time; as on MTurk, a time counts only where there is a test."""
+    test = params.text("Test")
+    key = params.text("AnswerKey")
+    if not test:
+        if params.has("AnswerKey"):
+            raise missing("Test (which AnswerKey belongs to)")
+        params.integer("TestDurationInSeconds", -INT32, INT32, 0)
+        return Terms()
+    if not params.has("TestDurationInSeconds"):
+        raise missing("TestDurationInSeconds (which a Test needs)")
+    with turk_xml.reading("Test"):
+        form = question_form.parse(test)
+    if key:
+        with turk_xml.reading("AnswerKey"):
+            answer_key.parse(key, form)
+    return Terms(
+        test=test,
+        answer_key=key or None,
+        test_duration_s=_duration(params),
+    )
+
+
+def _duration(params: Params) -> int:
+    return params.integer("TestDurationInSeconds", 1, INT32)
+
+
+def _delay(params: Params) -> int | None:
+    if not params.has("RetryDelayInSeconds"):
+        return None
+    return params.integer("RetryDelayInSeconds", 0, INT32)
+
+
+def _value(params: Params, default: int) -> int:
+    """AutoGrantedValue, which counts only where AutoGranted is true but must be a number in any case."""
+    return params.integer("AutoGrantedValue", -INT32, INT32, default)
+
+
+LOCALE = "00000000000000000071"
+MAX_REQUIREMENTS = 10
+MAX_INTEGERS = 15
+MAX_LOCALES = 30
+ACTIONS = ("Accept", "PreviewAndAccept", "DiscoverPreviewAndAccept")
+_WITHOUT_VALUE = ("Exists", "DoesNotExist")
+_OF_A_SET = ("In", "NotIn")
+_OF_LOCALES = ("EqualTo", "NotEqualTo", "In", "NotIn", *_WITHOUT_VALUE)
+
+
+def read_requirements(call: Call) -> str:
+    """The QualificationRequirements of a request, as the JSON that a HIT type keeps."""
+    given = call.params.structures("QualificationRequirements", longest=MAX_REQUIREMENTS)
+    return json.dumps([_requirement(call, own) for own in given], sort_keys=True)
+
+
+def mention(type_id: str) -> str:
+    """What the JSON of every requirement on this qualification type holds, and no other."""
+    return json.dumps({"QualificationTypeId": type_id})[1:-1]
+
+
+def _requirement(call: Call, own: Params) -> dict[str, Any]:
+    type_id = own.entity("QualificationTypeId")
+    comparator = own.choice("Comparator", tuple(sorted(qualifying.COMPARATORS)))
+    if type_id not in qualifying.SYSTEM_TYPES:
+        known_type(call, type_id)
+    kept: dict[str, Any] = {"QualificationTypeId": type_id, "Comparator": comparator}
+    integers = own.integers("IntegerValues", longest=MAX_INTEGERS)
+    locales = [_locale(one) for one in own.structures("LocaleValues", longest=MAX_LOCALES)]
+    if type_id == LOCALE:
+        if comparator not in _OF_LOCALES:
+            raise invalid("Comparator", f"for a locale it must be one of {', '.join(_OF_LOCALES)}")
+        _refuse("IntegerValues", integers, "a locale has none")
+        _check_count("LocaleValues", locales, comparator)
+        kept |= {"LocaleValues": locales} if locales else {}
+    else:
+        _refuse("LocaleValues", locales, "only the locale qualification has them")
+        _check_count("IntegerValues", integers, comparator)
+        kept |= {"IntegerValues": integers} if integers else {}
+    return kept | _guard(own)
+
+
+def _check_count(name: str, values: list[Any], comparator: str) -> None:
+    if comparator in _WITHOUT_VALUE:
+        _refuse(name, values, f"the comparator {comparator} takes none")
+    elif not values:
+        raise missing(name)
+    elif len(values) > 1 and comparator not in _OF_A_SET:
+        raise invalid(name, f"the comparator {comparator} takes one value; In and NotIn take several")
+
+
+def _refuse(name: str, values: list[Any], why: str) -> None:
+    if values:
+        raise invalid(name, why)
+
+
+def _locale(own: Params) -> dict[str, str]:
+    locale = {"Country": own.text("Country", shortest=2, longest=2, required=True)}
+    if own.has("Subdivision"):
+        locale["Subdivision"] = own.text("Subdivision", shortest=2, longest=2)
+    return locale
+
+
+def _guard(own: Params) -> dict[str, Any]:
+    """Which actions the requirement guards, by the new name or by the old one."""
+    if own.has("ActionsGuarded") and own.has("RequiredToPreview"):
+        raise invalid("ActionsGuarded", "give either ActionsGuarded or RequiredToPreview")
+    if own.has("ActionsGuarded"):
+        return {"ActionsGuarded": own.choice("ActionsGuarded", ACTIONS)}
+    if own.has("RequiredToPreview"):
+        return {"RequiredToPreview": own.flag("RequiredToPreview")}
+    return {}
+
 
 MAX_DESCRIPTION = 2000
 _STATUSES = ("Active", "Inactive")
@@ -29,7 +191,7 @@ def create_qualification_type(call: Call) -> dict[str, Any]:
         description=params.text("Description", longest=MAX_DESCRIPTION, required=True),
         keywords=params.text("Keywords", longest=1000),
         active=params.choice("QualificationTypeStatus", _STATUSES) == "Active",
-        terms=qualification_terms.created(params),
+        terms=new_terms(params),
         now=call.now,
     )
     if row is None:
@@ -50,7 +212,7 @@ def update_qualification_type(call: Call) -> dict[str, Any]:
         own,
         description=params.text("Description", longest=MAX_DESCRIPTION) or own.description,
         active=params.choice("QualificationTypeStatus", _STATUSES, _STATUSES[not own.active]) == "Active",
-        terms=qualification_terms.updated(params, own.terms),
+        terms=changed_terms(params, own.terms),
     )
     qualifications.update_type(call.connection, changed)
     return {"QualificationType": qualification_type(changed)}
@@ -60,16 +222,9 @@ def update_qualification_type(call: Call) -> dict[str, Any]:
 def delete_qualification_type(call: Call) -> dict[str, Any]:
     """Take a type out of use; requests for it are rejected, and those who hold it keep it for open HITs."""
     own = find_type(call)
-    letter = letters.refused(own.name, _DELETED)
+    letter = notifications.refused(own.name, _DELETED)
     for worker_id in requests.reject_undecided(call.connection, own.id, _DELETED, call.now):
-        messages.tell(
-            call.connection,
-            call.environment,
-            worker_id,
-            subject=letter.subject,
-            text=letter.text,
-            now=call.now,
-        )
+        notifications.tell(call, worker_id, letter)
     qualifications.delete_type(call.connection, own)
     return {}
 
@@ -108,8 +263,12 @@ def list_qualification_types(call: Call) -> dict[str, Any]:
 
 def find_type(call: Call) -> QualificationTypeRow:
     """The type that a call names; TurkError QualificationTypeDoesNotExist where there is none."""
-    mturk_id = call.params.entity("QualificationTypeId")
-    found = qualifications.find_type(call.connection, call.environment, mturk_id)
-    if found is None:
+    return known_type(call, call.params.entity("QualificationTypeId"))
+
+
+def known_type(call: Call, mturk_id: str) -> QualificationTypeRow:
+    """The requester's own type of this id; TurkError QualificationTypeDoesNotExist where there is none."""
+    row = qualifications.find_type(call.connection, call.environment, mturk_id)
+    if row is None:
         raise absent("QualificationType", "QualificationTypeDoesNotExist", mturk_id)
-    return found
+    return row

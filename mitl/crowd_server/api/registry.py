@@ -11,9 +11,9 @@ from typing import Any, Protocol, TypeVar
 from sqlalchemy import Connection
 
 from mitl.crowd_server.api.params import Params
-from mitl.crowd_server.errors import invalid
-from mitl.crowd_server.forms.html_page import Sources
-from mitl.crowd_server.ids import seal, unseal
+from mitl.crowd_server.protocol.errors import invalid
+from mitl.crowd_server.protocol.html_page import Sources
+from mitl.crowd_server.protocol.ids import seal, unseal
 from mitl.records import Environment
 
 

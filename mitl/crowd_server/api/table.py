@@ -19,10 +19,10 @@ def table() -> str:
     """All operations by name, whether they are offered, and what they do."""
     assert GROUPS, "the files of operations are not loaded"
     rows = ["| operation | status | what it does |", "| --- | --- | --- |"]
-    for name, found in sorted(OPERATIONS.items()):
-        summary = (found.handler.__doc__ or "").strip().partition("\n")[0]
-        rows.append(f"| {name} | {'supported' if found.offered else 'refused'} | {summary} |")
-    offered = sum(found.offered for found in OPERATIONS.values())
+    for name, operation in sorted(OPERATIONS.items()):
+        summary = (operation.handler.__doc__ or "").strip().partition("\n")[0]
+        rows.append(f"| {name} | {'supported' if operation.offered else 'refused'} | {summary} |")
+    offered = sum(operation.offered for operation in OPERATIONS.values())
     count = f"{offered} of MTurk's {len(OPERATIONS)} operations are supported; the others answer one error."
     return "\n".join([count, "", *rows])
 

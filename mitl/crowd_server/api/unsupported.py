@@ -6,7 +6,7 @@ from typing import Any
 
 from mitl.crowd_server.api.params import Params
 from mitl.crowd_server.api.registry import Call, Handler, operation
-from mitl.crowd_server.errors import unsupported
+from mitl.crowd_server.protocol.errors import unsupported
 
 _POLL = "poll ListHITs, whose counts tell what was submitted, or ListReviewableHITs"
 _LAYOUT = "send the whole page as Question (HTMLQuestion)"

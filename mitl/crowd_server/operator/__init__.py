@@ -1,1 +1,1 @@
-"""The operator's page: what is seen, what can be done, files of payments."""
+"""The operator's pages: what is seen, what can be done, files of payments, `/metrics`."""

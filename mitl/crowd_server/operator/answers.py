@@ -9,14 +9,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from mitl.crowd.answer_xml import answer_fields
-from mitl.crowd_server.api import questions, shapes
-from mitl.crowd_server.forms import page as form_page
-from mitl.crowd_server.operator.session import page
-from mitl.crowd_server.site import Site
-from mitl.crowd_server.store import assignments, hit_lists, hits, progress, reports
+from mitl.crowd_server.api import shapes
+from mitl.crowd_server.operator.session import nothing_here, page
+from mitl.crowd_server.pages import questions
+from mitl.crowd_server.pages.site import Site
+from mitl.crowd_server.store import assignments, hits, progress, reports
 from mitl.crowd_server.store.assignments import AssignmentRow
 from mitl.crowd_server.store.hits import HitRow
-from mitl.crowd_server.work import frames
+from mitl.crowd_server.work import hit_frame
 from mitl.errors import AnswerError
 from mitl.records import Environment
 
@@ -34,15 +34,15 @@ def group(site: Site, request: Request) -> Response:
         row = groups.get(request.path_params["group"])
         if row is None:
             return _unknown(site)
-        found = hit_lists.list_of_type(connection, row.id, after=after, limit=A_PAGE + 1, now=now)
+        rows = hits.list_of_type(connection, row.id, after=after, limit=A_PAGE + 1, now=now)
         latest = assignments.latest_of_type(connection, row.id, limit=A_PAGE)
-    shown = found[:A_PAGE]
+    shown = rows[:A_PAGE]
     return site.page(
         "operator_group.html.j2",
         group=row,
         hits=[(hit, hit.status(now)) for hit in shown],
         after=after,
-        following=shown[-1].id if len(found) > A_PAGE else None,
+        following=shown[-1].id if len(rows) > A_PAGE else None,
         submissions=latest,
         states=shapes.STATUS,
     )
@@ -66,7 +66,7 @@ def hit(site: Site, request: Request) -> Response:
         states=shapes.STATUS,
         elsewhere=question.url,
         height=question.frame_height,
-        frame=frames.preview_address(site, request, question, row.id, row.mturk_id),
+        frame=hit_frame.preview_address(site, request, question, row.id, row.mturk_id),
     )
 
 
@@ -84,10 +84,10 @@ def submission(site: Site, request: Request) -> Response:
 def late(site: Site, request: Request) -> Response:
     """``/operator/late/{number}``: the fields of answers that came after their assignment's time."""
     with site.database.read() as connection:
-        found = reports.late_answer(connection, request.path_params["number"])
-        if found is None:
+        late_answer = reports.late_answer(connection, request.path_params["number"])
+        if late_answer is None:
             return _unknown(site)
-        row, answer = found
+        row, answer = late_answer
         return _answers(site, connection, row, answer, "received", "came too late")
 
 
@@ -117,7 +117,7 @@ def _fields(connection: Connection, hit_id: int, answer: str) -> tuple[Sequence[
     """The (name, value) fields in the order in which they came; the document itself where it cannot be read."""
     form = questions.form_of(hits.form(connection, hit_id))
     try:
-        return answer_fields(answer if form is None else form_page.answer_xml(form, answer)), ""
+        return answer_fields(answer if form is None else questions.answer_xml(form, answer)), ""
     except AnswerError:
         return (), answer
 
@@ -126,8 +126,8 @@ def _hit(site: Site, connection: Connection, mturk_id: str) -> HitRow | None:
     """The HIT of this id, of either environment."""
     if not mturk_id.isalnum():
         return None
-    found = (hits.find_hit(connection, of, mturk_id, site.clock()) for of in Environment)
-    return next((row for row in found if row is not None), None)
+    either = (hits.find_hit(connection, of, mturk_id, site.clock()) for of in Environment)
+    return next((row for row in either if row is not None), None)
 
 
 def _number(text: str) -> int:
@@ -136,7 +136,7 @@ def _number(text: str) -> int:
 
 def _unknown(site: Site) -> Response:
     text = "Nothing has this number or id. Go back and follow the links of the lists."
-    return site.notice(404, "Nothing here", text, ("/operator", "Back to the operator's page"))
+    return nothing_here(site, text)
 
 
 ROUTES = (

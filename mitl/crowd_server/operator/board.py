@@ -5,24 +5,97 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from mitl.crowd_server.models import VisitState
-from mitl.crowd_server.operator import words
-from mitl.crowd_server.operator.memory import KeptSpans
-from mitl.crowd_server.site import Site
+from mitl.crowd_server.operator.session import KeptSpans
+from mitl.crowd_server.pages.site import Site
 from mitl.crowd_server.store import accounts, panels, progress, reports, settling, studies
+from mitl.crowd_server.store.models import VisitState
 from mitl.crowd_server.store.panels import PanelRow
-from mitl.crowd_server.store.progress import GroupRow, Recent, Span
+from mitl.crowd_server.store.progress import HOUR, GroupRow, Recent, Span
 from mitl.crowd_server.store.studies import StudyRow
 from mitl.crowd_server.store.workers import InvitationRow
 from mitl.records import Environment
 
+UNKNOWN = "-"
+FEWEST_ANSWERS = 3
+"""A pace from fewer says nothing about when the work will be done."""
+_SHORTEST = dt.timedelta(minutes=1)
+_DAY = dt.timedelta(days=1)
+
+
+def number(count: int) -> str:
+    """A whole number with its thousands parted."""
+    return f"{count:,}"
+
+
+def many(count: int, one: str, more: str) -> str:
+    """``1 person is``, ``12 people are``."""
+    return f"1 {one}" if count == 1 else f"{number(count)} {more}"
+
+
+def money(cents: int) -> str:
+    """Dollars and cents, as on the workers' pages."""
+    sign = "-" if cents < 0 else ""
+    return f"{sign}${abs(cents) // 100:,}.{abs(cents) % 100:02d}"
+
+
+def rate(span: Span | None) -> str:
+    """Answers an hour from the first acceptance to the last submission."""
+    if span is None or span.last_submitted_at - span.first_accepted_at < _SHORTEST:
+        return UNKNOWN
+    value = span.count / ((span.last_submitted_at - span.first_accepted_at) / HOUR)
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def pace(done: int, recent: Recent | None, now: dt.datetime) -> float | None:
+    """Answers an hour of late: over the last hour, or since the work began where that is less ago."""
+    if recent is None or recent.count < FEWEST_ANSWERS:
+        return None
+    span = HOUR
+    if recent.count == done:
+        span = min(HOUR, now - recent.first_accepted_at)
+    return recent.count / (span / HOUR) if span >= _SHORTEST else None
+
+
+def finish(group: GroupRow, recent: Recent | None, now: dt.datetime) -> str:
+    """When a HIT type will be done at its present pace, and whether its HITs expire before that."""
+    speed = pace(group.done, recent, now)
+    if group.state != "open" or speed is None:
+        return UNKNOWN
+    hours = group.left / speed
+    if hours > 365 * 24:
+        return "in more than a year"
+    at = _round_up(now + hours * HOUR, dt.timedelta(minutes=5) if hours < 24 else HOUR)
+    words = in_words(at, now)
+    if group.expires_at is not None and group.expires_at < at:
+        return f"{words}, but HITs expire before"
+    return words
+
+
+def in_words(at: dt.datetime, now: dt.datetime) -> str:
+    """A time to come: ``today, 17:40 UTC``, ``tomorrow, 09:15 UTC``, ``Mon 23 Nov, 09:00 UTC``."""
+    days = (at.date() - now.date()).days
+    if days == 0:
+        day = "today"
+    elif days == 1:
+        day = "tomorrow"
+    else:
+        day = f"{at:%a} {at.day} {at:%b}" + (f" {at.year}" if at.year != now.year else "")
+    return f"{day}, {at:%H:%M} UTC"
+
+
+def _round_up(at: dt.datetime, step: dt.timedelta) -> dt.datetime:
+    midnight = at.replace(hour=0, minute=0, second=0, microsecond=0)
+    return midnight + math.ceil((at - midnight) / step) * step
+
+
 SHOWN_INVITATIONS = 50
-ALWAYS = f"always {words.money(accounts.SANDBOX_CENTS)}"
+ALWAYS = f"always {money(accounts.SANDBOX_CENTS)}"
 
 Visits = Mapping[VisitState, int]
 
@@ -59,13 +132,8 @@ class Board:
 
 def settle(site: Site) -> None:
     """Write what fell due by the clock, so that the numbers are true."""
-    now = site.clock()
     for environment in Environment:
-        with site.database.read() as connection:
-            due = settling.is_due(connection, environment, now)
-        if due:
-            with site.database.write(environment) as connection:
-                settling.settle(connection, environment, now)
+        settling.settle_due(site.database, environment, site.clock())
 
 
 def board(connection: Connection, spans: KeptSpans, now: dt.datetime) -> Board:
@@ -74,16 +142,16 @@ def board(connection: Connection, spans: KeptSpans, now: dt.datetime) -> Board:
     recent = progress.recent(connection, now)
     span_of = spans.of(connection, sum(group.done for group in groups), now)
     invitations, invited = reports.invitations(connection, limit=SHOWN_INVITATIONS)
-    found = panels.list_panels(connection)
-    texts = {"late": words.number(reports.count_late(connection))}
+    known_panels = panels.list_panels(connection)
+    texts = {"late": number(reports.count_late(connection))}
     for environment in Environment:
         texts |= _sums(environment, [group for group in groups if group.environment is environment], recent)
     for group in groups:
         texts |= _group(group, recent.get(group.id), span_of.get(group.id), now)
     for row in invitations:
-        texts[f"invitation-{row.id}.uses"] = words.number(row.uses)
-    for panel, visits in found:
-        texts |= {f"panel-{panel.slug}.{state}": words.number(visits.get(state, 0)) for state in VisitState}
+        texts[f"invitation-{row.id}.uses"] = number(row.uses)
+    for panel, visits in known_panels:
+        texts |= {f"panel-{panel.slug}.{state}": number(visits.get(state, 0)) for state in VisitState}
     bonuses = reports.bonus_sums(connection)
     for environment in Environment:
         texts |= _money(environment, accounts.balance(connection, environment), bonuses.get(environment, 0))
@@ -91,7 +159,7 @@ def board(connection: Connection, spans: KeptSpans, now: dt.datetime) -> Board:
         groups=groups,
         invitations=[(row, row.state(now)) for row in invitations],
         invited=invited,
-        panels=found,
+        panels=known_panels,
         studies=[study for of in Environment if (study := studies.find(connection, of)) is not None],
         texts=texts,
         bars={group.mturk_id: (group.done, group.wanted) for group in groups},
@@ -100,15 +168,15 @@ def board(connection: Connection, spans: KeptSpans, now: dt.datetime) -> Board:
 
 def _group(group: GroupRow, recent: Recent | None, span: Span | None, now: dt.datetime) -> dict[str, str]:
     values = {
-        "hits": words.number(group.hits),
-        "wanted": words.number(group.wanted),
-        "done": words.number(group.done),
-        "waiting": words.number(group.waiting),
-        "rejected": words.number(group.rejected),
-        "working": words.number(group.working),
-        "hour": words.number(recent.count if recent else 0),
-        "overall": words.rate(span),
-        "finish": words.finish(group, recent, now),
+        "hits": number(group.hits),
+        "wanted": number(group.wanted),
+        "done": number(group.done),
+        "waiting": number(group.waiting),
+        "rejected": number(group.rejected),
+        "working": number(group.working),
+        "hour": number(recent.count if recent else 0),
+        "overall": rate(span),
+        "finish": finish(group, recent, now),
     }
     return {f"{group.mturk_id}.{name}": value for name, value in values.items()}
 
@@ -118,19 +186,19 @@ def _sums(
 ) -> dict[str, str]:
     hour = sum(recent[group.id].count for group in groups if group.id in recent)
     return {
-        f"{environment}.working": words.number(sum(group.working for group in groups)),
-        f"{environment}.waiting": words.number(sum(group.waiting for group in groups)),
-        f"{environment}.hour": words.number(hour),
+        f"{environment}.working": number(sum(group.working for group in groups)),
+        f"{environment}.waiting": number(sum(group.waiting for group in groups)),
+        f"{environment}.hour": number(hour),
     }
 
 
 def _money(environment: Environment, balance: accounts.Balance, bonuses: int) -> dict[str, str]:
     practice = environment is Environment.SANDBOX
     return {
-        f"{environment}.budget": words.money(balance.budget),
-        f"{environment}.held": words.money(balance.held),
-        f"{environment}.approved": words.money(balance.spent - bonuses),
-        f"{environment}.bonuses": words.money(bonuses),
-        f"{environment}.owed": words.money(balance.spent),
-        f"{environment}.available": ALWAYS if practice else words.money(balance.available),
+        f"{environment}.budget": money(balance.budget),
+        f"{environment}.held": money(balance.held),
+        f"{environment}.approved": money(balance.spent - bonuses),
+        f"{environment}.bonuses": money(bonuses),
+        f"{environment}.owed": money(balance.spent),
+        f"{environment}.available": ALWAYS if practice else money(balance.available),
     }

@@ -13,10 +13,10 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from mitl.crowd_server.ids import token_hash
+from mitl.crowd_server.operator.board import many
 from mitl.crowd_server.operator.session import Fields, action, page
-from mitl.crowd_server.operator.words import many
-from mitl.crowd_server.site import Site, origin
+from mitl.crowd_server.pages.site import Site, origin
+from mitl.crowd_server.protocol.ids import token_hash
 from mitl.crowd_server.store import reports, workers
 from mitl.crowd_server.store.workers import InvitationRow
 from mitl.errors import UsageError

@@ -1,4 +1,4 @@
-"""``/operator``: what the person who runs the server looks at, and ``/operator/state``, by which it stays true."""
+"""``/operator``: what the person who runs the server sees, and what can be done to groups of HITs, twice as once."""
 
 from __future__ import annotations
 
@@ -7,19 +7,22 @@ import json
 import secrets
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from mitl.crowd_server.models import LedgerKind, VisitState
 from mitl.crowd_server.operator import board as boards
 from mitl.crowd_server.operator import session as operator_session
-from mitl.crowd_server.operator.memory import memory_of
-from mitl.crowd_server.operator.session import page
+from mitl.crowd_server.operator.board import many, money
+from mitl.crowd_server.operator.session import Fields, action, memory_of, nothing_here, page
+from mitl.crowd_server.pages.site import Site, origin
 from mitl.crowd_server.panels.profiles import PROFILES, Parameters, study_link
-from mitl.crowd_server.site import Site, origin
 from mitl.crowd_server.store import accounts, progress, reports
+from mitl.crowd_server.store.models import LedgerKind, VisitState
 from mitl.crowd_server.store.panels import PanelRow
+from mitl.crowd_server.store.progress import Group
 from mitl.records import Environment
 
+EXPIRED_AT_ONCE = 100
+"""HITs in one transaction; a hundred take some milliseconds."""
 NOTICES = {
     "paused": "Paused. Nobody gets another of its HITs; who holds one may finish it.",
     "resumed": "Resumed. Its HITs are given out again.",
@@ -117,9 +120,95 @@ def _balances(
     return (moved[LedgerKind.BUDGET], held, spent) == (balance.budget, balance.held, balance.spent)
 
 
+@action
+def pause(site: Site, request: Request, fields: Fields) -> Response:
+    """Give out no more HITs of a group."""
+    group = _group(site, request)
+    if group is None:
+        return _unknown(site)
+    with site.database.write(group.environment) as connection:
+        changed = progress.pause(connection, group, site.clock())
+    return back("paused" if changed else "unchanged")
+
+
+@action
+def resume(site: Site, request: Request, fields: Fields) -> Response:
+    """Give out a group's HITs again."""
+    group = _group(site, request)
+    if group is None:
+        return _unknown(site)
+    with site.database.write(group.environment) as connection:
+        changed = progress.resume(connection, group)
+    return back("resumed" if changed else "unchanged")
+
+
+@page
+def ask_to_expire(site: Site, request: Request) -> Response:
+    """What expiring a group would do, with the button that does it."""
+    now = site.clock()
+    with site.database.read() as connection:
+        rows = progress.groups(connection, now)
+    row = next((one for one in rows if one.mturk_id == request.path_params["group"]), None)
+    if row is None:
+        return _unknown(site)
+    if not row.open_hits:
+        return back("unchanged")
+    free = max(0, row.left - row.working)
+    lines = [
+        f"{many(row.open_hits, 'HIT is', 'HITs are')} open; {many(row.left, 'answer is', 'answers are')} still wanted. "
+        "Nobody could accept one any more.",
+        f"{many(row.working, 'worker holds a HIT', 'workers hold a HIT')} just now and may finish it.",
+        f"Up to {money(free * row.reward_cents)} that is held for them would be free again.",
+        "Pausing stops the work too, and can be undone; to undo this, the requester has to move each HIT's expiry.",
+    ]
+    return site.page(
+        "operator_confirm.html.j2",
+        title=f"Expire “{row.title}”?",
+        lines=lines,
+        target=f"/operator/groups/{row.mturk_id}/expire",
+        button="Expire the group",
+    )
+
+
+@action
+def expire(site: Site, request: Request, fields: Fields) -> Response:
+    """Expire all open HITs of a group; who holds one may finish it."""
+    group = _group(site, request)
+    if group is None:
+        return _unknown(site)
+    now, total = site.clock(), 0
+    while True:
+        with site.database.write(group.environment) as connection:
+            count = progress.expire_some(connection, group, now, limit=EXPIRED_AT_ONCE)
+        total += count
+        if count < EXPIRED_AT_ONCE:
+            return back("expired" if total else "unchanged")
+
+
+def back(done: str) -> Response:
+    """Back to the overview, which says what was done."""
+    return RedirectResponse(f"/operator?done={done}", 303)
+
+
+def _group(site: Site, request: Request) -> Group | None:
+    if not request.path_params["group"].isalnum():
+        return None
+    with site.database.read() as connection:
+        return progress.find_group(connection, request.path_params["group"])
+
+
+def _unknown(site: Site) -> Response:
+    text = "There is no group of HITs with this id. Go back and use the buttons of the list."
+    return nothing_here(site, text)
+
+
 ROUTES = (
     ("/operator", operator),
     ("/operator/state", state),
     ("/operator/active", active),
     ("/operator/late", late),
+    ("/operator/groups/{group}/pause", pause, "POST"),
+    ("/operator/groups/{group}/resume", resume, "POST"),
+    ("/operator/groups/{group}/expire", ask_to_expire),
+    ("/operator/groups/{group}/expire", expire, "POST"),
 )

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from mitl.crowd_server.store.payouts import Payee
+from mitl.crowd_server.store.reports import Payee
 
 CURRENCY = "USD"
 MESSAGE = "Thank you for your work."

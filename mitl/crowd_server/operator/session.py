@@ -1,4 +1,4 @@
-"""The operator's own sign-in: by the link that `mitl serve` prints, or by pasting its token."""
+"""The operator's sign-in, by the link that `mitl serve` prints or by pasting its token, and what is kept of it."""
 
 from __future__ import annotations
 
@@ -6,21 +6,27 @@ import datetime as dt
 import functools
 import hmac
 import secrets
+import threading
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TypeAlias
-from urllib.parse import parse_qs, parse_qsl, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
+from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from mitl.addresses import parse_address
-from mitl.crowd_server.door.proxies import key_of
-from mitl.crowd_server.ids import seal, token_hash, unseal
-from mitl.crowd_server.operator.memory import memory_of
-from mitl.crowd_server.site import Site, is_foreign
+from mitl.crowd_server.middleware.callers import key_of
+from mitl.crowd_server.pages.site import Site, is_foreign, read_form
+from mitl.crowd_server.protocol.ids import seal, token_hash, unseal
+from mitl.crowd_server.store import progress
+from mitl.crowd_server.store.progress import Span
 
 COOKIE = "mitl_operator"
+BACK = ("/operator", "Back to the operator's page")
 SESSION = dt.timedelta(hours=12)
 MAX_FORM = 16_384
 _MAX_FIELDS = 30
@@ -28,6 +34,99 @@ _MAX_FIELDS = 30
 Fields: TypeAlias = Mapping[str, str]
 Page: TypeAlias = Callable[[Site, Request], Response]
 Action: TypeAlias = Callable[[Site, Request, Fields], Response]
+FREE_ATTEMPTS = 5
+LONGEST_WAIT_S = 300
+FORGET_AFTER = dt.timedelta(hours=1)
+MAX_CALLERS = 1000
+SPANS_FOR = dt.timedelta(minutes=1)
+
+
+class Attempts:
+    """Wrong tokens, counted by the address they came from: after a few, each one doubles the wait for the next."""
+
+    def __init__(self) -> None:
+        self._failed: OrderedDict[str, tuple[int, dt.datetime]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def wait_s(self, caller: str, now: dt.datetime) -> int:
+        """How many seconds the caller has to wait before another attempt counts; 0 where it may try."""
+        with self._lock:
+            count, last = self._failed.get(caller, (0, now))
+        if count < FREE_ATTEMPTS:
+            return 0
+        wait_s = min(LONGEST_WAIT_S, 1 << min(count - FREE_ATTEMPTS + 1, 10))
+        return max(0, wait_s - int((now - last).total_seconds()))
+
+    def fail(self, caller: str, now: dt.datetime) -> None:
+        """Count a wrong token; callers who failed longest ago are forgotten when there are too many."""
+        with self._lock:
+            count, last = self._failed.pop(caller, (0, now))
+            self._failed[caller] = ((count if now - last < FORGET_AFTER else 0) + 1, now)
+            if len(self._failed) > MAX_CALLERS:
+                self._failed.popitem(last=False)
+
+    def succeed(self, caller: str) -> None:
+        """Forget the caller's wrong tokens."""
+        with self._lock:
+            self._failed.pop(caller, None)
+
+
+class EndedSessions:
+    """Sessions that were signed out before their time, until their time is over."""
+
+    def __init__(self) -> None:
+        self._ends: dict[str, dt.datetime] = {}
+        self._lock = threading.Lock()
+
+    def add(self, session: str, ends_at: dt.datetime, now: dt.datetime) -> None:
+        """Let this session be good for nothing any more."""
+        with self._lock:
+            self._ends = {name: at for name, at in self._ends.items() if at > now}
+            self._ends[session] = ends_at
+
+    def __contains__(self, session: str) -> bool:
+        """Whether it was signed out."""
+        return session in self._ends
+
+
+class KeptSpans:
+    """From first to last answer by HIT type: asked anew at most once a minute, and only after new answers."""
+
+    def __init__(self) -> None:
+        self._found: dict[int, Span] = {}
+        self._done = 0
+        self._asked_at: dt.datetime | None = None
+        self._lock = threading.Lock()
+
+    def of(self, connection: Connection, done: int, now: dt.datetime) -> dict[int, Span]:
+        """The spans; ``done`` is the number of all submissions, by which changes are noticed."""
+        with self._lock:
+            is_fresh = self._asked_at is not None and abs(now - self._asked_at) < SPANS_FOR
+            if done != self._done and not is_fresh:
+                self._found, self._done, self._asked_at = progress.spans(connection), done, now
+            return self._found
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """All of it."""
+
+    attempts: Attempts = field(default_factory=Attempts)
+    ended: EndedSessions = field(default_factory=EndedSessions)
+    spans: KeptSpans = field(default_factory=KeptSpans)
+
+
+_MAKING = threading.Lock()
+
+
+def memory_of(request: Request) -> Memory:
+    """The memory of the application that answers this request."""
+    with _MAKING:
+        state = request.app.state
+        if not hasattr(state, "operator_memory"):
+            state.operator_memory = Memory()
+        memory: Memory = state.operator_memory
+        return memory
 
 
 def is_signed_in(site: Site, request: Request) -> bool:
@@ -55,6 +154,11 @@ def action(handler: Action) -> Callable[[Site, Request], Awaitable[Response]]:
         return handler(site, request, fields) if is_signed_in(site, request) else ask(site, request)
 
     return _form(answer)
+
+
+def nothing_here(site: Site, text: str, way_on: tuple[str, str] = BACK) -> Response:
+    """The page for an address that leads to nothing."""
+    return site.notice(404, "Nothing here", text, way_on)
 
 
 def ask(site: Site, request: Request, *, status: int = 403, problem: str = "") -> Response:
@@ -112,31 +216,16 @@ def _sign_out(site: Site, request: Request, fields: Fields) -> Response:
 def _form(answer: Action) -> Callable[[Site, Request], Awaitable[Response]]:
     @functools.wraps(answer)
     async def read(site: Site, request: Request) -> Response:
-        back = ("/operator", "Back to the operator's page")
         if is_foreign(request):
             text = "Another site sent this form. Use the buttons of this one."
-            return site.notice(403, "Not done", text, back)
-        fields = await _fields(request)
-        if fields is None:
-            return site.notice(413, "Not done", "That form is longer than any of this page's own.", back)
+            return site.notice(403, "Not done", text, BACK)
+        pairs = await read_form(request, MAX_FORM, _MAX_FIELDS)
+        if pairs is None:
+            return site.notice(413, "Not done", "That form is longer than any of this page's own.", BACK)
+        fields = {name: value.strip() for name, value in reversed(pairs)}
         return await run_in_threadpool(answer, site, request, fields)
 
     return read
-
-
-async def _fields(request: Request) -> Fields | None:
-    body = b""
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_FORM:
-            return None
-    try:
-        pairs = parse_qsl(
-            body.decode("latin-1"), keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="replace"
-        )
-    except ValueError:
-        return None
-    return {name: value.strip() for name, value in reversed(pairs)}
 
 
 def _token_in(pasted: str) -> str:

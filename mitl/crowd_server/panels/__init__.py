@@ -1,1 +1,1 @@
-"""Participants of panels: how they arrive, what they do in a visit, how they leave."""
+"""Panels and studies: how participants arrive and go back, and what the operator sets. No page lives here."""

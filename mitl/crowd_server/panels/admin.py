@@ -9,13 +9,20 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy import Connection, Engine
 
-from mitl.crowd_server import ids
-from mitl.crowd_server.clock import Clock, utc_now
-from mitl.crowd_server.models import VisitState
-from mitl.crowd_server.panels.ends import ENDS, End, check_end, write_ends
-from mitl.crowd_server.panels.profiles import PROFILES, SLUG, Parameters, check_parameters
-from mitl.crowd_server.store import identities, panels, studies, workers
-from mitl.crowd_server.store.database import Database
+from mitl.crowd_server.panels.profiles import (
+    ENDS,
+    PROFILES,
+    SLUG,
+    End,
+    Parameters,
+    check_end,
+    check_parameters,
+    write_ends,
+)
+from mitl.crowd_server.protocol import ids
+from mitl.crowd_server.store import panels, studies, workers
+from mitl.crowd_server.store.database import Clock, Database, utc_now
+from mitl.crowd_server.store.models import VisitState
 from mitl.crowd_server.store.panels import PanelRow, VisitRecord
 from mitl.crowd_server.store.studies import StudyRow
 from mitl.errors import StoreError, UsageError
@@ -57,18 +64,18 @@ def add_panel(
     """
     wanted = _row(environment, plan, clock())
     with Database(engine).write(environment) as connection:
-        found = panels.find(connection, wanted.slug)
-        if found is None:
+        kept = panels.find(connection, wanted.slug)
+        if kept is None:
             invitation_id = _invitation(connection, environment, wanted.slug, clock())
             own_id = panels.add(connection, replace(wanted, invitation_id=invitation_id))
             return replace(wanted, id=own_id, invitation_id=invitation_id), True
-    same = replace(wanted, id=found.id, invitation_id=found.invitation_id, created_at=found.created_at)
-    if found != same:
+    same = replace(wanted, id=kept.id, invitation_id=kept.invitation_id, created_at=kept.created_at)
+    if kept != same:
         raise StoreError(
             f"another panel, or a closed one, is called {wanted.slug!r}; pick another --slug "
             "(`mitl crowd panel list` shows all)"
         )
-    return found, False
+    return kept, False
 
 
 def list_panels(engine: Engine) -> list[tuple[PanelRow, Mapping[VisitState, int]]]:
@@ -94,27 +101,27 @@ def close_panel(engine: Engine, slug: str, *, clock: Clock = utc_now) -> bool:
         StoreError: there is no such panel.
     """
     with engine.begin() as connection:
-        found = _known(connection, slug)
-        if found.closed_at is not None:
+        panel = _known(connection, slug)
+        if panel.closed_at is not None:
             return False
-        panels.close(connection, found.id, clock())
+        panels.close(connection, panel.id, clock())
         return True
 
 
 def forget_worker(engine: Engine, name: str) -> int:
     """Delete what panels call one person, given by the panel's id or the worker id; the number of workers."""
     with engine.begin() as connection:
-        found = identities.known_as(connection, name)
-        identities.forget(connection, found)
-        return len(found)
+        worker_ids = panels.known_as(connection, name)
+        panels.forget(connection, worker_ids)
+        return len(worker_ids)
 
 
 def forget_all(engine: Engine, environment: Environment) -> int:
     """Delete what panels call the workers of an environment; the number of workers."""
     with Database(engine).write(environment) as connection:
-        found = identities.of_environment(connection, environment)
-        identities.forget(connection, found)
-        return len(found)
+        worker_ids = panels.identified(connection, environment)
+        panels.forget(connection, worker_ids)
+        return len(worker_ids)
 
 
 def study(engine: Engine, environment: Environment) -> StudyRow | None:
@@ -139,12 +146,12 @@ def change_study(
         if len(text) > _LIMITS[name]:
             raise UsageError(f"--{name} has {len(text):,} characters; at most {_LIMITS[name]:,} are shown")
     with Database(engine).write(environment) as connection:
-        found = studies.find(connection, environment)
-        old = found or StudyRow(environment, 0, "", "", "", "", "", now)
+        kept = studies.find(connection, environment)
+        old = kept or StudyRow(environment, 0, "", "", "", "", "", now)
         new = replace(old, **texts)  # type: ignore[arg-type]
-        if new == old and found is not None:
+        if new == old and kept is not None:
             return old, False
-        if replace(new, contact=old.contact) != old or found is None:
+        if replace(new, contact=old.contact) != old or kept is None:
             new = replace(new, version=old.version + 1)
         new = replace(new, changed_at=now)
         studies.save(connection, new)
@@ -152,10 +159,10 @@ def change_study(
 
 
 def _known(connection: Connection, slug: str) -> PanelRow:
-    found = panels.find(connection, slug) if SLUG.fullmatch(slug) else None
-    if found is None:
+    panel = panels.find(connection, slug) if SLUG.fullmatch(slug) else None
+    if panel is None:
         raise StoreError(f"no panel is called {slug!r}; `mitl crowd panel list` shows all")
-    return found
+    return panel
 
 
 def _row(environment: Environment, plan: PanelPlan, now: dt.datetime) -> PanelRow:

@@ -1,4 +1,4 @@
-"""Settings, key pairs and money: every change of an account's sums comes with its ledger row."""
+"""Settings, key pairs, request tokens, and money: every change of an account's sums comes with its ledger row."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from mitl.crowd_server.errors import turk
-from mitl.crowd_server.models import Account, LedgerEntry, LedgerKind, Setting
+from mitl.crowd_server.protocol.errors import turk
+from mitl.crowd_server.store.models import Account, LedgerEntry, LedgerKind, RequestToken, Setting
 from mitl.records import Environment
 
 SANDBOX_CENTS = 1_000_000
@@ -143,8 +143,8 @@ def grant(
 
 
 def _require(connection: Connection, environment: Environment, cents: int) -> None:
-    found = balance(connection, environment)
-    available = SANDBOX_CENTS if environment is Environment.SANDBOX else found.available
+    account = balance(connection, environment)
+    available = SANDBOX_CENTS if environment is Environment.SANDBOX else account.available
     if cents > available:
         raise turk(
             "InsufficientFunds",
@@ -176,3 +176,39 @@ def _write(
         "at": at,
     }
     connection.execute(_ENTER, entry)
+
+
+TOKEN_MEMORY = dt.timedelta(hours=24)
+
+_FIND_TOKEN = select(RequestToken.id, RequestToken.result, RequestToken.used_at).where(
+    RequestToken.environment == bindparam("environment"),
+    RequestToken.kind == bindparam("kind"),
+    RequestToken.token == bindparam("token"),
+)
+_ADD_TOKEN = insert(RequestToken)
+
+
+def recall(
+    connection: Connection, environment: Environment, kind: str, token: str, now: dt.datetime
+) -> str | None:
+    """What the earlier request with this token made; None after 24 hours or for a new token."""
+    row = connection.execute(
+        _FIND_TOKEN, {"environment": environment, "kind": kind, "token": token}
+    ).one_or_none()
+    if row is None:
+        return None
+    own_id, result, used_at = row
+    if used_at + TOKEN_MEMORY > now:
+        return result
+    connection.execute(delete(RequestToken).where(RequestToken.id == own_id))
+    return None
+
+
+def remember(
+    connection: Connection, environment: Environment, kind: str, token: str, result: str, now: dt.datetime
+) -> None:
+    """Keep what a request with this token made."""
+    connection.execute(
+        _ADD_TOKEN,
+        {"environment": environment, "kind": kind, "token": token, "result": result, "used_at": now},
+    )

@@ -8,16 +8,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
-from mitl.crowd_server.models import (
-    Assignment,
-    AssignmentState,
-    Bonus,
-    Hit,
-    HitType,
-    Worker,
-)
 from mitl.crowd_server.store import accounts
-from mitl.crowd_server.store.rows import Wide
+from mitl.crowd_server.store.database import Wide, every, first
+from mitl.crowd_server.store.models import Assignment, AssignmentState, Bonus, Hit, HitType, Worker
 from mitl.records import Environment
 
 
@@ -102,32 +95,28 @@ def list_of_hit(
     connection: Connection, hit_id: int, *, states: Sequence[AssignmentState], after: int, limit: int
 ) -> list[AssignmentRow]:
     """A HIT's assignments in these states, oldest first, from the one after id ``after``."""
-    rows = connection.execute(_OF_HIT, {"hit_id": hit_id, "after": after, "states": states, "limit": limit})
-    return [AssignmentRow(*row) for row in rows]
+    return every(connection, AssignmentRow, _OF_HIT, hit_id=hit_id, after=after, states=states, limit=limit)
 
 
 def find(connection: Connection, environment: Environment, mturk_id: str) -> AssignmentRow | None:
     """The submitted assignment of this id."""
-    row = connection.execute(_FIND, {"mturk_id": mturk_id, "environment": environment}).one_or_none()
-    return None if row is None else AssignmentRow(*row)
+    return first(connection, AssignmentRow, _FIND, mturk_id=mturk_id, environment=environment)
 
 
 def latest_of_type(connection: Connection, hit_type_id: int, *, limit: int) -> list[AssignmentRow]:
     """The submissions of a HIT type that were accepted last, latest first."""
-    rows = connection.execute(
+    wanted = (
         _SELECT.where(Hit.hit_type_id == hit_type_id, Assignment.submitted_at.is_not(None))
         .order_by(Assignment.id.desc())
         .limit(limit)
     )
-    return [AssignmentRow(*row) for row in rows]
+    return every(connection, AssignmentRow, wanted)
 
 
 def find_row(connection: Connection, own_id: int) -> AssignmentRow | None:
     """The submitted assignment of this row, of either environment."""
-    row = connection.execute(
-        _SELECT.where(Assignment.id == own_id, Assignment.submitted_at.is_not(None))
-    ).one_or_none()
-    return None if row is None else AssignmentRow(*row)
+    wanted = _SELECT.where(Assignment.id == own_id, Assignment.submitted_at.is_not(None))
+    return first(connection, AssignmentRow, wanted)
 
 
 def is_known(connection: Connection, environment: Environment, mturk_id: str) -> bool:
@@ -151,9 +140,9 @@ def approve(
     if own.state is AssignmentState.REJECTED:
         accounts.hold(connection, environment, own.hit_id, cents, now)
     else:
-        _drop_hold(connection, own.hit_id)
+        connection.execute(_DROP_HOLD, {"own": own.hit_id})
     accounts.pay(connection, environment, [(own.hit_id, own.id, cents, now)])
-    _decide(connection, own.id, AssignmentState.APPROVED, feedback, now)
+    connection.execute(_DECIDE, {"own": own.id, "to": AssignmentState.APPROVED, "why": feedback, "now": now})
 
 
 def reject(
@@ -165,9 +154,9 @@ def reject(
     now: dt.datetime,
 ) -> None:
     """Refuse this assignment; its money is free again."""
-    _drop_hold(connection, own.hit_id)
+    connection.execute(_DROP_HOLD, {"own": own.hit_id})
     accounts.release(connection, environment, own.hit_id, own.reward_cents, now)
-    _decide(connection, own.id, AssignmentState.REJECTED, feedback, now)
+    connection.execute(_DECIDE, {"own": own.id, "to": AssignmentState.REJECTED, "why": feedback, "now": now})
 
 
 def add_bonus(
@@ -208,14 +197,4 @@ def list_bonuses(
         wanted = wanted.where(Assignment.hit_id == hit_id)
     if assignment_id is not None:
         wanted = wanted.where(Assignment.id == assignment_id)
-    return [BonusRow(*row) for row in connection.execute(wanted.order_by(Bonus.id).limit(limit))]
-
-
-def _drop_hold(connection: Connection, hit_id: int) -> None:
-    connection.execute(_DROP_HOLD, {"own": hit_id})
-
-
-def _decide(
-    connection: Connection, own_id: int, state: AssignmentState, feedback: str, now: dt.datetime
-) -> None:
-    connection.execute(_DECIDE, {"own": own_id, "to": state, "why": feedback, "now": now})
+    return every(connection, BonusRow, wanted.order_by(Bonus.id).limit(limit))

@@ -1,17 +1,43 @@
-"""Transactions on ``crowd.db`` that mean the same on SQLite and on PostgreSQL."""
+"""Transactions on ``crowd.db`` that mean the same on SQLite and on PostgreSQL, and the clock that stamps its rows."""
 
 from __future__ import annotations
 
+import datetime as dt
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from dataclasses import fields
+from typing import Any, TypeAlias, TypeVar
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import Connection, CursorResult, Engine, Select, select
+from sqlalchemy.orm import InstrumentedAttribute
 
-from mitl.crowd_server.models import Account
+from mitl.crowd_server.store.models import Account, Base
 from mitl.records import Environment
+
+Clock = Callable[[], dt.datetime]
+RecordT = TypeVar("RecordT")
+
+
+def utc_now() -> dt.datetime:
+    """The machine's time, aware UTC."""
+    return dt.datetime.now(dt.UTC)
+
+
+class ManualClock:
+    """A clock that stands still until it is told to advance."""
+
+    def __init__(self, start: dt.datetime | None = None) -> None:
+        self._now = start or utc_now()
+
+    def __call__(self) -> dt.datetime:
+        """The time it stands at."""
+        return self._now
+
+    def advance(self, **delta: float) -> None:
+        """Move forward by ``timedelta(**delta)``."""
+        self._now += dt.timedelta(**delta)
 
 
 class _View:
@@ -103,3 +129,34 @@ class Database:
                 lock = select(Account.environment).where(Account.environment == environment)
                 connection.execute(lock.with_for_update())
             yield connection
+
+
+Wide: TypeAlias = Select[*tuple[Any, ...]]
+"""A select of more columns than the type checker counts."""
+
+
+def new_id(result: CursorResult[Any]) -> int:
+    """The key of the row just inserted."""
+    key = result.inserted_primary_key
+    assert key is not None
+    return int(key[0])
+
+
+def first(
+    connection: Connection, record: Callable[..., RecordT], wanted: Wide, **values: object
+) -> RecordT | None:
+    """The one row of a select, as a record of its columns in their order; None where there is no row."""
+    row = connection.execute(wanted, values).one_or_none()
+    return None if row is None else record(*row)
+
+
+def every(
+    connection: Connection, record: Callable[..., RecordT], wanted: Wide, **values: object
+) -> list[RecordT]:
+    """The rows of a select, each as a record of its columns in their order."""
+    return [record(*row) for row in connection.execute(wanted, values)]
+
+
+def columns(record: type, table: type[Base]) -> tuple[InstrumentedAttribute[Any], ...]:
+    """The columns of a table that have the names of a record's fields, in the record's order."""
+    return tuple(getattr(table, field.name) for field in fields(record))

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, select
 
-from mitl.crowd_server.ids import entity_id
-from mitl.crowd_server.models import HitType
-from mitl.crowd_server.store.rows import Wide, new_id
+from mitl.crowd_server.protocol.ids import entity_id
+from mitl.crowd_server.store.database import Wide, columns, new_id
+from mitl.crowd_server.store.models import HitType
 from mitl.records import Environment
 
 
@@ -37,18 +37,7 @@ class TypeRow:
     values: TypeValues
 
 
-COLUMNS = (
-    HitType.id,
-    HitType.mturk_id,
-    HitType.group_id,
-    HitType.title,
-    HitType.description,
-    HitType.keywords,
-    HitType.reward_cents,
-    HitType.duration_s,
-    HitType.auto_approval_s,
-    HitType.requirements,
-)
+COLUMNS = (HitType.id, HitType.mturk_id, HitType.group_id, *columns(TypeValues, HitType))
 _FIND: Wide = select(*COLUMNS).where(
     HitType.mturk_id == bindparam("mturk_id"), HitType.environment == bindparam("environment")
 )
@@ -71,13 +60,7 @@ def add(
             group_id=group_id,
             digest=digest,
             created_at=now,
-            title=values.title,
-            description=values.description,
-            keywords=values.keywords,
-            reward_cents=values.reward_cents,
-            duration_s=values.duration_s,
-            auto_approval_s=values.auto_approval_s,
-            requirements=values.requirements,
+            **asdict(values),
         )
     )
     return TypeRow(new_id(result), mturk_id, group_id, values)

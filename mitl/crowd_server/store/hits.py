@@ -1,19 +1,20 @@
-"""HITs, each with its type and what its assignments do."""
+"""HITs, each with its type and what its assignments do, one by one and in lists."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, case, func, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, case, exists, func, insert, or_, select, update
 
-from mitl.crowd_server.ids import entity_id
-from mitl.crowd_server.models import Assignment, AssignmentState, Hit, HitQuestion, HitType
+from mitl.crowd_server.protocol.ids import entity_id
 from mitl.crowd_server.store import accounts
+from mitl.crowd_server.store.database import Wide, new_id
 from mitl.crowd_server.store.hit_types import COLUMNS as TYPE_COLUMNS
 from mitl.crowd_server.store.hit_types import TypeRow, type_row
-from mitl.crowd_server.store.rows import Wide, new_id
+from mitl.crowd_server.store.models import Assignment, AssignmentState, Hit, HitQuestion, HitType
 from mitl.records import Environment
 
 
@@ -93,40 +94,21 @@ def add_hit(
     """Post a HIT and set its money aside; TurkError InsufficientFunds where there is too little."""
     mturk_id = entity_id()
     expires_at = now + dt.timedelta(seconds=lifetime_s)
-    result = connection.execute(
-        _ADD_HIT,
-        {
-            "environment": environment,
-            "mturk_id": mturk_id,
-            "hit_type_id": hit_type.id,
-            "annotation": annotation,
-            "max_assignments": max_assignments,
-            "slots_left": max_assignments,
-            "held_slots": max_assignments,
-            "reviewing": False,
-            "created_at": now,
-            "expires_at": expires_at,
-            "settle_at": expires_at,
-            "deleted_at": None,
-        },
-    )
-    hit_id = new_id(result)
+    values: dict[str, Any] = {
+        "mturk_id": mturk_id,
+        "annotation": annotation,
+        "max_assignments": max_assignments,
+        "slots_left": max_assignments,
+        "reviewing": False,
+        "created_at": now,
+        "expires_at": expires_at,
+        "deleted_at": None,
+    }
+    kept = {"environment": environment, "hit_type_id": hit_type.id, "held_slots": max_assignments}
+    hit_id = new_id(connection.execute(_ADD_HIT, values | kept | {"settle_at": expires_at}))
     connection.execute(_ADD_QUESTION, {"hit_id": hit_id, "xml": question})
     accounts.hold(connection, environment, hit_id, max_assignments * hit_type.values.reward_cents, now)
-    return HitRow(
-        id=hit_id,
-        mturk_id=mturk_id,
-        type=hit_type,
-        annotation=annotation,
-        max_assignments=max_assignments,
-        slots_left=max_assignments,
-        reviewing=False,
-        created_at=now,
-        expires_at=expires_at,
-        deleted_at=None,
-        pending=0,
-        completed=0,
-    )
+    return HitRow(id=hit_id, type=hit_type, pending=0, completed=0, **values)
 
 
 def find_hit(
@@ -195,12 +177,12 @@ def rows(connection: Connection, wanted: Wide, now: dt.datetime, **parameters: o
     found_rows = connection.execute(wanted, parameters).all()
     counts = _counts(connection, [row[0] for row in found_rows], now)
     split = len(_HIT_COLUMNS)
-    found = []
+    records = []
     for row in found_rows:
         own = dict(zip((column.key for column in _HIT_COLUMNS), row[:split], strict=True))
         pending, completed = counts.get(own["id"], (0, 0))
-        found.append(HitRow(**own, type=type_row(tuple(row[split:])), pending=pending, completed=completed))
-    return found
+        records.append(HitRow(**own, type=type_row(tuple(row[split:])), pending=pending, completed=completed))
+    return records
 
 
 def _counts(connection: Connection, hit_ids: Sequence[int], now: dt.datetime) -> dict[int, tuple[int, int]]:
@@ -209,3 +191,67 @@ def _counts(connection: Connection, hit_ids: Sequence[int], now: dt.datetime) ->
         return {}
     rows = connection.execute(_COUNTS, {"hit_ids": hit_ids, "now": now})
     return {hit_id: (pending, completed) for hit_id, pending, completed in rows}
+
+
+def list_hits(
+    connection: Connection, environment: Environment, *, after: int, limit: int, now: dt.datetime
+) -> list[HitRow]:
+    """HITs that are not deleted, oldest first, from the one after id ``after``."""
+    wanted = SELECT.where(Hit.environment == environment, Hit.id > after, Hit.deleted_at.is_(None))
+    return rows(connection, wanted.order_by(Hit.id).limit(limit), now)
+
+
+def list_of_type(
+    connection: Connection, hit_type_id: int, *, after: int, limit: int, now: dt.datetime
+) -> list[HitRow]:
+    """HITs of a HIT type, deleted ones too, oldest first."""
+    wanted = SELECT.where(Hit.hit_type_id == hit_type_id, Hit.id > after)
+    return rows(connection, wanted.order_by(Hit.id).limit(limit), now)
+
+
+def list_reviewable(
+    connection: Connection,
+    environment: Environment,
+    *,
+    hit_type_id: int | None,
+    reviewing: bool,
+    after: int,
+    limit: int,
+    now: dt.datetime,
+) -> list[HitRow]:
+    """HITs on which no further work will come, marked as being reviewed or not."""
+    lease = exists().where(
+        Assignment.hit_id == Hit.id,
+        Assignment.state == AssignmentState.ACCEPTED,
+        Assignment.deadline_at > now,
+    )
+    wanted = SELECT.where(
+        Hit.environment == environment,
+        Hit.id > after,
+        Hit.deleted_at.is_(None),
+        Hit.reviewing.is_(reviewing),
+        or_(Hit.slots_left == 0, Hit.expires_at <= now),
+        ~lease,
+    )
+    if hit_type_id is not None:
+        wanted = wanted.where(Hit.hit_type_id == hit_type_id)
+    return rows(connection, wanted.order_by(Hit.id).limit(limit), now)
+
+
+def list_requiring(
+    connection: Connection,
+    environment: Environment,
+    mention: str,
+    *,
+    after: int,
+    limit: int,
+    now: dt.datetime,
+) -> list[HitRow]:
+    """HITs that are not deleted and whose type's requirements hold this text."""
+    wanted = SELECT.where(
+        Hit.environment == environment,
+        Hit.id > after,
+        Hit.deleted_at.is_(None),
+        HitType.requirements.contains(mention, autoescape=True),
+    )
+    return rows(connection, wanted.order_by(Hit.id).limit(limit), now)

@@ -22,16 +22,9 @@ from sqlalchemy import (
     update,
 )
 
-from mitl.crowd_server.ids import entity_id
-from mitl.crowd_server.models import (
-    Assignment,
-    AssignmentState,
-    Hit,
-    HitType,
-    Worker,
-    WorkerBlock,
-)
-from mitl.crowd_server.store.rows import Wide, new_id
+from mitl.crowd_server.protocol.ids import entity_id
+from mitl.crowd_server.store.database import Wide, every, first, new_id
+from mitl.crowd_server.store.models import Assignment, AssignmentState, Hit, HitType, Worker, WorkerBlock
 from mitl.crowd_server.store.workers import WorkerRow
 from mitl.records import Environment
 
@@ -218,8 +211,7 @@ _TAKE_SLOT = update(Hit).where(Hit.id == bindparam("hit")).values(slots_left=Hit
 
 def groups(connection: Connection, worker: WorkerRow, now: dt.datetime) -> list[GroupRow]:
     """HIT types with HITs that this worker may take, oldest first; qualifications are the caller's business."""
-    rows = connection.execute(_GROUPS, {"environment": worker.environment, "me": worker.id, "now": now})
-    return [GroupRow(*row) for row in rows]
+    return every(connection, GroupRow, _GROUPS, environment=worker.environment, me=worker.id, now=now)
 
 
 def requirements(connection: Connection, environment: Environment, hit_type: str) -> str | None:
@@ -231,14 +223,12 @@ def requirements(connection: Connection, environment: Environment, hit_type: str
 
 def current(connection: Connection, worker: WorkerRow, now: dt.datetime) -> LeaseRow | None:
     """The one assignment that this worker has open."""
-    row = connection.execute(_CURRENT, {"me": worker.id, "now": now}).one_or_none()
-    return None if row is None else LeaseRow(*row)
+    return first(connection, LeaseRow, _CURRENT, me=worker.id, now=now)
 
 
 def find(connection: Connection, assignment_id: int) -> LeaseRow | None:
     """An assignment by its row."""
-    row = connection.execute(_FIND, {"own": assignment_id}).one_or_none()
-    return None if row is None else LeaseRow(*row)
+    return first(connection, LeaseRow, _FIND, own=assignment_id)
 
 
 def accept(

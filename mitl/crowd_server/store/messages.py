@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, bindparam, func, insert, select, update
 
-from mitl.crowd_server.models import Assignment, AssignmentState, Message, Worker
+from mitl.crowd_server.store.database import every
+from mitl.crowd_server.store.models import Assignment, AssignmentState, Message, Worker
 from mitl.records import Environment
 
 
@@ -77,8 +78,7 @@ def page(connection: Connection, worker_id: int, *, before: int | None, limit: i
     wanted = select(*_ROW).where(Message.worker_id == worker_id)
     if before is not None:
         wanted = wanted.where(Message.id < before)
-    rows = connection.execute(wanted.order_by(Message.id.desc()).limit(limit))
-    return [MessageRow(*row) for row in rows]
+    return every(connection, MessageRow, wanted.order_by(Message.id.desc()).limit(limit))
 
 
 def mark_read(connection: Connection, worker_id: int, ids: Iterable[int], now: dt.datetime) -> None:

@@ -1,16 +1,19 @@
-"""Panels, the visits of their participants, and which worker a participant is."""
+"""Panels, the visits of their participants, and which worker a participant is.
+
+What panels call people stands in one table, so that it can be emptied."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections import Counter, defaultdict
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 
-from sqlalchemy import Connection, bindparam, case, func, insert, select, update
+from sqlalchemy import Connection, bindparam, case, delete, func, insert, or_, select, update
 
-from mitl.crowd_server.models import Assignment, Panel, PanelIdentity, PanelVisit, VisitState, Worker
-from mitl.crowd_server.store.rows import Wide, new_id
+from mitl.crowd_server.store.database import Wide, columns, every, first, new_id
+from mitl.crowd_server.store.models import Assignment, Panel, PanelIdentity, PanelVisit, VisitState, Worker
+from mitl.crowd_server.store.workers import WorkerRow
 from mitl.records import Environment
 
 
@@ -73,20 +76,7 @@ class VisitRow:
         return max(0, self.hits_per_visit - self.hits_done)
 
 
-_PANEL: Wide = select(
-    Panel.id,
-    Panel.environment,
-    Panel.slug,
-    Panel.profile,
-    Panel.invitation_id,
-    Panel.worker_parameter,
-    Panel.study_parameter,
-    Panel.session_parameter,
-    Panel.hits_per_visit,
-    Panel.ends,
-    Panel.created_at,
-    Panel.closed_at,
-)
+_PANEL: Wide = select(*columns(PanelRow, Panel))
 _VISIT: Wide = select(
     PanelVisit.id,
     PanelVisit.worker_id,
@@ -118,27 +108,14 @@ _OF_ASSIGNMENT = (
 def add(connection: Connection, panel: PanelRow) -> int:
     """Keep a new panel; its ``id`` is not looked at."""
     result = connection.execute(
-        insert(Panel).values(
-            environment=panel.environment,
-            slug=panel.slug,
-            profile=panel.profile,
-            invitation_id=panel.invitation_id,
-            worker_parameter=panel.worker_parameter,
-            study_parameter=panel.study_parameter,
-            session_parameter=panel.session_parameter,
-            hits_per_visit=panel.hits_per_visit,
-            ends=panel.ends,
-            created_at=panel.created_at,
-            closed_at=panel.closed_at,
-        )
+        insert(Panel).values({name: value for name, value in asdict(panel).items() if name != "id"})
     )
     return new_id(result)
 
 
 def find(connection: Connection, slug: str) -> PanelRow | None:
     """The panel whose study link ends in this slug."""
-    row = connection.execute(_PANEL.where(Panel.slug == slug)).one_or_none()
-    return None if row is None else PanelRow(*row)
+    return first(connection, PanelRow, _PANEL.where(Panel.slug == slug))
 
 
 def list_panels(connection: Connection) -> list[tuple[PanelRow, Mapping[VisitState, int]]]:
@@ -173,7 +150,7 @@ def visit_records(connection: Connection, panel_id: int) -> list[VisitRecord]:
         .where(PanelVisit.panel_id == panel_id)
         .order_by(PanelVisit.id)
     )
-    return [VisitRecord(*row) for row in connection.execute(known)]
+    return every(connection, VisitRecord, known)
 
 
 def close(connection: Connection, panel_id: int, now: dt.datetime) -> None:
@@ -189,22 +166,18 @@ def is_closed(connection: Connection, panel_id: int) -> bool:
 
 def visit(connection: Connection, visit_id: int) -> VisitRow | None:
     """A visit by its row."""
-    row = connection.execute(_BY_ID, {"own": visit_id}).one_or_none()
-    return None if row is None else VisitRow(*row)
+    return first(connection, VisitRow, _BY_ID, own=visit_id)
 
 
 def latest_visit(connection: Connection, worker_id: int) -> VisitRow | None:
     """The visit that a worker is on: the newest open one, else the newest; None for invited workers."""
-    row = connection.execute(_LATEST, {"me": worker_id}).one_or_none()
-    return None if row is None else VisitRow(*row)
+    return first(connection, VisitRow, _LATEST, me=worker_id)
 
 
 def find_visit(connection: Connection, panel_id: int, session: str) -> VisitRow | None:
     """The visit of this panel's session."""
-    row = connection.execute(
-        _VISIT.where(PanelVisit.panel_id == panel_id, PanelVisit.session == session)
-    ).one_or_none()
-    return None if row is None else VisitRow(*row)
+    wanted = _VISIT.where(PanelVisit.panel_id == panel_id, PanelVisit.session == session)
+    return first(connection, VisitRow, wanted)
 
 
 def add_visit(
@@ -246,3 +219,71 @@ def count_hit(connection: Connection, assignment_id: int, now: dt.datetime) -> N
     )
     if hits_done + 1 >= wanted:
         set_state(connection, visit_id, VisitState.COMPLETED, now)
+
+
+FORGOTTEN = "forgotten-"
+_FIND_IDENTITY = (
+    select(*columns(WorkerRow, Worker))
+    .join(PanelIdentity, PanelIdentity.worker_id == Worker.id)
+    .where(
+        PanelIdentity.environment == bindparam("of"),
+        PanelIdentity.profile == bindparam("by"),
+        PanelIdentity.external_id == bindparam("known_as"),
+    )
+)
+
+
+def find_identity(
+    connection: Connection, environment: Environment, scope: str, external_id: str
+) -> WorkerRow | None:
+    """The worker whom this participant is; ``scope`` says where the id is unique."""
+    return first(connection, WorkerRow, _FIND_IDENTITY, of=environment, by=scope, known_as=external_id)
+
+
+def add_identity(connection: Connection, worker: WorkerRow, scope: str, external_id: str) -> None:
+    """Remember which worker this participant is."""
+    connection.execute(
+        insert(PanelIdentity).values(
+            environment=worker.environment, profile=scope, external_id=external_id, worker_id=worker.id
+        )
+    )
+
+
+def external_id(connection: Connection, worker_id: int) -> str | None:
+    """The panel's id of this worker; None once it was forgotten."""
+    return connection.execute(
+        select(PanelIdentity.external_id).where(PanelIdentity.worker_id == worker_id).limit(1)
+    ).scalar_one_or_none()
+
+
+def known_as(connection: Connection, name: str) -> list[int]:
+    """Rows of the workers with this worker id or this panel's id."""
+    return list(
+        connection.execute(
+            select(PanelIdentity.worker_id)
+            .join(Worker, Worker.id == PanelIdentity.worker_id)
+            .where(or_(PanelIdentity.external_id == name, Worker.mturk_id == name))
+        ).scalars()
+    )
+
+
+def identified(connection: Connection, environment: Environment) -> list[int]:
+    """Rows of all workers of this environment whose panel's id is known."""
+    return list(
+        connection.execute(
+            select(PanelIdentity.worker_id).where(PanelIdentity.environment == environment)
+        ).scalars()
+    )
+
+
+def forget(connection: Connection, worker_ids: Sequence[int]) -> None:
+    """Delete what a panel calls these workers, in their visits too; their work and what they are owed stay."""
+    for worker_id in worker_ids:
+        connection.execute(delete(PanelIdentity).where(PanelIdentity.worker_id == worker_id))
+        visits = connection.execute(select(PanelVisit.id).where(PanelVisit.worker_id == worker_id)).scalars()
+        for visit_id in visits.all():
+            connection.execute(
+                update(PanelVisit)
+                .where(PanelVisit.id == visit_id)
+                .values(session=f"{FORGOTTEN}{visit_id}", study="")
+            )

@@ -11,10 +11,11 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, and_, bindparam, case, func, or_, select
+from sqlalchemy import Connection, and_, bindparam, case, func, or_, select, update
 
-from mitl.crowd_server.models import DONE_STATES, Assignment, AssignmentState, Hit, HitType, Worker
-from mitl.crowd_server.store.rows import Wide
+from mitl.crowd_server.store import settling
+from mitl.crowd_server.store.database import Wide, every, first
+from mitl.crowd_server.store.models import DONE_STATES, Assignment, AssignmentState, Hit, HitType, Worker
 from mitl.records import Environment
 
 HOUR = dt.timedelta(hours=1)
@@ -183,12 +184,12 @@ def groups(connection: Connection, now: dt.datetime) -> list[GroupRow]:
 
 def recent(connection: Connection, now: dt.datetime) -> dict[int, Recent]:
     """Submissions of the last hour by HIT type."""
-    found = {}
+    by_type = {}
     for delay_s in connection.execute(_DELAYS).scalars().all():
         after = now - HOUR + dt.timedelta(seconds=delay_s)
         rows = connection.execute(_RECENT, {"after": after, "delay_s": delay_s})
-        found.update({type_id: Recent(count, first) for type_id, count, first in rows})
-    return found
+        by_type.update({type_id: Recent(count, first) for type_id, count, first in rows})
+    return by_type
 
 
 def spans(connection: Connection) -> dict[int, Span]:
@@ -198,4 +199,63 @@ def spans(connection: Connection) -> dict[int, Span]:
 
 def active(connection: Connection, now: dt.datetime) -> list[ActiveRow]:
     """Who holds a HIT just now, longest first."""
-    return [ActiveRow(*row) for row in connection.execute(_ACTIVE, {"now": now})]
+    return every(connection, ActiveRow, _ACTIVE, now=now)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A HIT type to act on."""
+
+    id: int
+    environment: Environment
+    title: str
+
+
+def find_group(connection: Connection, mturk_id: str) -> Group | None:
+    """The HIT type of this id, of either environment."""
+    wanted = select(HitType.id, HitType.environment, HitType.title).where(HitType.mturk_id == mturk_id)
+    return first(connection, Group, wanted)
+
+
+def pause(connection: Connection, group: Group, now: dt.datetime) -> bool:
+    """Give out no more of its HITs; False where that was so already."""
+    result = connection.execute(
+        update(HitType).where(HitType.id == group.id, HitType.paused_at.is_(None)).values(paused_at=now)
+    )
+    return result.rowcount == 1
+
+
+def resume(connection: Connection, group: Group) -> bool:
+    """Give out its HITs again; False where they were not paused."""
+    result = connection.execute(
+        update(HitType).where(HitType.id == group.id, HitType.paused_at.is_not(None)).values(paused_at=None)
+    )
+    return result.rowcount == 1
+
+
+def expire_some(connection: Connection, group: Group, now: dt.datetime, *, limit: int) -> int:
+    """Expire the first ``limit`` of its open HITs and settle their money; how many there were.
+
+    Few at a time, because one writes at a time: workers who submit meanwhile wait for one portion alone. What a
+    portion did stands, so an interruption costs nothing but another call.
+    """
+    ids = (
+        connection.execute(
+            select(Hit.id)
+            .where(
+                Hit.environment == group.environment,
+                Hit.hit_type_id == group.id,
+                Hit.deleted_at.is_(None),
+                Hit.expires_at > now,
+            )
+            .order_by(Hit.id)
+            .limit(limit)
+        )
+        .scalars()
+        .all()
+    )
+    if ids:
+        connection.execute(update(Hit).where(Hit.id.in_(ids)).values(expires_at=now))
+    for hit_id in ids:
+        settling.settle_hit(connection, group.environment, hit_id, now)
+    return len(ids)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, bindparam, insert, select, update
 
-from mitl.crowd_server.ids import entity_id
-from mitl.crowd_server.models import Qualification, QualificationType, Worker
-from mitl.crowd_server.store.rows import Wide, new_id
+from mitl.crowd_server.protocol.ids import entity_id
+from mitl.crowd_server.store.database import Wide, columns, every, first, new_id
+from mitl.crowd_server.store.models import Qualification, QualificationType, Worker
 from mitl.crowd_server.store.workers import WorkerRow
 from mitl.records import Environment
 
@@ -64,11 +63,7 @@ _TYPE: Wide = select(
     QualificationType.keywords,
     QualificationType.active,
     QualificationType.created_at,
-    QualificationType.test,
-    QualificationType.answer_key,
-    QualificationType.test_duration_s,
-    QualificationType.retry_delay_s,
-    QualificationType.auto_granted_value,
+    *columns(Terms, QualificationType),
 ).where(QualificationType.description != "")
 """A deleted type keeps its row, because HITs may still ask for it; its description, which no other lacks, is empty."""
 _HELD: Wide = (
@@ -118,7 +113,7 @@ def add_type(
             keywords=keywords,
             active=active,
             created_at=now,
-            **_columns(terms),
+            **asdict(terms),
         )
     )
     own_id = new_id(result)
@@ -130,7 +125,7 @@ def update_type(connection: Connection, own: QualificationTypeRow) -> None:
     connection.execute(
         update(QualificationType)
         .where(QualificationType.id == own.id)
-        .values(description=own.description, active=own.active, **_columns(own.terms))
+        .values(description=own.description, active=own.active, **asdict(own.terms))
     )
 
 
@@ -177,20 +172,22 @@ def list_types(
 
 def find_worker(connection: Connection, environment: Environment, mturk_id: str) -> WorkerRow | None:
     """The worker of this id, whether shut out or not."""
-    row = connection.execute(
-        select(Worker.id, Worker.mturk_id, Worker.environment, Worker.invitation_id).where(
-            Worker.mturk_id == mturk_id, Worker.environment == environment
-        )
-    ).one_or_none()
-    return None if row is None else WorkerRow(*row)
+    wanted = select(*columns(WorkerRow, Worker)).where(
+        Worker.mturk_id == mturk_id, Worker.environment == environment
+    )
+    return first(connection, WorkerRow, wanted)
 
 
 def find(connection: Connection, type_id: int, worker_id: int) -> QualificationRow | None:
     """What this worker holds, or held, of this type."""
-    row = connection.execute(
-        _HELD.where(Qualification.qualification_type_id == type_id, Qualification.worker_id == worker_id)
-    ).one_or_none()
-    return None if row is None else QualificationRow(*row)
+    wanted = _HELD.where(Qualification.qualification_type_id == type_id, Qualification.worker_id == worker_id)
+    return first(connection, QualificationRow, wanted)
+
+
+def find_held(connection: Connection, type_id: int, worker_id: int) -> QualificationRow | None:
+    """What this worker holds of this type now."""
+    row = find(connection, type_id, worker_id)
+    return None if row is None or row.revoked_at is not None else row
 
 
 def list_held(connection: Connection, worker_id: int) -> dict[str, QualificationRow]:
@@ -198,13 +195,13 @@ def list_held(connection: Connection, worker_id: int) -> dict[str, Qualification
     rows = connection.execute(
         _HELD.where(Qualification.worker_id == worker_id, Qualification.revoked_at.is_(None))
     )
-    return {row.type: row for row in (QualificationRow(*found) for found in rows)}
+    return {row.type: row for row in (QualificationRow(*values) for values in rows)}
 
 
 def grant(connection: Connection, type_id: int, worker_id: int, value: int | None, now: dt.datetime) -> None:
     """Give a worker a qualification, or change its value."""
-    found = find(connection, type_id, worker_id)
-    if found is None:
+    kept = find(connection, type_id, worker_id)
+    if kept is None:
         connection.execute(
             insert(Qualification).values(
                 qualification_type_id=type_id,
@@ -217,7 +214,7 @@ def grant(connection: Connection, type_id: int, worker_id: int, value: int | Non
     else:
         connection.execute(
             update(Qualification)
-            .where(Qualification.id == found.id)
+            .where(Qualification.id == kept.id)
             .values(value=value, granted_at=now, revoked_at=None)
         )
 
@@ -234,12 +231,12 @@ def list_holders(
 ) -> list[QualificationRow]:
     """Who holds this type, or whose was revoked, oldest first."""
     state = Qualification.revoked_at.is_(None) if granted else Qualification.revoked_at.is_not(None)
-    rows = connection.execute(
+    wanted = (
         _HELD.where(Qualification.qualification_type_id == type_id, Qualification.id > after, state)
         .order_by(Qualification.id)
         .limit(limit)
     )
-    return [QualificationRow(*row) for row in rows]
+    return every(connection, QualificationRow, wanted)
 
 
 def held_by(connection: Connection, worker: WorkerRow) -> dict[str, int | None]:
@@ -248,18 +245,6 @@ def held_by(connection: Connection, worker: WorkerRow) -> dict[str, int | None]:
 
 
 def _type_row(row: Row[Any]) -> QualificationTypeRow:
-    values: Sequence[Any] = tuple(row)
-    own_id, mturk_id, name, description, keywords, active, created_at, *terms = values
-    return QualificationTypeRow(
-        own_id, mturk_id, name, description, keywords, active, created_at, Terms(*terms)
-    )
-
-
-def _columns(terms: Terms) -> dict[str, str | int | None]:
-    return {
-        "test": terms.test,
-        "answer_key": terms.answer_key,
-        "test_duration_s": terms.test_duration_s,
-        "retry_delay_s": terms.retry_delay_s,
-        "auto_granted_value": terms.auto_granted_value,
-    }
+    own_id, mturk_id, name, description, keywords, active, created_at, *terms = tuple(row)
+    own_terms = Terms(*terms)
+    return QualificationTypeRow(own_id, mturk_id, name, description, keywords, active, created_at, own_terms)

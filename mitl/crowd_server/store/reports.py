@@ -1,14 +1,16 @@
-"""What the operator sees besides progress: money, who is owed what, invitations, late answers."""
+"""What the operator sees besides progress: money, who is owed what, invitations, late answers, sums for `/metrics`."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, and_, case, func, select
 
-from mitl.crowd_server.models import (
+from mitl.crowd_server.store.database import Wide, columns, every, first
+from mitl.crowd_server.store.models import (
+    Account,
     Assignment,
     AssignmentState,
     Bonus,
@@ -20,15 +22,16 @@ from mitl.crowd_server.models import (
     LedgerKind,
     Panel,
     PanelIdentity,
+    PanelVisit,
     Worker,
 )
-from mitl.crowd_server.store.rows import Wide
+from mitl.crowd_server.store.panels import PanelRow
 from mitl.crowd_server.store.workers import InvitationRow
 from mitl.records import Environment
 
 LEDGER_PORTION = 5000
 
-_INVITATION: Wide = select(*(getattr(Invitation, one.name) for one in fields(InvitationRow)))
+_INVITATION: Wide = select(*columns(InvitationRow, Invitation))
 _GIVEN = Invitation.id.not_in(select(Panel.invitation_id))
 """A panel's workers belong to an invitation of its own, which nobody was given."""
 _PANEL_ID = (
@@ -106,7 +109,7 @@ def bonus_sums(connection: Connection) -> dict[Environment, int]:
 
 def ledger(connection: Connection, environment: Environment, *, after: int) -> list[LedgerRow]:
     """The next portion of an environment's ledger, oldest first, from the row after id ``after``."""
-    rows = connection.execute(
+    wanted = (
         select(
             LedgerEntry.id,
             LedgerEntry.at,
@@ -123,18 +126,27 @@ def ledger(connection: Connection, environment: Environment, *, after: int) -> l
         .order_by(LedgerEntry.id)
         .limit(LEDGER_PORTION)
     )
-    return [LedgerRow(*row) for row in rows]
+    return every(connection, LedgerRow, wanted)
 
 
 def payments(connection: Connection, environment: Environment) -> list[Payment]:
     """What each worker with approved work or a bonus is owed, by worker id."""
+    owed = _owed(connection, Assignment.environment == environment)
+    workers = connection.execute(
+        select(Worker.id, Worker.mturk_id).where(Worker.environment == environment).order_by(Worker.mturk_id)
+    )
+    return [Payment(environment, mturk_id, *owed[own]) for own, mturk_id in workers if own in owed]
+
+
+def _owed(connection: Connection, of: ColumnElement[bool]) -> dict[int, tuple[int, int, int]]:
+    """By the row of the worker of such assignments: how many were approved, rewards and bonuses in cents."""
     rewards = {
         worker_id: (count, int(cents))
         for worker_id, count, cents in connection.execute(
             select(Assignment.worker_id, func.count(), func.sum(HitType.reward_cents))
             .join(Hit, Hit.id == Assignment.hit_id)
             .join(HitType, HitType.id == Hit.hit_type_id)
-            .where(Assignment.environment == environment, Assignment.state == AssignmentState.APPROVED)
+            .where(Assignment.state == AssignmentState.APPROVED, of)
             .group_by(Assignment.worker_id)
         )
     }
@@ -143,18 +155,11 @@ def payments(connection: Connection, environment: Environment) -> list[Payment]:
         for worker_id, cents in connection.execute(
             select(Assignment.worker_id, func.sum(Bonus.cents))
             .join(Assignment, Assignment.id == Bonus.assignment_id)
-            .where(Bonus.environment == environment)
+            .where(of)
             .group_by(Assignment.worker_id)
         )
     }
-    workers = connection.execute(
-        select(Worker.id, Worker.mturk_id).where(Worker.environment == environment).order_by(Worker.mturk_id)
-    )
-    return [
-        Payment(environment, mturk_id, *rewards.get(own, (0, 0)), bonuses.get(own, 0))
-        for own, mturk_id in workers
-        if own in rewards or own in bonuses
-    ]
+    return {own: (*rewards.get(own, (0, 0)), bonuses.get(own, 0)) for own in rewards.keys() | bonuses.keys()}
 
 
 def invitations(connection: Connection, *, limit: int) -> tuple[list[InvitationRow], int]:
@@ -166,8 +171,7 @@ def invitations(connection: Connection, *, limit: int) -> tuple[list[InvitationR
 
 def find_invitation(connection: Connection, invitation_id: int) -> InvitationRow | None:
     """An invitation by its number, unless it is a panel's own."""
-    row = connection.execute(_INVITATION.where(Invitation.id == invitation_id, _GIVEN)).one_or_none()
-    return None if row is None else InvitationRow(*row)
+    return first(connection, InvitationRow, _INVITATION.where(Invitation.id == invitation_id, _GIVEN))
 
 
 def count_late(connection: Connection) -> int:
@@ -207,3 +211,96 @@ def late_answer(connection: Connection, own_id: int) -> tuple[LateRow, str] | No
         _LATE.add_columns(LateAnswer.answer).where(LateAnswer.id == own_id)
     ).one_or_none()
     return None if row is None else (LateRow(*row[:-1]), row[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Payee:
+    """What one participant is owed for approved work and as bonuses."""
+
+    external_id: str
+    """The panel's id of the person; empty where it was deleted."""
+    worker: str
+    approved: int
+    reward_cents: int
+    bonus_cents: int
+
+    @property
+    def total_cents(self) -> int:
+        """Rewards and bonuses."""
+        return self.reward_cents + self.bonus_cents
+
+
+# A participant can come to two panels of one kind and is one worker in both, so money follows the visit: an
+# assignment belongs to the last visit that began before it was accepted. Otherwise both panels would pay it.
+_panel_of_work = (
+    select(PanelVisit.panel_id)
+    .where(PanelVisit.worker_id == Assignment.worker_id, PanelVisit.started_at <= Assignment.accepted_at)
+    .order_by(PanelVisit.started_at.desc(), PanelVisit.id.desc())
+    .limit(1)
+    .correlate(Assignment)
+    .scalar_subquery()
+)
+
+
+def payees(connection: Connection, panel: PanelRow) -> list[Payee]:
+    """Everyone who is owed something for work of this panel's visits, by the panel's id."""
+    visitors = select(PanelVisit.worker_id).where(PanelVisit.panel_id == panel.id)
+    owed = _owed(connection, and_(Assignment.worker_id.in_(visitors), _panel_of_work == panel.id))
+    names = dict(
+        connection.execute(
+            select(PanelIdentity.worker_id, PanelIdentity.external_id).where(
+                PanelIdentity.worker_id.in_(visitors)
+            )
+        ).all()
+    )
+    people = connection.execute(select(Worker.id, Worker.mturk_id).where(Worker.id.in_(visitors)))
+    payees = [Payee(names.get(own, ""), worker, *owed[own]) for own, worker in people if own in owed]
+    return sorted(payees, key=lambda payee: (payee.external_id, payee.worker))
+
+
+HIT_STATES = ("open", "done", "expired", "deleted")
+
+
+def hit_counts(connection: Connection, now: dt.datetime) -> dict[tuple[Environment, str], int]:
+    """HITs by environment and state: open to workers, done by as many as were asked, expired before, or deleted."""
+    state = case(
+        (Hit.deleted_at.is_not(None), "deleted"),
+        (Hit.slots_left == 0, "done"),
+        (Hit.expires_at <= now, "expired"),
+        else_="open",
+    )
+    query = select(Hit.environment, state, func.count()).group_by(Hit.environment, state)
+    return _filled(((of, what, count) for of, what, count in connection.execute(query)), HIT_STATES)
+
+
+def assignment_counts(connection: Connection) -> dict[tuple[Environment, str], int]:
+    """Assignments by environment and state."""
+    query = select(Assignment.environment, Assignment.state, func.count()).group_by(
+        Assignment.environment, Assignment.state
+    )
+    rows = ((of, state.value, count) for of, state, count in connection.execute(query))
+    return _filled(rows, [state.value for state in AssignmentState])
+
+
+def worker_counts(connection: Connection) -> dict[Environment, int]:
+    """Workers by environment."""
+    query = select(Worker.environment, func.count()).group_by(Worker.environment)
+    return dict.fromkeys(Environment, 0) | dict(connection.execute(query).all())
+
+
+def account_sums(connection: Connection) -> dict[tuple[Environment, str], int]:
+    """Cents by environment: budget, held, spent."""
+    query = select(Account.environment, Account.budget_cents, Account.held_cents, Account.spent_cents)
+    return {
+        (of, what): cents
+        for of, *sums in connection.execute(query)
+        for what, cents in zip(("budget", "held", "spent"), sums, strict=True)
+    }
+
+
+def _filled(
+    rows: Iterable[tuple[Environment, str, int]], states: Iterable[str]
+) -> dict[tuple[Environment, str], int]:
+    """Every state of every environment, so that a line does not vanish when its number falls to nothing."""
+    zeros = {(of, state): 0 for of in Environment for state in states}
+    return zeros | {(of, state): count for of, state, count in rows}

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from mitl.crowd_server.ids import entity_id
-from mitl.crowd_server.models import (
+from mitl.crowd_server.protocol.ids import entity_id
+from mitl.crowd_server.store.database import Wide, every, first, new_id
+from mitl.crowd_server.store.models import (
     Hit,
     HitType,
     QualificationRequest,
@@ -18,7 +19,6 @@ from mitl.crowd_server.models import (
     RequestState,
     Worker,
 )
-from mitl.crowd_server.store.rows import Wide, new_id
 from mitl.crowd_server.store.workers import WorkerRow
 from mitl.records import Environment
 
@@ -97,10 +97,10 @@ def add(
 
 def find(connection: Connection, environment: Environment, mturk_id: str) -> RequestRow | None:
     """The request of this id."""
-    row = connection.execute(
-        _ROW.where(QualificationRequest.mturk_id == mturk_id, QualificationRequest.environment == environment)
-    ).one_or_none()
-    return None if row is None else RequestRow(*row)
+    wanted = _ROW.where(
+        QualificationRequest.mturk_id == mturk_id, QualificationRequest.environment == environment
+    )
+    return first(connection, RequestRow, wanted)
 
 
 def latest(connection: Connection, worker_id: int, type_id: int | None = None) -> dict[str, RequestRow]:
@@ -111,7 +111,7 @@ def latest(connection: Connection, worker_id: int, type_id: int | None = None) -
     rows = connection.execute(
         _ROW.where(QualificationRequest.id.in_(last.group_by(QualificationRequest.type_id)))
     )
-    return {row.type: row for row in (RequestRow(*found) for found in rows)}
+    return {row.type: row for row in (RequestRow(*values) for values in rows)}
 
 
 def list_pending(
@@ -125,8 +125,7 @@ def list_pending(
     )
     if type_id is not None:
         wanted = wanted.where(QualificationRequest.type_id == type_id)
-    rows = connection.execute(wanted.order_by(QualificationRequest.id).limit(limit))
-    return [RequestRow(*row) for row in rows]
+    return every(connection, RequestRow, wanted.order_by(QualificationRequest.id).limit(limit))
 
 
 def tests_of(connection: Connection, type_ids: Sequence[int]) -> dict[int, str]:

@@ -12,9 +12,10 @@ from collections import Counter
 
 from sqlalchemy import Connection, and_, bindparam, case, exists, func, or_, select, update
 
-from mitl.crowd_server.models import Assignment, AssignmentState, Hit, HitType
 from mitl.crowd_server.store import accounts
+from mitl.crowd_server.store.database import Database
 from mitl.crowd_server.store.hit_types import TypeRow
+from mitl.crowd_server.store.models import Assignment, AssignmentState, Hit, HitType
 from mitl.records import Environment
 
 DISPOSED_AFTER = dt.timedelta(days=120)
@@ -67,6 +68,15 @@ def settle(connection: Connection, environment: Environment, now: dt.datetime) -
     ).scalars()
     for hit_id in rows.all():
         settle_hit(connection, environment, hit_id, now)
+
+
+def settle_due(database: Database, environment: Environment, now: dt.datetime) -> None:
+    """Settle in a transaction of its own, where something is due."""
+    with database.read() as connection:
+        due = is_due(connection, environment, now)
+    if due:
+        with database.write(environment) as connection:
+            settle(connection, environment, now)
 
 
 def settle_hit(connection: Connection, environment: Environment, hit_id: int, now: dt.datetime) -> None:

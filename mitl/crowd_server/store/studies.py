@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
-from mitl.crowd_server.models import Consent, Study
+from mitl.crowd_server.store.database import columns, first
+from mitl.crowd_server.store.models import Consent, Study
 from mitl.records import Environment
 
 
@@ -35,17 +36,7 @@ class StudyRow:
         return bool(self.information or self.warning or self.consent)
 
 
-_COLUMNS = (
-    Study.environment,
-    Study.version,
-    Study.title,
-    Study.information,
-    Study.contact,
-    Study.warning,
-    Study.consent,
-    Study.changed_at,
-)
-_FIND = select(*_COLUMNS).where(Study.environment == bindparam("of"))
+_FIND = select(*columns(StudyRow, Study)).where(Study.environment == bindparam("of"))
 _ANSWER = select(Consent.given).where(
     Consent.worker_id == bindparam("me"), Consent.version == bindparam("of_version")
 )
@@ -53,24 +44,15 @@ _ANSWER = select(Consent.given).where(
 
 def find(connection: Connection, environment: Environment) -> StudyRow | None:
     """The study of this environment, where one is described."""
-    row = connection.execute(_FIND, {"of": environment}).one_or_none()
-    return None if row is None else StudyRow(*row)
+    return first(connection, StudyRow, _FIND, of=environment)
 
 
 def save(connection: Connection, study: StudyRow) -> None:
     """Keep the study in place of an earlier one of its environment."""
-    values = {
-        "version": study.version,
-        "title": study.title,
-        "information": study.information,
-        "contact": study.contact,
-        "warning": study.warning,
-        "consent": study.consent,
-        "changed_at": study.changed_at,
-    }
-    of_environment = Study.environment == study.environment
-    if connection.execute(update(Study).where(of_environment).values(values)).rowcount == 0:
-        connection.execute(insert(Study).values(environment=study.environment, **values))
+    values = asdict(study)
+    kept = update(Study).where(Study.environment == study.environment).values(values)
+    if connection.execute(kept).rowcount == 0:
+        connection.execute(insert(Study).values(values))
 
 
 def answer(connection: Connection, worker_id: int, version: int) -> bool | None:

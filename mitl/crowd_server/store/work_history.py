@@ -1,15 +1,19 @@
-"""What became of a worker's work, one by one; how long HITs take; answers that came too late."""
+"""What became of a worker's work, one by one; answers that came too late; how long HITs take."""
 
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
 from sqlalchemy import Connection, bindparam, func, insert, select
 
-from mitl.crowd_server.models import (
+from mitl.crowd_server.store.database import Wide, every
+from mitl.crowd_server.store.leases import GroupRow, LeaseRow
+from mitl.crowd_server.store.models import (
     Assignment,
     AssignmentState,
     Bonus,
@@ -19,8 +23,6 @@ from mitl.crowd_server.models import (
     LateAnswer,
     Worker,
 )
-from mitl.crowd_server.store.leases import LeaseRow
-from mitl.crowd_server.store.rows import Wide
 
 MAX_LATE = 5
 """Late answers kept for one assignment; more can only be a script's."""
@@ -122,7 +124,7 @@ def submissions(connection: Connection, worker_id: int) -> list[WorkRow]:
 
 def late_answers(connection: Connection, worker_id: int) -> list[LateRow]:
     """What of a worker's came too late, newest first."""
-    return [LateRow(*row) for row in connection.execute(_LATE, {"me": worker_id})]
+    return every(connection, LateRow, _LATE, me=worker_id)
 
 
 def keep_late(connection: Connection, assignment_id: int, answer: str, now: dt.datetime) -> None:
@@ -160,3 +162,55 @@ def latest_question(connection: Connection, lease: LeaseRow) -> str | None:
     """The question XML that a lease's worker answered last under the title of its HIT; None before the first."""
     wanted = {"me": lease.worker, "title": lease.title}
     return connection.execute(_LATEST_QUESTION, wanted).scalar_one_or_none()
+
+
+_STATED = re.compile(r"\babout (?:(an?|one)|([0-9]{1,3})) minutes?\b")
+_BY_PEOPLE_S = 20
+_LOOKED_AT = 20
+"""Groups whose page is read for what it says; more are never on one list."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The time of one HIT."""
+
+    seconds: int
+    is_measured: bool
+    """Whether half of the latest submissions took no longer; else the requester says so."""
+
+    def cents_an_hour(self, reward_cents: int) -> int:
+        """What an hour of such HITs pays, rounded down."""
+        return reward_cents * 3600 // max(1, self.seconds)
+
+
+def estimates(connection: Connection, groups: Sequence[GroupRow]) -> Mapping[int, Estimate]:
+    """The estimates of listed groups by the row of their type, where there is one."""
+    usual = usual_seconds(connection) if groups else {}
+    by_type = {}
+    for group in groups[:_LOOKED_AT]:
+        measured = _measured(usual, group.hit_type_id)
+        if measured is not None:
+            by_type[group.hit_type_id] = measured
+        elif (stated := _stated(sample_question(connection, group.sample))) is not None:
+            by_type[group.hit_type_id] = stated
+    return by_type
+
+
+def estimate(connection: Connection, hit_type_id: int, question_xml: str) -> Estimate | None:
+    """The estimate of one HIT, whose question is at hand."""
+    measured = _measured(usual_seconds(connection), hit_type_id)
+    return _stated(question_xml) if measured is None else measured
+
+
+def _measured(usual: Mapping[int, int], hit_type_id: int) -> Estimate | None:
+    """What people took; times that only scripts have tell a person nothing."""
+    seconds = usual.get(hit_type_id, 0)
+    return Estimate(seconds, True) if seconds >= _BY_PEOPLE_S else None
+
+
+def _stated(question_xml: str) -> Estimate | None:
+    match = _STATED.search(question_xml)
+    if match is None:
+        return None
+    minutes = 1 if match[1] else int(match[2])
+    return Estimate(60 * minutes, False) if minutes else None

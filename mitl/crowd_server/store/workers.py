@@ -1,14 +1,15 @@
-"""Invitations, workers and what they have earned."""
+"""Invitations, workers, what they have earned, and whom a requester keeps from all HITs."""
 
 from __future__ import annotations
 
 import datetime as dt
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, bindparam, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
-from mitl.crowd_server.ids import worker_id
-from mitl.crowd_server.models import (
+from mitl.crowd_server.protocol.ids import worker_id
+from mitl.crowd_server.store.database import columns, every, first, new_id
+from mitl.crowd_server.store.models import (
     Assignment,
     AssignmentState,
     Bonus,
@@ -16,8 +17,8 @@ from mitl.crowd_server.models import (
     HitType,
     Invitation,
     Worker,
+    WorkerBlock,
 )
-from mitl.crowd_server.store.rows import new_id
 from mitl.records import Environment
 
 
@@ -72,18 +73,8 @@ class Earnings:
         return self.reward_cents + self.bonus_cents
 
 
-_WORKER = (Worker.id, Worker.mturk_id, Worker.environment, Worker.invitation_id)
-_INVITATION = (
-    Invitation.id,
-    Invitation.environment,
-    Invitation.label,
-    Invitation.personal,
-    Invitation.max_uses,
-    Invitation.uses,
-    Invitation.created_at,
-    Invitation.expires_at,
-    Invitation.revoked_at,
-)
+_WORKER = columns(WorkerRow, Worker)
+_INVITATION = columns(InvitationRow, Invitation)
 
 _FIND = (
     select(*_WORKER)
@@ -122,10 +113,8 @@ def add_invitation(
 
 def find_invitation(connection: Connection, token_sha256: str) -> InvitationRow | None:
     """The invitation whose token has this hash."""
-    row = connection.execute(
-        select(*_INVITATION).where(Invitation.token_sha256 == token_sha256)
-    ).one_or_none()
-    return None if row is None else InvitationRow(*row)
+    wanted = select(*_INVITATION).where(Invitation.token_sha256 == token_sha256)
+    return first(connection, InvitationRow, wanted)
 
 
 def invitation(connection: Connection, invitation_id: int) -> InvitationRow:
@@ -136,8 +125,7 @@ def invitation(connection: Connection, invitation_id: int) -> InvitationRow:
 
 def list_invitations(connection: Connection) -> list[InvitationRow]:
     """All invitations, newest first."""
-    rows = connection.execute(select(*_INVITATION).order_by(Invitation.id.desc()))
-    return [InvitationRow(*row) for row in rows]
+    return every(connection, InvitationRow, select(*_INVITATION).order_by(Invitation.id.desc()))
 
 
 def revoke_invitation(connection: Connection, invitation_id: int, now: dt.datetime) -> bool:
@@ -152,10 +140,8 @@ def revoke_invitation(connection: Connection, invitation_id: int, now: dt.dateti
 
 def worker_of_invitation(connection: Connection, invitation_id: int) -> WorkerRow | None:
     """The first worker whom an invitation made."""
-    row = connection.execute(
-        select(*_WORKER).where(Worker.invitation_id == invitation_id).order_by(Worker.id).limit(1)
-    ).one_or_none()
-    return None if row is None else WorkerRow(*row)
+    wanted = select(*_WORKER).where(Worker.invitation_id == invitation_id).order_by(Worker.id).limit(1)
+    return first(connection, WorkerRow, wanted)
 
 
 def add_worker(connection: Connection, invitation: InvitationRow, now: dt.datetime) -> WorkerRow:
@@ -178,8 +164,7 @@ def add_worker(connection: Connection, invitation: InvitationRow, now: dt.dateti
 
 def find_worker(connection: Connection, mturk_id: str) -> WorkerRow | None:
     """The worker of this id, unless their invitation was revoked."""
-    row = connection.execute(_FIND, {"mturk_id": mturk_id}).one_or_none()
-    return None if row is None else WorkerRow(*row)
+    return first(connection, WorkerRow, _FIND, mturk_id=mturk_id)
 
 
 def earnings(connection: Connection, worker: WorkerRow) -> Earnings:
@@ -205,3 +190,53 @@ def earnings(connection: Connection, worker: WorkerRow) -> Earnings:
         reward_cents=reward,
         bonus_cents=int(bonus),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRow:
+    """A block; ``id`` is the key of the worker's row."""
+
+    id: int
+    worker: str
+    reason: str
+
+
+def is_blocked(connection: Connection, worker_id: int) -> bool:
+    """Whether this worker is kept from all HITs."""
+    block_row = connection.execute(select(WorkerBlock.worker_id).where(WorkerBlock.worker_id == worker_id))
+    return block_row.first() is not None
+
+
+def block(connection: Connection, worker: WorkerRow, reason: str, now: dt.datetime) -> bool:
+    """Block a worker; whether they were not blocked before. A second block changes the reason alone."""
+    if is_blocked(connection, worker.id):
+        connection.execute(
+            update(WorkerBlock).where(WorkerBlock.worker_id == worker.id).values(reason=reason)
+        )
+        return False
+    connection.execute(
+        insert(WorkerBlock).values(
+            worker_id=worker.id, environment=worker.environment, reason=reason, blocked_at=now
+        )
+    )
+    return True
+
+
+def unblock(connection: Connection, worker_id: int) -> bool:
+    """Lift a block; whether there was one."""
+    result = connection.execute(delete(WorkerBlock).where(WorkerBlock.worker_id == worker_id))
+    return result.rowcount == 1
+
+
+def list_blocks(
+    connection: Connection, environment: Environment, *, after: int, limit: int
+) -> list[BlockRow]:
+    """Who is blocked, in the order in which they joined."""
+    wanted = (
+        select(WorkerBlock.worker_id, Worker.mturk_id, WorkerBlock.reason)
+        .join(Worker, Worker.id == WorkerBlock.worker_id)
+        .where(WorkerBlock.environment == environment, WorkerBlock.worker_id > after)
+        .order_by(WorkerBlock.worker_id)
+        .limit(limit)
+    )
+    return every(connection, BlockRow, wanted)

@@ -1,1 +1,1 @@
-"""Workers' pages: entry, study, list, the page around a HIT, the HIT itself, messages."""
+"""Workers' pages: entry, panels, study, the list, the HIT and its submission, qualifications, messages."""

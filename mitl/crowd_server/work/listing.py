@@ -1,25 +1,25 @@
-"""Pages for workers: the list of HITs, accepting, what became of their work."""
+"""Pages for workers: the list of HITs, accepting, what became of their work, messages."""
 
 from __future__ import annotations
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from mitl.crowd_server.models import VisitState
-from mitl.crowd_server.panels import visits
-from mitl.crowd_server.qualifications import qualifying
-from mitl.crowd_server.site import Site, is_foreign
-from mitl.crowd_server.store import blocks, leases, qualifications, settling, work_history, workers
+from mitl.crowd_server.protocol import qualifying
+from mitl.crowd_server.store import leases, messages, qualifications, settling, work_history, workers
 from mitl.crowd_server.store.leases import GroupRow
-from mitl.crowd_server.work import around as around_pages
-from mitl.crowd_server.work import estimates, frames
-from mitl.crowd_server.work.entry import gate
-from mitl.crowd_server.work.estimates import Estimate
-from mitl.crowd_server.work.fields import foreign, read_fields
-from mitl.crowd_server.work.sessions import unknown, worker_of
-from mitl.crowd_server.work.shell import find_visit, shell, visit_of
-from mitl.records import Environment
+from mitl.crowd_server.store.models import VisitState
+from mitl.crowd_server.store.work_history import Estimate
+from mitl.crowd_server.work.entry import after_study, end_page, gate, proceed, visit_page
+from mitl.crowd_server.work.visitor import (
+    Fields,
+    Visitor,
+    current_lease,
+    for_workers,
+    form,
+    seal_lease,
+    token_of,
+)
 
 ORDERS = {
     "old": "oldest first",
@@ -32,6 +32,8 @@ ORDERS = {
 """How the list can be sorted, by the value of ``sort`` in its address; the first holds unless another is asked for."""
 MAX_WORDS = 100
 """Characters of what is searched for."""
+ON_A_PAGE = 50
+"""Messages."""
 NOTICES = {
     "none": "No HIT of that kind is left for you just now.",
     "barred": "That kind of HIT is not open to you.",
@@ -39,23 +41,22 @@ NOTICES = {
 }
 
 
-def listing(site: Site, request: Request) -> Response:
+@for_workers
+def listing(visitor: Visitor) -> Response:
     """``/w``: the groups of HITs that this worker may take; on a panel's visit, where that stands."""
-    worker = worker_of(site, request)
-    if worker is None:
-        return unknown(site)
-    notice = NOTICES.get(request.query_params.get("notice", ""), "")
-    visit = visit_of(site, request, worker)
+    worker, now = visitor.worker, visitor.now
+    notice = visitor.notice(NOTICES)
+    with visitor.database.read() as connection:
+        visit = visitor.visit(connection)
     if visit is not None and visit.state in (VisitState.COMPLETED, VisitState.NOTHING_LEFT):
-        return visits.end_page(site, request, worker, visit)
-    barrier = gate(site, request, worker)
+        return end_page(visitor, visit)
+    barrier = gate(visitor)
     if barrier is not None:
         return barrier
     if visit is not None:
-        return visits.page(site, request, worker, visit, notice)
-    now = site.clock()
-    _settle(site, worker.environment)
-    with site.database.read() as connection:
+        return visit_page(visitor, visit, notice)
+    settling.settle_due(visitor.database, worker.environment, now)
+    with visitor.database.read() as connection:
         held = qualifications.held_by(connection, worker)
         groups = [
             (group, qualifying.may("accept", group.requirements, held))
@@ -63,24 +64,22 @@ def listing(site: Site, request: Request) -> Response:
             if qualifying.may("discover", group.requirements, held)
         ]
         known = len(groups)
-        words = " ".join(request.query_params.get("q", "").replace("\0", "").split())[:MAX_WORDS]
+        words = " ".join(visitor.request.query_params.get("q", "").replace("\0", "").split())[:MAX_WORDS]
         groups = [shown for shown in groups if _has(shown[0], words)]
-        times = estimates.of_groups(connection, [group for group, _ in groups])
-        current = leases.current(connection, worker, now)
+        times = work_history.estimates(connection, [group for group, _ in groups])
         earnings = workers.earnings(connection, worker)
-    order = request.query_params.get("sort", "")
+    order = visitor.request.query_params.get("sort", "")
     if order not in ORDERS:
         order = next(iter(ORDERS))
-    return site.page(
+    return visitor.page(
         "listing.html.j2",
-        shell=shell(site, request, worker),
         groups=sorted(groups, key=lambda shown: _rank(shown[0], times.get(shown[0].hit_type_id), order)),
         known=known,
         words=words,
         order=order,
         orders=ORDERS,
         estimates=times,
-        current=current and (current, frames.token_of(site, current)),
+        current=current_lease(visitor),
         earnings=earnings,
         notice=notice,
     )
@@ -106,49 +105,31 @@ def _rank(group: GroupRow, time: Estimate | None, order: str) -> tuple[float, fl
     return ranks[order], group.hit_type_id
 
 
-def work(site: Site, request: Request) -> Response:
+@for_workers
+def work(visitor: Visitor) -> Response:
     """``/w/work``: what became of each submission: approved or not, why, what is owed, bonuses, what came late."""
-    worker = worker_of(site, request)
-    if worker is None:
-        return unknown(site)
-    _settle(site, worker.environment)
-    with site.database.read() as connection:
-        earnings = workers.earnings(connection, worker)
-        submissions = work_history.submissions(connection, worker.id)
-        late = work_history.late_answers(connection, worker.id)
-    return site.page(
-        "work.html.j2",
-        shell=shell(site, request, worker),
-        earnings=earnings,
-        submissions=submissions,
-        late=late,
-    )
+    settling.settle_due(visitor.database, visitor.worker.environment, visitor.now)
+    with visitor.database.read() as connection:
+        earnings = workers.earnings(connection, visitor.worker)
+        submissions = work_history.submissions(connection, visitor.worker.id)
+        late = work_history.late_answers(connection, visitor.worker.id)
+    return visitor.page("work.html.j2", earnings=earnings, submissions=submissions, late=late)
 
 
-async def accept(site: Site, request: Request) -> Response:
+@form
+@after_study
+def accept(visitor: Visitor, fields: Fields) -> Response:
     """``POST /w/accept``: lease one HIT of a type and go to its page; an open one comes first."""
-    if is_foreign(request):
-        return foreign(site)
-    fields = await read_fields(request)
-    return await run_in_threadpool(_accept, site, request, fields.get("hit_type_id", ""))
-
-
-def _accept(site: Site, request: Request, hit_type: str) -> Response:
-    worker = worker_of(site, request)
-    if worker is None:
-        return unknown(site)
-    barrier = gate(site, request, worker)
-    if barrier is not None:
-        return barrier
-    now = site.clock()
+    site, worker, now = visitor.site, visitor.worker, visitor.now
+    hit_type = fields.get("hit_type_id", "")
     with site.database.write(worker.environment) as connection:
-        visit = find_visit(site, request, worker, connection)
+        visit = visitor.visit(connection)
         if visit is not None:
-            return RedirectResponse(visits.proceed(site, connection, worker, visit, hit_type), 303)
+            return RedirectResponse(proceed(visitor, connection, visit, hit_type), 303)
         current = leases.current(connection, worker, now)
         if current is not None:
-            return RedirectResponse(f"/w/a/{frames.token_of(site, current)}?notice=first", 303)
-        if blocks.is_blocked(connection, worker.id):
+            return RedirectResponse(f"/w/a/{token_of(site, current)}?notice=first", 303)
+        if workers.is_blocked(connection, worker.id):
             return RedirectResponse("/w", 303)
         requirements = leases.requirements(connection, worker.environment, hit_type)
         if requirements is None:
@@ -160,21 +141,39 @@ def _accept(site: Site, request: Request, hit_type: str) -> Response:
         leased = leases.accept(connection, worker, hit_type, now)
     if leased is None:
         return RedirectResponse("/w?notice=none", 303)
-    return RedirectResponse(f"/w/a/{frames.seal_lease(site, *leased)}", 303)
+    return RedirectResponse(f"/w/a/{seal_lease(site, *leased)}", 303)
 
 
-def _settle(site: Site, environment: Environment) -> None:
-    now = site.clock()
-    with site.database.read() as connection:
-        due = settling.is_due(connection, environment, now)
-    if due:
-        with site.database.write(environment) as connection:
-            settling.settle(connection, environment, now)
+@for_workers
+def message_page(visitor: Visitor) -> Response:
+    """``/w/messages``: what requesters told a worker, newest first; what is shown counts as read from then on.
+
+    Not behind the study's consent: who declines may still read what was said about their work.
+    """
+    worker, before = visitor.worker, _before(visitor.request)
+    with visitor.database.read() as connection:
+        rows = messages.page(connection, worker.id, before=before, limit=ON_A_PAGE + 1)
+    shown = rows[:ON_A_PAGE]
+    new = [row.id for row in shown if row.read_at is None]
+    if new:
+        with visitor.database.write(worker.environment) as connection:
+            messages.mark_read(connection, worker.id, new, visitor.now)
+    return visitor.page(
+        "messages.html.j2",
+        messages=shown,
+        older=shown[-1].id if len(rows) > ON_A_PAGE else None,
+        newest=before is None,
+    )
+
+
+def _before(request: Request) -> int | None:
+    text = request.query_params.get("before", "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else None
 
 
 ROUTES = (
     ("/w", listing),
     ("/w/work", work),
     ("/w/accept", accept, "POST"),
-    *around_pages.ROUTES,
+    ("/w/messages", message_page),
 )

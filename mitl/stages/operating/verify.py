@@ -7,8 +7,8 @@ from pathlib import Path
 from sqlalchemy import Connection, MetaData
 from sqlalchemy.orm import Session
 
-from mitl.crowd_server.models import Base as CrowdBase
 from mitl.crowd_server.store import checks as crowd_checks
+from mitl.crowd_server.store.models import Base as CrowdBase
 from mitl.db import migrate
 from mitl.db.dumps.reading import open_dump
 from mitl.db.integrity import Fault, general_faults, rule_faults

@@ -1,1 +1,0 @@
-"""What stands before the pages: who is let in, how much, how fast, and what is logged."""

@@ -1,1 +1,0 @@
-"""QuestionForm and AnswerKey: reading, showing and grading them."""

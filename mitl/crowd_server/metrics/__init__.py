@@ -1,1 +1,0 @@
-"""What the server measures of itself, for Prometheus: `/metrics`."""

@@ -1,0 +1,271 @@
+"""The outermost layer of the server: who may ask, how often, how much, and what every answer carries.
+
+Pages need not know of any of it. In order: the request gets a number for the log and is counted; its sender
+is found behind the operator's own proxies; the host must be one of the server's names; callers that ask too
+often are told when to come back; the body is read whole within its limits; forms of other sites are turned
+away; and every answer leaves with the headers that keep browsers from guessing and framing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request, cookie_parser
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from mitl.addresses import Address, names_loopback, parse_address
+from mitl.crowd_server.middleware import callers, refusals
+from mitl.crowd_server.middleware.bodies import Bodies, BodyLimits, has_body, replay
+from mitl.crowd_server.middleware.callers import Network, Rate, TokenBuckets
+from mitl.crowd_server.middleware.meter import Meter
+from mitl.crowd_server.middleware.refusals import RefusedError, is_api
+from mitl.crowd_server.pages.site import is_foreign
+from mitl.crowd_server.work.visitor import COOKIE
+
+SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+HSTS = "max-age=15552000"
+PERMISSIONS = "camera=(), microphone=(), geolocation=(), payment=(), usb=()"
+NO_FRAMES = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'"
+
+
+_FILES = ("/i/", "/mturk-public/", "/w/qualifications/static/", "/w/static/", "/w/vendored/")
+PAGES, FILES, API, WORKER = Rate(10, 300), Rate(60, 1500), Rate(100, 300), Rate(2, 60)
+"""A class of 20 people behind one address opens its list, its HIT and 20 pictures each within seconds: about 120
+pages and 500 files at once. A person alone never comes near a worker's rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """How often one caller may ask, by kind of request; ``worker`` holds besides ``pages``."""
+
+    pages: Rate = PAGES
+    files: Rate = FILES
+    api: Rate = API
+    worker: Rate = WORKER
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """Who may reach the server and by which names."""
+
+    hosts: frozenset[str] = frozenset()
+    """Names in the Host header, without ports, beside those of loopback: a page of another name that points here is
+    turned away."""
+    proxies: tuple[Network, ...] = ()
+    """The operator's own proxies, which may say whom they speak for."""
+    only_by_proxy: bool = False
+    """Whether plain connections count only from there."""
+    public_scheme: str | None = None
+    """How people reach the proxies, where these do not say."""
+    exempt_loopback: bool = True
+    """Whether programs on this machine are free of rates; never so behind proxies, named or not."""
+    rates: Rates = field(default_factory=Rates)
+    bodies: BodyLimits = field(default_factory=BodyLimits)
+    clock: Callable[[], float] = time.monotonic
+
+
+def wrap(app: ASGIApp, policy: Policy | None = None) -> ASGIApp:
+    """The application behind the limits of ``policy``."""
+    return _Limits(app, policy or Policy())
+
+
+class _Limits:
+    def __init__(self, app: ASGIApp, policy: Policy) -> None:
+        self._app = app
+        self._policy = policy
+        self._meter: Meter | None = getattr(app.state, "meter", None) if isinstance(app, Starlette) else None
+        self._bodies = Bodies(policy.bodies)
+        rates = policy.rates
+        self._pages, self._files, self._api, self._workers = (
+            TokenBuckets(rate, clock=policy.clock)
+            for rate in (rates.pages, rates.files, rates.api, rates.worker)
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        answer = _Answer(scope, send)
+        if self._meter is not None:
+            self._meter.begin()
+        try:
+            await self._handle(scope, receive, answer)
+        finally:
+            seconds = time.perf_counter() - answer.began
+            note(scope, answer.request_id, answer.status, seconds)
+            if self._meter is not None:
+                self._meter.end(kind_of(scope), scope["method"], answer.status, seconds)
+
+    async def _handle(self, scope: Scope, receive: Receive, answer: _Answer) -> None:
+        body: bytearray | None = None
+        try:
+            address = self._admit(scope)
+            self._count(scope, address)
+            if has_body(scope):
+                body = await self._bodies.read(scope, receive)
+                if body is None:
+                    return
+                receive = replay(body, receive)
+            _refuse_foreign(scope)
+        except RefusedError as refusal:
+            await refusal.response(scope)(scope, receive, answer.send)
+            return
+        try:
+            await self._app(scope, receive, answer.send)
+        finally:
+            if body is not None:
+                self._bodies.release(body)
+
+    def _admit(self, scope: Scope) -> Address | None:
+        """Find the sender and the scheme behind proxies, and hold the host against the server's names."""
+        headers = Headers(scope=scope)
+        peer = parse_address(scope["client"][0]) if scope.get("client") else None
+        sender = peer
+        if callers.is_trusted(peer, self._policy.proxies):
+            sender = callers.sender(peer, ",".join(headers.getlist("x-forwarded-for")), self._policy.proxies)
+            scope["client"] = (str(sender), 0)
+            scope["scheme"] = callers.forwarded_scheme(headers, self._policy.public_scheme or scope["scheme"])
+        elif self._policy.only_by_proxy and not callers.is_of_this_machine(peer, headers):
+            raise refusals.not_by_proxy()
+        if len(headers.getlist("host")) != 1 or not self._is_own_name(host_name(headers["host"])):
+            raise refusals.wrong_host()
+        if self._policy.public_scheme == "https" and scope["scheme"] == "http" and not _is_local(headers):
+            raise refusals.not_encrypted(str(Request(scope).url.replace(scheme="https")))
+        return sender
+
+    def _is_own_name(self, name: str) -> bool:
+        return names_loopback(name) or name in self._policy.hosts
+
+    def _count(self, scope: Scope, sender: Address | None) -> None:
+        """Take one token of each bucket that this request falls into."""
+        if self._is_exempt(scope, sender):
+            return
+        key = callers.key_of(sender)
+        path = scope["path"]
+        if is_api(scope):
+            wait = self._api.take(key)
+        elif path.startswith(_FILES):
+            wait = self._files.take(key)
+        else:
+            wait = self._pages.take(key)
+            session = _session_of(scope)
+            if session is not None and wait == 0:
+                wait = self._workers.take(session)
+        if wait:
+            raise refusals.too_often(wait)
+
+    def _is_exempt(self, scope: Scope, sender: Address | None) -> bool:
+        policy = self._policy
+        if policy.proxies or not policy.exempt_loopback:
+            return False
+        return callers.is_of_this_machine(sender, Headers(scope=scope))
+
+
+class _Answer:
+    """One answer on its way out: its headers, its status, its number."""
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self.began = time.perf_counter()
+        self.request_id = str(uuid.uuid4())
+        self.status = 0
+        self._scope = scope
+        self._send = send
+
+    async def send(self, message: Message) -> None:
+        """Pass a message on; the head gets what every answer carries."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            self._add_headers(MutableHeaders(scope=message))
+        await self._send(message)
+
+    def _add_headers(self, headers: MutableHeaders) -> None:
+        self.request_id = headers.get("x-amzn-requestid") or self.request_id
+        if is_api(self._scope):
+            headers.setdefault("x-amzn-RequestId", self.request_id)
+        else:
+            headers.setdefault("X-Request-Id", self.request_id)
+        headers.setdefault("X-Content-Type-Options", "nosniff")
+        headers.setdefault("Content-Security-Policy", NO_FRAMES)
+        headers.setdefault("Referrer-Policy", "same-origin")
+        headers.setdefault("Permissions-Policy", PERMISSIONS)
+        if self._scope["scheme"] == "https":
+            headers.setdefault("Strict-Transport-Security", HSTS)
+
+
+def host_name(host: str) -> str:
+    """The name in a Host header or a network location, without its port."""
+    host = host.strip().lower().rstrip(".")
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    name, _, port = host.rpartition(":")
+    return name.rstrip(".") if name and ":" not in name and (port.isdigit() or not port) else host
+
+
+def _is_local(headers: Headers) -> bool:
+    """Whether a program on this machine asks for it by a loopback name, which needs no encryption."""
+    return names_loopback(host_name(headers["host"]))
+
+
+def _session_of(scope: Scope) -> str | None:
+    """What stands for one worker: the cookie on pages, the token in the address of a submission."""
+    path = scope["path"]
+    if path.startswith("/s/"):
+        sealed: str | None = path.split("/")[2]
+    else:
+        sealed = cookie_parser(Headers(scope=scope).get("cookie", "")).get(COOKIE)
+    # Hashed, so that the table of buckets holds no session and its keys are of one size.
+    return hashlib.sha256(sealed.encode("utf-8", "replace")).hexdigest()[:32] if sealed else None
+
+
+def _refuse_foreign(scope: Scope) -> None:
+    """Turn away forms of other sites; the API has signatures, and a HIT's own form the token in its address."""
+    if scope["method"] in SAFE_METHODS or is_api(scope) or scope["path"].startswith("/s/"):
+        return
+    if is_foreign(Request(scope)):
+        raise refusals.foreign_form()
+
+
+log = logging.getLogger("mitl.crowd_server.door.request_log")  # the name that operators' log filters know
+_OPERATION = re.compile(r"MTurkRequesterServiceV20170117\.([A-Za-z]{1,60})")
+
+
+def note(scope: Scope, request_id: str, status: int, seconds: float) -> None:
+    """Write the line; ``status`` 0 says that the caller went away before an answer."""
+    if log.isEnabledFor(logging.INFO):
+        log.info("%s %s %s %d %.1f ms", request_id, _method(scope), kind_of(scope), status, seconds * 1000)
+
+
+def kind_of(scope: Scope) -> str:
+    """The path with names for the parts that differ, or the operation of the API."""
+    if "endpoint" not in scope:
+        # No page was reached: the address is whatever the caller made up.
+        return "(no page)"
+    path = str(scope["path"])
+    if path == "/":
+        return _operation(scope) or path
+    params: dict[str, Any] = scope.get("path_params", {})
+    for name, value in params.items():
+        path = path.replace(str(value), "{" + name + "}")
+    return path
+
+
+def _operation(scope: Scope) -> str | None:
+    for name, value in scope["headers"]:
+        if name == b"x-amz-target":
+            operation = _OPERATION.fullmatch(value.decode("latin-1"))
+            return operation[1] if operation else None
+    return None
+
+
+def _method(scope: Scope) -> str:
+    method = str(scope["method"])
+    return method if method.isalpha() and len(method) <= 10 else "?"

@@ -1,0 +1,115 @@
+"""What every page of the server needs: the database, the clock, the secrets, the templates."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+
+import jinja2
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+
+from mitl.crowd_server.protocol.html_page import Sources
+from mitl.crowd_server.store.database import Clock, Database
+
+PAGES = Path(__file__).parent
+
+_PAGE_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; form-action 'self'; "
+        "frame-src 'self' https:; frame-ancestors 'none'; base-uri 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+def _money(cents: int) -> str:
+    return f"${cents // 100:,}.{cents % 100:02d}"
+
+
+def _span(seconds: int) -> str:
+    if seconds < 120:
+        return f"{seconds} s"
+    if seconds < 7200:
+        return f"{round(seconds / 60)} min"
+    if seconds < 48 * 3600:
+        return f"{round(seconds / 3600)} h"
+    return f"{round(seconds / 86400)} days"
+
+
+def _when(time: dt.datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M} UTC"
+
+
+def template_environment() -> jinja2.Environment:
+    """The server's templates, escaping whatever is put into them."""
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(PAGES),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+    )
+    environment.filters |= {"money": _money, "span": _span, "when": _when}
+    return environment
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """One server's pages."""
+
+    server_id: str
+    database: Database
+    clock: Clock
+    secret: str
+    """Seals cookies and the tokens of assignments."""
+    operator_token: str
+    public: Sequence[Path]
+    """Folders whose images are served under ``/i/``."""
+    sources: Sources
+    templates: jinja2.Environment = field(default_factory=template_environment)
+
+    def page(self, name: str, *, status: int = 200, **values: object) -> HTMLResponse:
+        """A page from its template, under a policy that lets it run nothing but the server's own script."""
+        text = self.templates.get_template(name).render(values)
+        return HTMLResponse(text, status, dict(_PAGE_HEADERS))
+
+    def notice(self, status: int, title: str, text: str, link: tuple[str, str] | None = None) -> Response:
+        """A short page that says what happened, with a way on where there is one."""
+        return self.page("notice.html.j2", status=status, title=title, text=text, link=link)
+
+
+def origin(request: Request) -> str:
+    """Where the browser found this server, as the start of an absolute address."""
+    return f"{request.url.scheme}://{request.url.netloc}"
+
+
+def is_foreign(request: Request) -> bool:
+    """Whether a page of another origin sent this form; browsers say so in at least one of two headers."""
+    claimed = request.headers.get("origin")
+    if claimed is not None:
+        return urlsplit(claimed).netloc != request.url.netloc
+    return request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
+
+
+async def read_form(request: Request, most_bytes: int, most_fields: int) -> list[tuple[str, str]] | None:
+    """The fields of a form in their order, repeated names included; None where there is more of it."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most_bytes:
+            return None
+    return parse_form(bytes(body), most_fields)
+
+
+def parse_form(body: bytes, most_fields: int) -> list[tuple[str, str]] | None:
+    """The fields in a URL-encoded body; None where there are more."""
+    text = body.decode("utf-8", "replace")
+    try:
+        return parse_qsl(text, keep_blank_values=True, max_num_fields=most_fields, errors="replace")
+    except ValueError:
+        return None

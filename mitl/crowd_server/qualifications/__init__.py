@@ -1,1 +1,0 @@
-"""Qualifications from the workers' side, and who may see and take what."""

@@ -1,0 +1,328 @@
+"""Pages where workers ask for qualifications, take their tests, and read what came of it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import FileResponse, RedirectResponse, Response
+
+from mitl.crowd_server.pages.site import PAGES, Site, is_foreign, read_form
+from mitl.crowd_server.protocol import answer_key, question_form
+from mitl.crowd_server.protocol import answers as form_answers
+from mitl.crowd_server.protocol.answers import Answer
+from mitl.crowd_server.protocol.question_form import QuestionForm, Selection
+from mitl.crowd_server.store import qualifications, requests, workers
+from mitl.crowd_server.store.models import RequestState
+from mitl.crowd_server.store.qualifications import QualificationRow, QualificationTypeRow
+from mitl.crowd_server.store.requests import RequestRow
+from mitl.crowd_server.work.entry import after_study
+from mitl.crowd_server.work.visitor import Fields, Visitor, for_workers, foreign, form
+
+HOME = "/w/qualifications"
+STATIC = ("qualification.css", "qualification.js")
+MAX_FORM = 500_000
+MAX_FIELDS = 2000
+NOTICES = {
+    "granted": "The qualification is yours.",
+    "pending": "Your request was sent. The requester decides about it.",
+    "closed": "This qualification cannot be asked for just now.",
+    "blocked": "The requester does not give you more HITs, so nothing can be asked for here.",
+}
+TEST_NOTICES = {
+    "changed": "The requester changed this test while you took it. Your time starts again with the new one.",
+}
+GRACE = dt.timedelta(seconds=5)
+"""How long after a test's time its answers are still taken: the way to the server is not the worker's fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One worker's standing with one qualification type."""
+
+    type: QualificationTypeRow
+    held: QualificationRow | None
+    last: RequestRow | None
+    state: str
+    """none, testing, overdue (the test's time ran out), pending, granted or rejected: of the last request."""
+    may_request: bool
+    retry_at: dt.datetime | None
+    """When a finished request may be followed by another; None where it never may, or none was made."""
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether a request is on its way."""
+        return self.state in ("testing", "pending")
+
+
+def is_testing(request: RequestRow, now: dt.datetime) -> bool:
+    """Whether a test is in hand and its answers would be taken."""
+    return request.state is RequestState.TESTING and now <= request.deadline + GRACE
+
+
+def standing(
+    own: QualificationTypeRow, held: QualificationRow | None, last: RequestRow | None, now: dt.datetime
+) -> Standing:
+    """Where a worker stands who holds ``held`` and whose last request is ``last``.
+
+    As on MTurk, a type without a retry delay can be asked for once, whatever came of it. The delay counts from
+    when the request was sent, or from the start of a test that never was.
+    """
+    if last is None:
+        return Standing(own, held, None, "none", own.active, None)
+    if is_testing(last, now):
+        return Standing(own, held, last, "testing", False, None)
+    if last.state is RequestState.PENDING:
+        return Standing(own, held, last, "pending", False, None)
+    state = "overdue" if last.state is RequestState.TESTING else last.state.value
+    delay = own.terms.retry_delay_s
+    if delay is None:
+        return Standing(own, held, last, state, False, None)
+    retry_at = (last.submitted_at or last.started_at) + dt.timedelta(seconds=delay)
+    return Standing(own, held, last, state, own.active and now >= retry_at, retry_at)
+
+
+def is_shown(own: Standing, asked_for: set[str]) -> bool:
+    """Whether a worker's page offers or shows this type.
+
+    A qualification that nobody grants by test or by itself, and that no open HIT asks for, is a requester's own
+    mark on workers; asking for it would lead nowhere.
+    """
+    if own.held is not None or own.last is not None:
+        return True
+    terms = own.type.terms
+    grants = terms.test is not None or terms.auto_granted_value is not None
+    return own.type.active and (grants or own.type.mturk_id in asked_for)
+
+
+@for_workers
+@after_study
+def overview(visitor: Visitor) -> Response:
+    """``/w/qualifications``: what a worker holds, may ask for, and has asked for."""
+    worker, now = visitor.worker, visitor.now
+    with visitor.database.read() as connection:
+        held = qualifications.list_held(connection, worker.id)
+        last = requests.latest(connection, worker.id)
+        asked_for = requests.asked_for(connection, worker.environment, now)
+        types = qualifications.list_types(connection, worker.environment)
+    standings = [standing(own, held.get(own.mturk_id), last.get(own.mturk_id), now) for own in types]
+    shown = [own for own in standings if is_shown(own, asked_for)]
+    return visitor.page(
+        "qualifications.html.j2",
+        held=[own for own in shown if own.held is not None],
+        offered=[own for own in shown if own.held is None and own.last is None and own.may_request],
+        requested=[own for own in shown if own.last is not None and (own.held is None or own.is_undecided)],
+        now=now,
+        notice=visitor.notice(NOTICES),
+    )
+
+
+@for_workers
+@after_study
+def about(visitor: Visitor) -> Response:
+    """``/w/qualifications/<type>``: what a qualification is and what asking for it takes, before any clock runs."""
+    with visitor.database.read() as connection:
+        own = _type(visitor, connection)
+        if own is None:
+            return _gone(visitor.site)
+        stands = _standing(visitor, connection, own)
+    questions = 0
+    if own.terms.test is not None:
+        questions = len(question_form.parse(own.terms.test).questions)
+    return visitor.page("qualification.html.j2", own=stands, questions=questions, now=visitor.now)
+
+
+@form
+@after_study
+def ask(visitor: Visitor, fields: Fields) -> Response:
+    """``POST /w/qualifications/<type>/request``: start the test, or send the request where there is none."""
+    with visitor.database.write(visitor.worker.environment) as connection:
+        own = _type(visitor, connection)
+        if own is None:
+            return _gone(visitor.site)
+        stands = _standing(visitor, connection, own)
+        if stands.state == "testing" and stands.last is not None:
+            return RedirectResponse(f"{HOME}/requests/{stands.last.mturk_id}", 303)
+        if stands.state == "pending":
+            return RedirectResponse(f"{HOME}?notice=pending", 303)
+        if not stands.may_request:
+            return RedirectResponse(f"{HOME}?notice=closed", 303)
+        if workers.is_blocked(connection, visitor.worker.id):
+            return RedirectResponse(f"{HOME}?notice=blocked", 303)
+        return RedirectResponse(_open(visitor, connection, own), 303)
+
+
+def _open(visitor: Visitor, connection: Connection, own: QualificationTypeRow) -> str:
+    """Make the request; gives the page that comes next."""
+    worker, now = visitor.worker, visitor.now
+    if own.terms.test is not None:
+        made = requests.add(connection, worker, own.id, RequestState.TESTING, now)
+        return f"{HOME}/requests/{made.mturk_id}"
+    if own.terms.auto_granted_value is not None:
+        requests.add(connection, worker, own.id, RequestState.GRANTED, now)
+        qualifications.grant(connection, own.id, worker.id, own.terms.auto_granted_value, now)
+        return f"{HOME}?notice=granted"
+    requests.add(connection, worker, own.id, RequestState.PENDING, now)
+    return f"{HOME}?notice=pending"
+
+
+def static(site: Site, request: Request) -> Response:
+    """The style and the script of these pages."""
+    name = request.path_params["name"]
+    if name not in STATIC:
+        return Response("no such file", 404, media_type="text/plain")
+    headers = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
+    return FileResponse(PAGES / name, headers=headers)
+
+
+def _type(visitor: Visitor, connection: Connection) -> QualificationTypeRow | None:
+    type_id = visitor.request.path_params["type_id"]
+    return qualifications.find_type(connection, visitor.worker.environment, type_id)
+
+
+def _standing(visitor: Visitor, connection: Connection, own: QualificationTypeRow) -> Standing:
+    last = requests.latest(connection, visitor.worker.id, own.id)
+    held = qualifications.find_held(connection, own.id, visitor.worker.id)
+    return standing(own, held, last.get(own.mturk_id), visitor.now)
+
+
+@dataclass(frozen=True, slots=True)
+class _Test:
+    """A worker's request for a qualification that has a test."""
+
+    visitor: Visitor
+    own: QualificationTypeRow
+    row: RequestRow
+    test: str
+    """QuestionForm XML."""
+
+    @property
+    def form(self) -> QuestionForm:
+        """The test as questions."""
+        return question_form.parse(self.test)
+
+    def page(self, answers: tuple[Answer, ...], *, sent: bool = False) -> Response:
+        """The test with these answers; once ``sent``, with what keeps each from being taken."""
+        told = [form_answers.problem(answer) if sent else "" for answer in answers]
+        form = self.form
+        response = self.visitor.page(
+            "qualification_test.html.j2",
+            status=422 if sent else 200,
+            own=self.own,
+            row=self.row,
+            form=form,
+            answers=list(zip(answers, told, strict=True)),
+            problems=[place for place, problem in enumerate(told, 1) if problem],
+            version=version(self.test),
+            seconds_left=max(0, int((self.row.deadline - self.visitor.now).total_seconds())),
+            notice="" if sent else self.visitor.notice(TEST_NOTICES),
+        )
+        if form.image_origins:
+            policy = response.headers["content-security-policy"]
+            allowed = f"img-src {' '.join(form.image_origins)} "
+            response.headers["content-security-policy"] = policy.replace("img-src ", allowed, 1)
+        return response
+
+
+@for_workers
+@after_study
+def show(visitor: Visitor) -> Response:
+    """``/w/qualifications/requests/<request>``: the test while it may be taken, then what came of it."""
+    with visitor.database.read() as connection:
+        own_request = _request(visitor, connection)
+        if own_request is None:
+            return _gone(visitor.site)
+        own, row = own_request
+        if not is_testing(row, visitor.now) or own.terms.test is None:
+            held = qualifications.find_held(connection, own.id, visitor.worker.id)
+            stands = standing(own, held, row, visitor.now)
+            return visitor.page("qualification_result.html.j2", own=stands, now=visitor.now)
+    test = _Test(visitor, own, row, own.terms.test)
+    return test.page(form_answers.blank(test.form))
+
+
+async def send(site: Site, request: Request) -> Response:
+    """``POST /w/qualifications/requests/<request>``: take the answers, and grade them where there is a key."""
+    if is_foreign(request):
+        return foreign(site)
+    fields = await read_form(request, MAX_FORM, MAX_FIELDS)
+    if fields is None:
+        return site.notice(
+            413,
+            "That was too much to send",
+            "Your answers were not taken. Go back and shorten them; the time of the test runs on.",
+        )
+    return await run_in_threadpool(_send, site, request, fields)
+
+
+@for_workers
+def _send(visitor: Visitor, fields: list[tuple[str, str]]) -> Response:
+    # Not asked about the study here: answers in hand are taken first, and the next page asks.
+    now = visitor.now
+    with visitor.database.write(visitor.worker.environment) as connection:
+        own_request = _request(visitor, connection)
+        if own_request is None:
+            return _gone(visitor.site)
+        own, row = own_request
+        here = f"{HOME}/requests/{row.mturk_id}"
+        if not is_testing(row, now) or own.terms.test is None:
+            return RedirectResponse(here, 303)
+        if dict(fields).get("version") != version(own.terms.test):
+            requests.restart(connection, row.id, now)
+            return RedirectResponse(f"{here}?notice=changed", 303)
+        test = _Test(visitor, own, row, own.terms.test)
+        answers = form_answers.read(test.form, fields)
+        if not any(form_answers.problem(answer) for answer in answers):
+            requests.submit(connection, row.id, form_answers.xml(answers), now)
+            if own.terms.answer_key is not None:
+                value = answer_key.parse(own.terms.answer_key, test.form).value(_chosen(answers))
+                # A low value is granted too, as on MTurk.
+                qualifications.grant(connection, own.id, row.worker_id, value, now)
+                requests.decide(connection, row.id, RequestState.GRANTED, now)
+            return RedirectResponse(here, 303)
+    return test.page(answers, sent=True)
+
+
+def _chosen(answers: tuple[Answer, ...]) -> dict[str, frozenset[str]]:
+    """The selections by question, as an answer key reads them."""
+    return {
+        answer.question.identifier: frozenset(answer.identifiers)
+        for answer in answers
+        if isinstance(answer.question.field, Selection)
+    }
+
+
+def version(test: str) -> str:
+    """What tells one text of a test from another, so that answers are never read against other questions."""
+    return hashlib.sha256(test.encode()).hexdigest()[:16]
+
+
+def _request(visitor: Visitor, connection: Connection) -> tuple[QualificationTypeRow, RequestRow] | None:
+    """The request of this page with its type, where it is this worker's own."""
+    environment = visitor.worker.environment
+    row = requests.find(connection, environment, visitor.request.path_params["request_id"])
+    if row is None or row.worker_id != visitor.worker.id:
+        return None
+    own = qualifications.find_type(connection, environment, row.type)
+    return None if own is None else (own, row)
+
+
+def _gone(site: Site) -> Response:
+    """The page for what does not exist or belongs to somebody else."""
+    return site.notice(
+        404, "Nothing here", "This page does not exist, or is not yours.", (HOME, "To the qualifications")
+    )
+
+
+ROUTES = (
+    (HOME, overview),
+    (HOME + "/static/{name}", static),
+    (HOME + "/{type_id}", about),
+    (HOME + "/{type_id}/request", ask, "POST"),
+    (HOME + "/requests/{request_id}", show),
+    (HOME + "/requests/{request_id}", send, "POST"),
+)

@@ -1,0 +1,268 @@
+"""Who asks for a worker's page: the session that an invitation opened, the panel visit, what surrounds every page."""
+
+from __future__ import annotations
+
+import datetime as dt
+import functools
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Concatenate, ParamSpec, TypeAlias
+from urllib.parse import quote
+
+from sqlalchemy import Connection
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from mitl.crowd_server.pages.site import Site, is_foreign, read_form
+from mitl.crowd_server.protocol.ids import seal, token_hash, unseal
+from mitl.crowd_server.store import leases, messages, panels, studies, workers
+from mitl.crowd_server.store.database import Database
+from mitl.crowd_server.store.leases import LeaseRow
+from mitl.crowd_server.store.panels import VisitRow
+from mitl.crowd_server.store.workers import WorkerRow
+from mitl.records import Environment
+
+COOKIE = "mitl_worker"
+COOKIE_AGE_S = 180 * 24 * 3600
+VISIT_COOKIE = "mitl_visit"
+MAX_FORM = 4096
+"""Bytes; the buttons of workers' pages send far less."""
+_MAX_FIELDS = 20
+_MICROSECOND = dt.timedelta(microseconds=1)
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+_MAIL = re.compile(r"[^\s@<>\"']+@[^\s@<>\"']+\.[A-Za-z]{2,}")
+_WEB = re.compile(r"https://[^\s<>\"']+")
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """What ``base.html.j2`` shows around a page; hand it over as ``shell=``."""
+
+    worker: WorkerRow
+    contact: str
+    """Whom to ask, as the operator wrote it; empty where no study is described."""
+    warning: str
+    """The study's content warning."""
+    unread: int
+    """Messages."""
+    visit: VisitRow | None
+    """The panel visit; its pages lead only to what the visit gives."""
+    is_blocked: bool
+    """Whether the requester keeps this worker from all HITs."""
+
+    @property
+    def practice(self) -> bool:
+        """Whether this is the sandbox, where nothing is paid."""
+        return self.worker.environment is Environment.SANDBOX
+
+    @property
+    def contact_href(self) -> str:
+        """The contact as a link's address where it is an e-mail or https address; else empty."""
+        return contact_href(self.contact)
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """The worker whose browser asks, with all that a page's handler needs to answer."""
+
+    site: Site
+    request: Request
+    worker: WorkerRow
+
+    @property
+    def now(self) -> dt.datetime:
+        """The crowd's time."""
+        return self.site.clock()
+
+    @property
+    def database(self) -> Database:
+        """The server's."""
+        return self.site.database
+
+    def page(self, name: str, *, status: int = 200, **values: object) -> Response:
+        """A page from its template, with what surrounds every worker's page."""
+        return self.site.page(name, status=status, shell=self.shell(), **values)
+
+    def notice(self, texts: Mapping[str, str]) -> str:
+        """The text that the address asks for by ``notice``; empty for any other."""
+        return texts.get(self.request.query_params.get("notice", ""), "")
+
+    def shell(self) -> Shell:
+        """What surrounds this worker's page."""
+        with self.database.read() as connection:
+            study = studies.find(connection, self.worker.environment)
+            return Shell(
+                worker=self.worker,
+                contact=study.contact if study is not None else "",
+                warning=study.warning if study is not None else "",
+                unread=messages.unread(connection, self.worker.id),
+                visit=self.visit(connection),
+                is_blocked=workers.is_blocked(connection, self.worker.id),
+            )
+
+    def visit(self, connection: Connection) -> VisitRow | None:
+        """The panel visit that this browser is on; None for workers who came by invitation.
+
+        A browser without the visit's cookie is on the latest one.
+        """
+        own_id = unseal(self.site.secret, "visit", self.request.cookies.get(VISIT_COOKIE, ""))
+        if own_id is not None:
+            visit = panels.visit(connection, int(own_id))
+            if visit is not None and visit.worker_id == self.worker.id:
+                return visit
+        return panels.latest_visit(connection, self.worker.id)
+
+
+P = ParamSpec("P")
+Fields: TypeAlias = Mapping[str, str]
+Page: TypeAlias = Callable[[Site, Request], Response]
+Form: TypeAlias = Callable[[Site, Request], Awaitable[Response]]
+
+
+def for_workers(
+    handler: Callable[Concatenate[Visitor, P], Response],
+) -> Callable[Concatenate[Site, Request, P], Response]:
+    """A page for workers alone; a browser without a session is told how to get one."""
+
+    @functools.wraps(handler)
+    def answer(site: Site, request: Request, /, *args: P.args, **kwargs: P.kwargs) -> Response:
+        visitor = visitor_of(site, request)
+        if visitor is None:
+            text = "This page needs an invitation link. Open yours again, or ask the person who sent it."
+            return site.notice(403, "No entry", text)
+        return handler(visitor, *args, **kwargs)
+
+    return answer
+
+
+def form(handler: Callable[[Visitor, Fields], Response]) -> Form:
+    """What a form of the workers' own pages does; ``handler`` gets the first field of each name.
+
+    It gets none where more came than those pages send.
+    """
+    answer = for_workers(handler)
+
+    @functools.wraps(handler)
+    async def read(site: Site, request: Request) -> Response:
+        if is_foreign(request):
+            return foreign(site)
+        pairs = await read_form(request, MAX_FORM, _MAX_FIELDS) or []
+        # No page of ours sends a NUL, and PostgreSQL takes none.
+        fields = {name: value.replace("\0", "") for name, value in reversed(pairs) if value}
+        return await run_in_threadpool(answer, site, request, fields)
+
+    return read
+
+
+def visitor_of(site: Site, request: Request) -> Visitor | None:
+    """Who asks; None without a session, or where the invitation was revoked."""
+    mturk_id = unseal(site.secret, "worker", request.cookies.get(COOKIE, ""))
+    if mturk_id is None:
+        return None
+    with site.database.read() as connection:
+        worker = workers.find_worker(connection, mturk_id)
+    return None if worker is None else Visitor(site, request, worker)
+
+
+def join(site: Site, request: Request) -> Response:
+    """Open an invitation: start a session and go to the list of HITs.
+
+    A personal link leads to the same worker each time, on any browser, so that a lost cookie (or a chat
+    program that previews links) costs nothing. Other links make a new worker for each new browser.
+    """
+    hashed = token_hash(request.path_params["token"])
+    with site.database.read() as connection:
+        invitation = workers.find_invitation(connection, hashed)
+    if invitation is None:
+        text = "This link is not known here. Check that it was copied whole."
+        return site.notice(404, "No entry", text)
+    now = site.clock()
+    visitor = visitor_of(site, request)
+    with site.database.write(invitation.environment) as connection:
+        invitation = workers.find_invitation(connection, hashed)
+        assert invitation is not None
+        state = invitation.state(now)
+        worker = None
+        if visitor is not None and visitor.worker.invitation_id == invitation.id:
+            worker = visitor.worker  # an open link, opened again in the same browser
+        elif invitation.personal:
+            worker = workers.worker_of_invitation(connection, invitation.id)
+        if state in ("expired", "revoked") or (state == "used up" and worker is None):
+            text = f"This invitation is {state}. Ask the person who sent it for a new one."
+            return site.notice(410, "No entry", text)
+        if worker is None:
+            worker = workers.add_worker(connection, invitation, now)
+    response = RedirectResponse("/w", 303)
+    start_session(site, request, response, worker)
+    return response
+
+
+def start_session(
+    site: Site,
+    request: Request,
+    response: Response,
+    worker: WorkerRow,
+    others: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Make this browser the worker's, by a sealed cookie that lasts; ``others`` are cookies beside it."""
+    for name, value in {COOKIE: seal(site.secret, "worker", worker.mturk_id), **others}.items():
+        response.set_cookie(
+            name,
+            value,
+            max_age=COOKIE_AGE_S,
+            path="/w",
+            secure=request.url.scheme == "https",
+            httponly=True,
+            samesite="lax",
+        )
+
+
+def seal_visit(site: Site, visit_id: int) -> str:
+    """The value of a visit's cookie."""
+    return seal(site.secret, "visit", str(visit_id))
+
+
+def seal_lease(site: Site, assignment_id: int, accepted_at: dt.datetime) -> str:
+    """The token of one lease; taking the same HIT again after a return makes another."""
+    return seal(site.secret, "assignment", f"{assignment_id}-{(accepted_at - _EPOCH) // _MICROSECOND}")
+
+
+def token_of(site: Site, lease: LeaseRow) -> str:
+    """The token of this lease."""
+    return seal_lease(site, lease.id, lease.accepted_at)
+
+
+def lease_behind(site: Site, connection: Connection, token: str) -> LeaseRow | None:
+    """The assignment that a token was made for, whether or not its HIT was taken again since."""
+    value = unseal(site.secret, "assignment", token)
+    return None if value is None else leases.find(connection, int(value.partition("-")[0]))
+
+
+def current_lease(visitor: Visitor) -> tuple[LeaseRow, str] | None:
+    """The HIT that this worker has open, and its token."""
+    with visitor.database.read() as connection:
+        lease = leases.current(connection, visitor.worker, visitor.now)
+    return None if lease is None else (lease, token_of(visitor.site, lease))
+
+
+def contact_href(contact: str) -> str:
+    """``mailto:`` or https; empty for any other text."""
+    if _MAIL.fullmatch(contact):
+        return "mailto:" + quote(contact, safe="@+._-")
+    return contact if _WEB.fullmatch(contact) else ""
+
+
+def foreign(site: Site) -> Response:
+    """The page for a form that another site sent."""
+    return site.notice(
+        403,
+        "Not done",
+        "Another site sent this form. Use the buttons of this one.",
+        ("/w", "Back to the list"),
+    )
+
+
+ROUTES = (("/w/join/{token}", join),)
