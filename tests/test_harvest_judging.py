@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from record_kit import gold_state
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
@@ -33,7 +34,6 @@ from mitl.records import (
     Shortcoming,
 )
 from mitl.records.gold_rule import GoldRule
-from mitl.stages.harvesting.golds import gold_state
 from mitl.stages.harvesting.judging import SAME_WORKER, judge
 
 SANDBOX = Environment.SANDBOX

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from mitl.judgements.aggregation import PairAnswer
-from mitl.positives.merging import CXC_POSITIVE
+from mitl.positives.pair_answers import PairAnswer
+from mitl.positives.rules import CXC_POSITIVE
 from mitl.records import Label, Pair
 
 
