@@ -14,7 +14,7 @@ from mitl.db.store.judgements import StoredJudgement
 from mitl.judgements.conduct import Agreement, Run
 from mitl.judgements.gold_records import MIN_FAILURES_TO_WITHDRAW, GoldRecord, GoldState
 from mitl.positives import merging
-from mitl.positives.exclusions import Exclusions
+from mitl.positives.merging import Exclusions
 from mitl.positives.pair_answers import PairAnswer, judgement_frame, packed, pair_answers
 from mitl.positives.rules import MergeRules
 from mitl.proposals.packed import unpack_pairs

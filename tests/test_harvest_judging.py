@@ -17,7 +17,7 @@ from mitl.db.models import Dataset
 from mitl.db.session import open_database
 from mitl.db.store import answers, hits, judgements, parses
 from mitl.db.store.submissions import NewSubmission, add_submissions
-from mitl.judgements.usability import is_usable
+from mitl.judgements.goldcheck import is_usable
 from mitl.records import (
     Decision,
     Environment,

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from record_kit import Conflict, MergeInput, merge, positives_by_query
 
 from mitl.errors import ReleaseError
-from mitl.positives.exclusions import Exclusions
 from mitl.positives.loading import official_positives
+from mitl.positives.merging import Exclusions
 from mitl.positives.rules import MergeRules
 from mitl.records import Direction, Judgement, Label, Pair, PositiveSource
 

@@ -20,11 +20,10 @@ from mitl.errors import ReleaseError
 from mitl.judgements.aggregators import Aggregator
 from mitl.metrics.means import score
 from mitl.metrics.positives import Positives, locate
-from mitl.positives.exclusions import Exclusions
 from mitl.positives.folders import file_entries
 from mitl.positives.ids import release_ids
 from mitl.positives.loading import official_positives, read_release
-from mitl.positives.merging import gather, merge
+from mitl.positives.merging import Exclusions, gather, merge
 from mitl.positives.origins import ExclusionList, Origins
 from mitl.positives.pair_answers import judgement_frame, packed, pair_answers
 from mitl.positives.pseudonyms import pseudonym

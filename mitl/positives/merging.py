@@ -13,11 +13,26 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.positives.exclusions import Exclusions
 from mitl.positives.rules import MergeRules
 from mitl.proposals.packed import Ints, contains, distinct, pack_pairs, unpack_ids
-from mitl.records import Direction
+from mitl.records import Direction, Pair
 from mitl.records.frames import EVIDENCE, LABELS, NONE, Flags, frame
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusions:
+    """Captions that go with all their pairs, images that do, and single pairs; by surrogate id."""
+
+    captions: frozenset[int] = frozenset()
+    images: frozenset[int] = frozenset()
+    pairs: frozenset[Pair] = frozenset()
+
+    def __contains__(self, pair: Pair) -> bool:
+        return pair.caption_id in self.captions or pair.image_id in self.images or pair in self.pairs
+
+    def without_pairs(self) -> Exclusions:
+        """The lists as the official tool applies them: it never reads the one of single pairs."""
+        return Exclusions(self.captions, self.images)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,8 +19,7 @@ from mitl.db.store import preferences as preference_store
 from mitl.db.store.answers import AssignmentRow
 from mitl.db.store.columns import answer_columns
 from mitl.judgements.gold_records import GoldState
-from mitl.judgements.goldcheck import BAD_RECORD, check_assignment, decide
-from mitl.judgements.usability import is_usable
+from mitl.judgements.goldcheck import BAD_RECORD, check_assignment, decide, is_usable
 from mitl.records import Decision, Environment, Finding, HitState, Judgement, Label, Pair
 from mitl.records.frames import is_gold, is_labelled
 from mitl.records.gold_rule import GoldRule

@@ -26,8 +26,7 @@ from mitl.db.store.proposals import RunRow
 from mitl.errors import ReleaseError, SettingsError
 from mitl.hits.templates import load_template
 from mitl.judgements.gold_records import GoldState, gold_state
-from mitl.positives.exclusions import Exclusions
-from mitl.positives.merging import gather, merge
+from mitl.positives.merging import Exclusions, gather, merge
 from mitl.positives.origins import Origins
 from mitl.positives.pair_answers import pair_answers
 from mitl.positives.release_input import ReleaseCard, ReleaseInput

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from mitl.analysis.report.inputs import Reliability, ReliabilityBin
 from mitl.judgements.aggregators import Aggregator, aggregate
 from mitl.judgements.answer_table import UNKNOWN, AnswerTable
-from mitl.judgements.calibration import calibration
-from mitl.judgements.cross_fit import Fit, cross_fit
+from mitl.judgements.calibration import Fit, calibration, cross_fit
 from mitl.judgements.majority import POSITIVE_LABELS
 from mitl.positives.pair_answers import pair_answers, table_with_controls
 from mitl.positives.rules import MergeRules

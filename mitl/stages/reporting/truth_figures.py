@@ -10,8 +10,7 @@ from mitl.analysis.known_truth import DirectionScores, Score, recall_precision, 
 from mitl.analysis.report.inputs import TruthStats
 from mitl.db.store.judgements import StoredJudgement
 from mitl.judgements.gold_records import GoldState
-from mitl.judgements.goldcheck import check_assignment, decide
-from mitl.judgements.usability import is_usable
+from mitl.judgements.goldcheck import check_assignment, decide, is_usable
 from mitl.positives.merging import Merged
 from mitl.positives.pair_answers import PairAnswer, judgement_frame, majority_answers
 from mitl.proposals.packed import Ints, pack_pairs
