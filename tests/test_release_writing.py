@@ -295,6 +295,25 @@ def test_answers_of_all_outcomes_are_kept_as_given():
     )
 
 
+def test_scores_in_the_official_csv_are_written_as_python_writes_them():
+    """Great and small, whole and signed: the shortest digits that give the similarity back."""
+    rng = np.random.default_rng(0)
+    numbers = (rng.normal(0, 1, 2000) * 10.0 ** rng.integers(-9, 18, 2000)).tolist()
+    numbers += [0.0, -0.0, 1.0, -3.0, 1e-4, 9.999e-5, 1.001e-4, 999999.5, 1e6, 1e16, 0.1, 1 / 3]
+    judgements, _, _, _ = records()
+    pair = next(one.pair for one in judgements if one.usable and not one.role.is_gold and one.label)
+    names = [f"a{n:04}, with a comma" for n in range(len(numbers))]
+    proposals = [
+        Proposal(pair, name, Direction.I2T, 1, number) for name, number in zip(names, numbers, strict=True)
+    ]
+    data = dataclasses.replace(world(), proposals=ProposalColumns.from_records(proposals))
+
+    rows = list(csv.DictReader(io.StringIO(release_files(data)[0]["mturk_parsed.csv"].decode())))
+
+    assert [row["model"] for row in rows] == names
+    assert [row["score"] for row in rows] == [str(np.float32(number)) for number in numbers]
+
+
 def test_the_official_csv_has_one_row_per_answer_annotator_and_direction():
     """Golds, repeats, skips and unusable answers are left out; ranks start at 1; codes follow the official order."""
     data = world()
