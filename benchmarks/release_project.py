@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.db.session import open_database
+from mitl.db.store import answer_sheets
 
 PER_HIT = 20
 PER_PAIR = 2.0
@@ -45,6 +46,9 @@ def make_project(folder: Path, judgements: int, *, seed: int = 0) -> str:
     connection.execute("ANALYZE")
     connection.commit()
     connection.close()
+    with open_database(url) as session:
+        answer_sheets.fill(session)  # as whoever judges the work does
+        session.commit()
     return url
 
 
