@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.db.session import open_database
+from mitl.db.store import answer_sheets
 
 PER_HIT = 20
 PER_PAIR = 2.0
@@ -37,13 +38,17 @@ def make_project(folder: Path, judgements: int, *, seed: int = 0) -> str:
     _items(connection, images, captions)
     keys = rng.choice(images * captions, size=pairs, replace=False)
     keys.sort()
-    _rows(connection, "pair", np.arange(1, pairs + 1), keys // captions + 1, keys % captions + 1)
+    proposed = np.ones(pairs, np.int64)
+    _rows(connection, "pair", np.arange(1, pairs + 1), keys // captions + 1, keys % captions + 1, proposed)
     _proposals(connection, pairs, rng)
     _work(connection, hits, pairs, rng)
     connection.commit()
     connection.execute("ANALYZE")
     connection.commit()
     connection.close()
+    with open_database(url) as session:
+        answer_sheets.fill(session)  # as whoever judges the work does
+        session.commit()
     return url
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from record_kit import GoldAnswer, withdrawn_golds
 
-from mitl.judgements.gold_columns import withdrawn_columns
-from mitl.judgements.gold_records import GoldAnswer, withdrawn_golds
-from mitl.positives.judgement_columns import JudgementColumns
-from mitl.positives.withdrawn import withdrawn_controls
+from mitl.judgements import gold_records
+from mitl.judgements.gold_records import gold_state
+from mitl.positives.pair_answers import judgement_frame
 from mitl.records import GoldControl, Judgement, Label, Pair, PairRole
 from mitl.records.gold_rule import GoldRule
 
@@ -37,7 +37,7 @@ def test_columns_and_records_withdraw_the_same_controls(drawn, n):
     judged = [Judgement(gold.pair, who, label, role=gold.role, usable=False) for who, gold, label in answers]
     judged.append(Judgement(Pair(1, 7), "A", Label.NO))
 
-    found = withdrawn_controls(JudgementColumns.from_records(judged), RULE)
+    found = gold_state(judgement_frame(judged), RULE).withdrawn
 
     assert found == withdrawn_golds(records)
 
@@ -48,12 +48,12 @@ def test_a_control_that_two_good_workers_fail_is_withdrawn():
     answers = [*careful(10), ("A", failed, Label.NO), ("B", failed, Label.WEAK_NO), ("C", failed, Label.YES)]
     judged = [Judgement(gold.pair, who, label, role=gold.role) for who, gold, label in answers]
 
-    assert withdrawn_controls(JudgementColumns.from_records(judged), RULE) == {failed}
+    assert gold_state(judgement_frame(judged), RULE).withdrawn == {failed}
 
 
 def test_without_controls_nothing_is_withdrawn():
     """Empty columns are columns."""
     empty = np.empty(0, np.int64)
 
-    assert withdrawn_columns(empty, empty, np.empty(0, np.bool_)).tolist() == []
-    assert withdrawn_controls(JudgementColumns.from_records([]), RULE) == frozenset()
+    assert gold_records.withdrawn_golds(empty, empty, np.empty(0, np.bool_), n_controls=0).tolist() == []
+    assert gold_state(judgement_frame([]), RULE).withdrawn == frozenset()

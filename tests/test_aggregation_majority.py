@@ -6,9 +6,9 @@ import numpy as np
 from aggregation_kit import answers, as_table
 from hypothesis import given
 from hypothesis import strategies as st
+from record_kit import majority, most_positive
 
 from mitl.judgements import majority as module
-from mitl.judgements.aggregation import majority, most_positive
 from mitl.judgements.answer_table import answer_table
 from mitl.judgements.majority import majority_table, most_positive_table
 from mitl.records import Label

@@ -20,8 +20,7 @@ from scipy.special import ndtr
 
 from mitl.errors import MetricError
 from mitl.judgements.answer_table import UNKNOWN, answer_table
-from mitl.judgements.calibration import calibration
-from mitl.judgements.cross_fit import cross_fit
+from mitl.judgements.calibration import calibration, cross_fit
 from mitl.judgements.dawid_skene import fit_dawid_skene
 from mitl.judgements.majority import majority_table
 from mitl.judgements.ordinal import OrdinalOptions, fit_ordinal

@@ -8,8 +8,10 @@ from aggregation_kit import answers, as_table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitl.judgements.answer_table import UNKNOWN, AnswerTable, answer_table, codes, from_judgements
-from mitl.records import Judgement, Label, Outcome, Pair, PairRole
+from mitl.judgements.answer_table import UNKNOWN, AnswerTable, answer_table, codes
+from mitl.positives.pair_answers import judgement_frame, table_with_controls
+from mitl.proposals.packed import unpack_pairs
+from mitl.records import GoldControl, Judgement, Label, Outcome, Pair, PairRole
 
 YES, WEAK_YES, WEAK_NO, NO = Label
 
@@ -94,20 +96,22 @@ def test_a_control_and_a_candidate_of_one_pair_are_two_items():
         Judgement(other, "C", None, outcome=Outcome.SKIPPED),
     ]
 
-    keyed = from_judgements(judgements)
+    pairs, table = table_with_controls(judgement_frame(judgements), (), ["pair", "gold"])
 
-    assert keyed.items == ((pair, None), (pair, PairRole.GOLD_POSITIVE), (other, PairRole.GOLD_NEGATIVE))
-    assert keyed.workers == ("A", "B")
-    assert keyed.answers.known.tolist() == [UNKNOWN, 0, 3]
-    assert keyed.answers.label.tolist() == [2, 0, 3, 3]
-    assert keyed.answers.worker.tolist() == [0, 1, 0, 0]
+    assert unpack_pairs(pairs) == [pair]
+    assert table.known.tolist() == [UNKNOWN, 0, 3]
+    assert table.label.tolist() == [2, 0, 3, 3]
+    assert table.worker.tolist() == [0, 1, 0, 0]
 
 
-def test_golds_of_a_role_without_a_label_are_not_read():
-    """Leaving both roles out leaves the pairs alone."""
+def test_withdrawn_controls_are_not_read():
+    """Without the only control the pairs are left alone."""
     judgements = [
         Judgement(Pair(1, 2), "A", YES),
         Judgement(Pair(1, 2), "A", NO, role=PairRole.GOLD_POSITIVE),
     ]
+    withdrawn = {GoldControl(Pair(1, 2), PairRole.GOLD_POSITIVE)}
 
-    assert from_judgements(judgements, {}).items == ((Pair(1, 2), None),)
+    pairs, table = table_with_controls(judgement_frame(judgements), withdrawn, ["gold", "pair"])
+
+    assert (unpack_pairs(pairs), table.known.tolist(), table.label.tolist()) == ([Pair(1, 2)], [UNKNOWN], [0])

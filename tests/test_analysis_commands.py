@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pyarrow.parquet as pq
 import pytest
 from cli_kit import fails, ok
+from record_kit import counts_for_pair
 from world_kit import (
     ANNOTATORS,
     SANDBOX,
@@ -25,7 +26,6 @@ from world_kit import (
 from mitl.analysis.machines.records import R_AT_1, MachineAnalysis
 from mitl.analysis.report.inputs import DisputeKind
 from mitl.datasets.scenes.files import read_world
-from mitl.judgements.aggregation import counts_for_pair
 from mitl.records import Concept, Direction, Label, Pair, Shortcoming
 from mitl.settings import load
 from mitl.stages.analysing.analyse import ANALYSES

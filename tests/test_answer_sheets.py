@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from sqlalchemy import NullPool, create_engine, text
 from world_kit import SANDBOX
@@ -16,7 +17,8 @@ from mitl.db.engine import parse_url
 from mitl.db.session import open_database
 from mitl.db.store import answer_sheets
 from mitl.db.store import judgements as judgement_store
-from mitl.db.store.answer_columns import LABELS, OUTCOMES, ROLES, AnswerColumns, answer_columns
+from mitl.db.store.columns import answer_columns
+from mitl.records.frames import ANSWERS, LABELS, OUTCOMES, ROLES
 from mitl.settings import Settings, load
 from mitl.stages.harvesting.judging import judge
 from mitl.stages.operating.backup import backup
@@ -75,7 +77,7 @@ def sheets(settings: Settings) -> set[int]:
         return set(session.scalars(text("SELECT assignment_id FROM answer_sheet")))
 
 
-def columns(settings: Settings) -> AnswerColumns:
+def columns(settings: Settings) -> pd.DataFrame:
     """What is read."""
     with open_database(settings.db_url, read_only=True) as session:
         return answer_columns(session, SANDBOX)
@@ -239,8 +241,8 @@ def test_answers_without_a_copy_are_read_from_their_rows(project, few, monkeypat
     for which in ("assignment_id % 2 = 0", "1 = 1"):
         write(project, f"DELETE FROM answer_sheet WHERE {which}")
         after = columns(project)
-        for name in AnswerColumns.__slots__:
-            assert np.array_equal(getattr(before, name), getattr(after, name)), name
+        for name in ANSWERS:
+            assert np.array_equal(before[name], after[name]), name
 
 
 def test_what_the_codes_on_sheets_mean_never_changes():

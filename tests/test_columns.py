@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from process_kit import project_settings
+from record_kit import answers_by_pair, most_positive
 from world_kit import make_world, run_propose, run_publish
 
 from mitl.db.session import open_database
 from mitl.db.store import columns, items, judgements
-from mitl.judgements.aggregation import answers_by_pair, most_positive
-from mitl.positives.judgement_columns import JudgementColumns, from_bits
-from mitl.positives.pair_answers import pair_answers
+from mitl.positives.pair_answers import from_bits, judgement_frame, pair_answers
 from mitl.positives.rules import MergeRules
 from mitl.proposals.columns import ProposalColumns, spans
 from mitl.proposals.packed import distinct, pack_pairs, unpack_pairs
@@ -71,8 +70,8 @@ def as_rows(found):
     """The columns as sorted tuples of plain values."""
     return sorted(
         zip(
-            found.pairs.tolist(),
-            [found.workers[code] for code in found.worker],
+            found.pair.tolist(),
+            found.worker.tolist(),
             found.label.tolist(),
             found.outcome.tolist(),
             found.role.tolist(),
@@ -90,9 +89,9 @@ def test_answers_of_pairs_are_those_of_the_records(records, official):
     """Majority with its tie rule, or the most positive answer, with the share of positive ones."""
     expected = answers_by_pair(records, *([most_positive] if official else []))
 
-    found = pair_answers(JudgementColumns.from_records(records), MergeRules(official=official)).columns
+    found = pair_answers(judgement_frame(records), MergeRules(official=official)).pairs
 
-    assert unpack_pairs(found.pairs) == list(expected)
+    assert unpack_pairs(found.pair.to_numpy()) == list(expected)
     assert found.label.tolist() == [answer.label.code - 1 for answer in expected.values()]
     assert found.n_judgements.tolist() == [answer.n_judgements for answer in expected.values()]
     assert found.probability.tolist() == [answer.probability for answer in expected.values()]
@@ -101,7 +100,7 @@ def test_answers_of_pairs_are_those_of_the_records(records, official):
 @given(st.lists(st.sampled_from(list(Concept)), unique=True))
 def test_bits_lead_back(values):
     """In the enum's own order."""
-    found = JudgementColumns.from_records([Judgement(Pair(1, 1), "w", Label.YES, concepts=tuple(values))])
+    found = judgement_frame([Judgement(Pair(1, 1), "w", Label.YES, concepts=tuple(values))])
 
     assert from_bits(int(found.concepts[0]), Concept) == [value for value in Concept if value in values]
 
@@ -153,7 +152,7 @@ def test_the_database_gives_the_same_columns_as_records(tmp_path, engine_url):
         proposed = columns.proposal_columns(session)
         originals = columns.original_columns(session, items.dataset(session).id)
 
-    assert as_rows(found) == as_rows(JudgementColumns.from_records(records))
+    assert as_rows(found) == as_rows(judgement_frame(records))
     assert any(found.concepts) and any(found.shortcomings)
     expected = ProposalColumns.from_records(known.proposals)
     assert proposed.annotators == expected.annotators
@@ -178,12 +177,12 @@ def test_a_model_listens_to_workers_who_pass_their_controls(aggregator):
         records.append(Judgement(Pair(2, n), "careful", right, role=role))
         for who in ("guess1", "guess2"):
             records.append(Judgement(Pair(2, n), who, [Label.YES, Label.NO][rng.integers(2)], role=role))
-    known = JudgementColumns.from_records(records)
+    known = judgement_frame(records)
 
     def wrong(name):
         found = pair_answers(known, MergeRules(aggregator=name))
-        assert unpack_pairs(found.columns.pairs) == [Pair(1, n) for n in range(60)]
-        matches = [list(Label)[code].is_positive for code in found.columns.label]
+        assert unpack_pairs(found.pairs.pair.to_numpy()) == [Pair(1, n) for n in range(60)]
+        matches = [list(Label)[code].is_positive for code in found.pairs.label]
         return sum(match != right.is_positive for match, right in zip(matches, truth, strict=True))
 
     assert wrong(aggregator) == 0 < wrong("majority")
@@ -196,8 +195,8 @@ def test_withdrawn_controls_tell_a_model_nothing():
     with_control = [*records, Judgement(control.pair, "a", Label.NO, role=control.role)]
     rules = MergeRules(aggregator="dawid-skene")
 
-    plain = pair_answers(JudgementColumns.from_records(records), rules).columns
-    found = pair_answers(JudgementColumns.from_records(with_control), rules, {control}).columns
+    plain = pair_answers(judgement_frame(records), rules).pairs
+    found = pair_answers(judgement_frame(with_control), rules, {control}).pairs
 
-    assert found.pairs.tolist() == plain.pairs.tolist()
-    assert found.probability == pytest.approx(plain.probability)
+    assert found.pair.tolist() == plain.pair.tolist()
+    assert found.probability.to_numpy() == pytest.approx(plain.probability.to_numpy())

@@ -8,6 +8,7 @@ import shutil
 from dataclasses import replace as replaced
 
 import numpy as np
+import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from cli_kit import ok
@@ -24,12 +25,13 @@ from mitl.db.store import columns
 from mitl.errors import ReleaseError
 from mitl.judgements.agreement import alpha
 from mitl.positives.concord import concord
-from mitl.positives.judgement_columns import UNWRITTEN, JudgementColumns
 from mitl.positives.origins import Origins, PastWork, ProposalRun, QueryDraw
+from mitl.positives.pair_answers import judgement_frame
 from mitl.positives.release import release_files, write_release
 from mitl.positives.scrubbing import MARK, Removed
 from mitl.positives.shown_texts import TextScan, scrubbed_columns
 from mitl.records import Direction, Environment, Judgement, Label, Pair, PairRole
+from mitl.records.frames import is_gold
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.releasing.build_dataset import build_dataset
 from mitl.stages.reporting.report import report
@@ -72,7 +74,7 @@ def test_it_tells_machines_queries_controls_and_people(project):
     assert "| near | one vector an item, compared by inner product |" in sheet
     assert "5 image queries drawn at random from 14 images without replacement, seed 0" in sheet
     assert "a gold positive passes with yes or weak yes, a gold negative with weak no or no" in sheet
-    assert row(sheet, "workers") == f"{len(judged.workers):,}"
+    assert row(sheet, "workers") == f"{len(judged.worker.cat.categories):,}"
     assert row(sheet, "submitted HITs") == row(sheet, "… paid, answers used")
     seen = int((judged.role == list(PairRole).index(PairRole.GOLD_NEGATIVE)).sum())
     (golds,) = [line for line in sheet.splitlines() if line.startswith("| gold negatives |")]
@@ -133,7 +135,7 @@ def test_agreement_of_answers_without_names_is_called_too_low():
     work = PastWork("b1", (("mturk_parsed", 9),), submissions=9, workers=2)
     named = PastWork("b1", (("batch_csv", 9),), submissions=9, workers=2)
     twice = [Judgement(Pair(1, 1), "v", Label.YES), Judgement(Pair(1, 1), "w", Label.WEAK_YES)]
-    shared = replaced(world(), judgements=JudgementColumns.from_records(twice))
+    shared = replaced(world(), judgements=judgement_frame(twice))
     sheets = [
         release_files(replaced(shared, origins=Origins(past_work=(one,))))[0]["datasheet.md"].decode()
         for one in (work, named)
@@ -156,9 +158,9 @@ def test_agreement_does_not_depend_on_the_order_of_rows(records, random):
     """Alpha equals that of the counts of each person's best answer; shares count unanimous pairs."""
     shuffled = list(records)
     random.shuffle(shuffled)
-    found = concord(JudgementColumns.from_records(records))
+    found = concord(judgement_frame(records))
 
-    assert concord(JudgementColumns.from_records(shuffled)) == found
+    assert concord(judgement_frame(shuffled)) == found
     best = {}
     for one in records:
         if one.usable and one.outcome == "answered" and one.label and not one.role.is_gold:
@@ -223,7 +225,7 @@ def test_texts_come_from_the_database_and_pass_the_privacy_check(tmp_path, engin
     simulate(settings, SANDBOX, population="careful")
     harvest(settings, SANDBOX)
     with open_database(settings.db_url, read_only=True) as session:
-        worker = columns.judgement_columns(session, SANDBOX).workers[0]
+        worker = columns.judgement_columns(session, SANDBOX)["worker"].cat.categories[0]
     remarks = ["plain remark", f"i am {worker.lower()}", "call 555 123 4567"]
     change(
         settings,
@@ -269,17 +271,15 @@ def test_past_work_is_told_apart(project, tmp_path):
 
 def sheet_with(records):
     """The datasheet of a release of these judgements."""
-    data = replaced(world(), judgements=JudgementColumns.from_records(records))
+    data = replaced(world(), judgements=judgement_frame(records))
     return release_files(data)[0]["datasheet.md"].decode()
 
 
 def with_texts(judgements, texts):
     """The first judgements on candidates with these texts."""
-    distinct = sorted(set(texts))
-    column = np.full(len(judgements), UNWRITTEN, np.int32)
-    rows = np.flatnonzero(~judgements.gold)[: len(texts)]
-    column[rows] = [distinct.index(text) for text in texts]
-    return replaced(judgements, text=column, texts=tuple(distinct))
+    column = np.full(len(judgements), None, object)
+    column[np.flatnonzero(~is_gold(judgements))[: len(texts)]] = texts
+    return judgements.assign(text=pd.Categorical(column, sorted(set(texts))))
 
 
 def as_file(content):

@@ -8,21 +8,11 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from record_kit import agreements, consistency, entropy_bits, longest_run, median_seconds
 
 from mitl.desk.words import findings
 from mitl.desk.worker_pages import COLUMNS, in_order
-from mitl.judgements.conduct import (
-    Agreement,
-    Haste,
-    Run,
-    agreements,
-    consistency,
-    entropy_bits,
-    gold_interval,
-    haste,
-    longest_run,
-    median_seconds,
-)
+from mitl.judgements.conduct import Agreement, Haste, Run, gold_interval, haste
 from mitl.judgements.gold_records import GoldRecord
 from mitl.records import Finding, Label, Pair
 from mitl.stages.reviewing.evidence import Evidence

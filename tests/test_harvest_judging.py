@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from record_kit import gold_state
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
@@ -16,7 +17,7 @@ from mitl.db.models import Dataset
 from mitl.db.session import open_database
 from mitl.db.store import answers, hits, judgements, parses
 from mitl.db.store.submissions import NewSubmission, add_submissions
-from mitl.judgements.usability import is_usable
+from mitl.judgements.goldcheck import is_usable
 from mitl.records import (
     Decision,
     Environment,
@@ -33,7 +34,6 @@ from mitl.records import (
     Shortcoming,
 )
 from mitl.records.gold_rule import GoldRule
-from mitl.stages.harvesting.golds import gold_state
 from mitl.stages.harvesting.judging import SAME_WORKER, judge
 
 SANDBOX = Environment.SANDBOX

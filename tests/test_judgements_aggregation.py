@@ -7,8 +7,9 @@ import statistics
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from record_kit import answers_by_pair, majority, most_positive
 
-from mitl.judgements.aggregation import PairAnswer, answers_by_pair, majority, most_positive
+from mitl.positives.pair_answers import PairAnswer, judgement_frame, majority_answers
 from mitl.records import Judgement, Label, Outcome, Pair, PairRole
 
 YES, WEAK_YES, WEAK_NO, NO = Label
@@ -91,4 +92,5 @@ def test_candidates_repeats_and_overlaps_count_and_golds_never():
         Judgement(Pair(0, 0), "A9", None, outcome=Outcome.SKIPPED),
     ]
 
+    assert majority_answers(judgement_frame(judgements)) == {pair: PairAnswer(YES, 4, 0.75)}
     assert answers_by_pair(judgements) == {pair: PairAnswer(YES, 4, 0.75)}

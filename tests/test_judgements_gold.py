@@ -10,17 +10,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from record_kit import GoldAnswer, gold_records, withdrawn_golds
 
 from mitl.crowd.populations import CHARACTERS, answer_hit
 from mitl.datasets.scenes.world import generate, truth_matrix
-from mitl.judgements.gold_records import (
-    GoldAnswer,
-    GoldRecord,
-    gold_records,
-    withdrawn_golds,
-)
-from mitl.judgements.goldcheck import GoldCheck, check_assignment, decide
-from mitl.judgements.usability import is_usable
+from mitl.judgements.gold_records import GoldRecord
+from mitl.judgements.goldcheck import GoldCheck, check_assignment, decide, is_usable
 from mitl.proposals.golds import gold_negatives, gold_positives
 from mitl.proposals.packed import pack_pairs
 from mitl.records import Decision, Finding, GoldControl, Judgement, Label, Outcome, Pair, PairRole

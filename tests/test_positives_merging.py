@@ -9,11 +9,12 @@ import importlib.util
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from record_kit import Conflict, MergeInput, merge, positives_by_query
 
 from mitl.errors import ReleaseError
-from mitl.positives.exclusions import Exclusions
 from mitl.positives.loading import official_positives
-from mitl.positives.merging import Conflict, MergeInput, MergeRules, merge, positives_by_query
+from mitl.positives.merging import Exclusions
+from mitl.positives.rules import MergeRules
 from mitl.records import Direction, Judgement, Label, Pair, PositiveSource
 
 YES, WEAK_YES, WEAK_NO, NO = Label

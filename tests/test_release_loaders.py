@@ -9,8 +9,7 @@ import pytest
 from test_release_writing import records, world
 
 from mitl.judgements.aggregators import Aggregator
-from mitl.positives.judgement_columns import JudgementColumns
-from mitl.positives.pair_answers import pair_answers
+from mitl.positives.pair_answers import judgement_frame, pair_answers
 from mitl.positives.release import write_release
 from mitl.positives.release_input import ReleaseCard
 from mitl.positives.rules import MergeRules
@@ -31,7 +30,7 @@ def _no_stream_kept():
 def by_model(kind, **changes):
     """A release whose answers a model took together, so that it has every table."""
     rules = MergeRules(aggregator=Aggregator.ORDINAL)
-    answers = pair_answers(JudgementColumns.from_records(records()[0]), rules)
+    answers = pair_answers(judgement_frame(records()[0]), rules)
     return world(kind, rules=rules, posterior=answers.posterior, **changes)
 
 

@@ -120,8 +120,8 @@ def test_a_release_gives_nobody_away():
     """Pseudonyms under the release's secret are no hash of the ids."""
     data = world()
     workers = {f"A{n}": f"A{n}SUAM1J3GNN3B" for n in range(3)}
-    names = tuple(workers[name] for name in data.judgements.workers)
-    judgements = dataclasses.replace(data.judgements, workers=names)
+    names = data.judgements["worker"].cat.rename_categories(workers)
+    judgements = data.judgements.assign(worker=names)
     files, _ = release_files(dataclasses.replace(data, judgements=judgements))
 
     assert find_leaks(files, {"worker": workers.values()}) == []

@@ -20,20 +20,18 @@ from mitl.errors import ReleaseError
 from mitl.judgements.aggregators import Aggregator
 from mitl.metrics.means import score
 from mitl.metrics.positives import Positives, locate
-from mitl.positives.exclusions import Exclusions
 from mitl.positives.folders import file_entries
 from mitl.positives.ids import release_ids
-from mitl.positives.judgement_columns import JudgementColumns
 from mitl.positives.loading import official_positives, read_release
-from mitl.positives.merge_columns import gather, merge_columns
+from mitl.positives.merging import Exclusions, gather, merge
 from mitl.positives.origins import ExclusionList, Origins
-from mitl.positives.pair_answers import pair_answers
+from mitl.positives.pair_answers import judgement_frame, packed, pair_answers
 from mitl.positives.pseudonyms import pseudonym
 from mitl.positives.release import release_files, write_release
 from mitl.positives.release_input import ReleaseCard, ReleaseInput
 from mitl.positives.rules import MergeRules
 from mitl.proposals.columns import ProposalColumns
-from mitl.proposals.packed import pack_ids, unpack_pairs
+from mitl.proposals.packed import unpack_pairs
 from mitl.records import (
     Concept,
     Direction,
@@ -69,13 +67,7 @@ FILES = {
 
 def positives(data):
     """The pairs that a release lists."""
-    return unpack_pairs(data.merged.evidence.pairs[data.merged.kept])
-
-
-def packed(pairs):
-    """Packed pairs in the order given."""
-    ids = np.array([(pair.image_id, pair.caption_id) for pair in pairs]).reshape(-1, 2)
-    return pack_ids(ids[:, 0], ids[:, 1])
+    return unpack_pairs(data.merged.where("kept"))
 
 
 def records(seed=0):
@@ -117,8 +109,8 @@ def world(kind=IdKind.INTEGER, *, seed=0, salt=SALT, **changes):
     judgements, proposals, originals, ratings = records(seed)
     prefix = "" if kind is IdKind.INTEGER else "item-"
     rules = changes.pop("rules", MergeRules())
-    columns = JudgementColumns.from_records(judgements)
-    answers = pair_answers(columns, rules).columns
+    columns = judgement_frame(judgements)
+    answers = pair_answers(columns, rules).pairs
     rated = [pair for pair, _ in ratings], np.array([score for _, score in ratings])
     evidence = gather(answers, packed(rated[0]), rated[1], packed(originals))
     return ReleaseInput(
@@ -129,7 +121,7 @@ def world(kind=IdKind.INTEGER, *, seed=0, salt=SALT, **changes):
         image_ids={n: f"{prefix}{10 * n:02}" for n in IMAGES},
         caption_ids={n: f"{prefix}{100 * n}" for n in CAPTIONS},
         queries={Direction.I2T: tuple(IMAGES), Direction.T2I: tuple(range(1, 16))},
-        merged=merge_columns(evidence, rules, Exclusions()),
+        merged=merge(evidence, rules, Exclusions()),
         rules=rules,
         judgements=columns,
         proposals=ProposalColumns.from_records(proposals),
@@ -301,6 +293,25 @@ def test_answers_of_all_outcomes_are_kept_as_given():
         ["not_in_image", "described_wrongly"],
         ["color"],
     )
+
+
+def test_scores_in_the_official_csv_are_written_as_python_writes_them():
+    """Great and small, whole and signed: the shortest digits that give the similarity back."""
+    rng = np.random.default_rng(0)
+    numbers = (rng.normal(0, 1, 2000) * 10.0 ** rng.integers(-9, 18, 2000)).tolist()
+    numbers += [0.0, -0.0, 1.0, -3.0, 1e-4, 9.999e-5, 1.001e-4, 999999.5, 1e6, 1e16, 0.1, 1 / 3]
+    judgements, _, _, _ = records()
+    pair = next(one.pair for one in judgements if one.usable and not one.role.is_gold and one.label)
+    names = [f"a{n:04}, with a comma" for n in range(len(numbers))]
+    proposals = [
+        Proposal(pair, name, Direction.I2T, 1, number) for name, number in zip(names, numbers, strict=True)
+    ]
+    data = dataclasses.replace(world(), proposals=ProposalColumns.from_records(proposals))
+
+    rows = list(csv.DictReader(io.StringIO(release_files(data)[0]["mturk_parsed.csv"].decode())))
+
+    assert [row["model"] for row in rows] == names
+    assert [row["score"] for row in rows] == [str(np.float32(number)) for number in numbers]
 
 
 def test_the_official_csv_has_one_row_per_answer_annotator_and_direction():
@@ -510,14 +521,14 @@ def test_a_model_releases_what_it_holds_possible(aggregator):
     """A row for each answered pair; the answers' probabilities add up, to the positives' own column too."""
     judgements, *_ = records()
     rules = MergeRules(aggregator=aggregator)
-    answers = pair_answers(JudgementColumns.from_records(judgements), rules)
+    answers = pair_answers(judgement_frame(judgements), rules)
     files, _ = release_files(world(rules=rules, posterior=answers.posterior))
 
     table = pq.read_table(io.BytesIO(files["posteriors.parquet"])).to_pylist()
     positive = pq.read_table(io.BytesIO(files["positives.parquet"])).to_pylist()
 
     rows = {(row["image_id"], row["caption_id"]): row for row in table}
-    assert len(rows) == len(table) == len(answers.columns.pairs)
+    assert len(rows) == len(table) == len(answers.pairs)
     for row in table:
         assert sum(row[label.value] for label in Label) == pytest.approx(1, abs=1e-5)
         if aggregator is Aggregator.ORDINAL:
@@ -551,13 +562,13 @@ def test_the_makers_words_are_text_in_the_datasheet_and_the_readme():
 
 def test_a_release_without_any_judgement_is_whole(tmp_path):
     """CxC alone makes a release: tables are empty but typed, and it reads back."""
-    none = JudgementColumns.from_records([])
-    evidence = gather(pair_answers(none).columns, packed([Pair(1, 2)]), np.array([4.0]), packed([]))
+    none = judgement_frame([])
+    evidence = gather(pair_answers(none).pairs, packed([Pair(1, 2)]), np.array([4.0]), packed([]))
     data = dataclasses.replace(
         world(),
         judgements=none,
         proposals=ProposalColumns.from_records([]),
-        merged=merge_columns(evidence, MergeRules(), Exclusions()),
+        merged=merge(evidence, MergeRules(), Exclusions()),
     )
     folder = write_release(tmp_path / "r", data).folder
 

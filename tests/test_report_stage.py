@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from pay_kit import change
 from process_kit import project_settings
+from record_kit import answers_by_pair
 from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish
 
 from mitl.analysis.report.inputs import DisputeKind, Frame
@@ -23,13 +24,12 @@ from mitl.db.session import open_database
 from mitl.db.store import answers
 from mitl.db.store.ledger import SettledWork
 from mitl.errors import RetrievalError
-from mitl.judgements.aggregation import answers_by_pair
+from mitl.positives.pair_answers import majority_answers
 from mitl.records import Environment, Label
 from mitl.stages.evaluating.keeping import SCORES_FILE
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.reporting import reliability
 from mitl.stages.reporting.examples import evenly
-from mitl.stages.reporting.pair_facts import majority_answers
 from mitl.stages.reporting.report import collect, report, report_input
 from mitl.stages.reporting.scores import evaluation
 from mitl.stages.reviewing.page_times import usual_seconds

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import record_kit
 from hypothesis import given
 from hypothesis import strategies as st
 from world_kit import SANDBOX
 
 from mitl.db.session import open_database
-from mitl.db.store import desk, open_work, proposals
 from mitl.db.store import judgements as judgement_store
-from mitl.db.store.answer_columns import LABELS, answer_columns
-from mitl.judgements import conduct
-from mitl.judgements.conduct_columns import (
+from mitl.db.store import open_work, proposals
+from mitl.db.store.columns import answer_columns
+from mitl.judgements.conduct import (
     agreement_and_consistency,
     entropy_of_counts,
     label_counts,
@@ -24,8 +24,8 @@ from mitl.judgements.conduct_columns import (
     medians_s,
 )
 from mitl.records import Direction, Outcome, Pair, PairRole
+from mitl.records.frames import LABELS
 from mitl.settings import Settings, load
-from mitl.stages.harvesting.gold_answers import gold_answers
 from mitl.stages.harvesting.golds import gold_state
 from mitl.stages.operating.backup import backup
 from mitl.stages.operating.restore import restore
@@ -64,12 +64,12 @@ def test_columns_and_records_say_the_same_of_each_worker(rows, distrusted):
 
     for who in range(WORKERS):
         labels = [one for sheet in pages[who].values() for one in sheet]
-        assert medians.get(who) == conduct.median_seconds(times[who])
-        assert runs.get(who) == conduct.longest_run(pages[who].values())
+        assert medians.get(who) == record_kit.median_seconds(times[who])
+        assert runs.get(who) == record_kit.longest_run(pages[who].values())
         assert counts[who].tolist() == [labels.count(one) for one in LABELS]
-        assert entropy_of_counts(counts[who].tolist()) == pytest.approx(conduct.entropy_bits(labels))
-    assert {str(who): one for who, one in agreeing.items()} == conduct.agreements(given_, known)
-    assert {str(who): one for who, one in own.items()} == conduct.consistency(given_)
+        assert entropy_of_counts(counts[who].tolist()) == pytest.approx(record_kit.entropy_bits(labels))
+    assert {str(who): one for who, one in agreeing.items()} == record_kit.agreements(given_, known)
+    assert {str(who): one for who, one in own.items()} == record_kit.consistency(given_)
 
 
 @pytest.fixture
@@ -86,8 +86,7 @@ def test_the_database_as_columns_says_what_its_records_say(project):
     with open_database(project.db_url, read_only=True) as session:
         every = answer_columns(session, SANDBOX)
         stored = judgement_store.judgements(session, SANDBOX)
-        names = desk.worker_names(session, SANDBOX)
-        met = gold_answers(session, every, project.gold_rule, names)
+        met = gold_state(session, SANDBOX, project.gold_rule, every)
         found = habits(session, SANDBOX, project.gold_rule)
         counts = open_work.pair_counts(session, SANDBOX, every)
         candidates = set(proposals.candidate_pairs(session, list(Direction)))
@@ -99,18 +98,18 @@ def test_the_database_as_columns_says_what_its_records_say(project):
         for one in records
         if one.label is not None and one.outcome is Outcome.ANSWERED and not one.role.is_gold
     ]
-    bad = {worker for worker, record in met.state.records.items() if record.is_bad}
+    bad = {worker for worker, record in met.records.items() if record.is_bad}
 
     assert len(every) == len(stored) > 100
     assert every.assignment.tolist() == [row.assignment_id for row in stored]
     assert every.usable.tolist() == [one.usable for one in records]
-    assert met.state == gold_state(stored, project.gold_rule)
-    assert {name: one.agreement for name, one in found.of.items() if one.agreement} == conduct.agreements(
+    assert met == record_kit.gold_state(stored, project.gold_rule)
+    assert {name: one.agreement for name, one in found.of.items() if one.agreement} == record_kit.agreements(
         given_, bad
     )
     assert {
         name: one.consistency for name, one in found.of.items() if one.consistency
-    } == conduct.consistency(given_)
+    } == record_kit.consistency(given_)
     assert (counts.candidates, counts.judged) == (len(candidates), len(judged))
     assert counts.open == len(candidates - asked)
     assert met.by_role[PairRole.GOLD_POSITIVE].golds > 0

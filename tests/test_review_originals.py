@@ -15,9 +15,9 @@ from mitl.datasets.exclusions import paper_exclusions, read_exclusions
 from mitl.datasets.official import official_positives
 from mitl.db.session import open_database
 from mitl.db.store import items
-from mitl.judgements.aggregation import PairAnswer
-from mitl.positives.originals import refused_originals
+from mitl.positives.pair_answers import PairAnswer
 from mitl.records import ExclusionKind, Label, Pair
+from mitl.stages.releasing.originals import refused_originals
 
 YES, WEAK_YES, WEAK_NO, NO = Label
 

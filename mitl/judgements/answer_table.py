@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mitl.judgements.aggregation import counts_for_pair
-from mitl.records import Judgement, Label, Outcome, Pair, PairRole
+from mitl.records import Label, PairRole
 
 UNKNOWN = -1
 """In ``known``: nobody told the answer of this item."""
@@ -92,16 +90,6 @@ class AnswerTable:
         return AnswerTable(self.item, self.worker, self.label, self.n_workers, self.n_labels, column)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KeyedTable:
-    """An answer table with what its codes stand for."""
-
-    answers: AnswerTable
-    items: tuple[tuple[Pair, PairRole | None], ...]
-    """A pair with its gold role, or with None for its answers as a candidate, repeat or overlap."""
-    workers: tuple[str, ...]
-
-
 def answer_table(
     items: ArrayLike,
     workers: ArrayLike,
@@ -154,49 +142,7 @@ def codes(ids: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.generic]]:
     return coded.reshape(-1).astype(np.int64), distinct
 
 
-def from_judgements(judgements: Iterable[Judgement], gold_labels: Known | None = None) -> KeyedTable:
-    """The usable answers of pairs and of gold controls.
-
-    A pair that was asked as a control and as a candidate is two items: what a control is known to be says
-    nothing about the answer that people are asked for.
-
-    Args:
-        gold_labels: what each gold role is known to be; the default is ``GOLD_LABELS``. A role that is left
-            out is not read: withdrawn controls should not reach this function.
-    """
-    gold_labels = GOLD_LABELS if gold_labels is None else gold_labels
-    keys: list[tuple[Pair, str]] = []
-    workers: list[str] = []
-    labels: list[int] = []
-    for judgement in judgements:
-        gold = judgement.role if judgement.role.is_gold else None
-        if judgement.label is None or not _counts(judgement, gold, gold_labels):
-            continue
-        keys.append((judgement.pair, gold.value if gold else ""))
-        workers.append(judgement.worker)
-        labels.append(judgement.label.code - 1)
-    items = sorted(set(keys))
-    place = {key: code for code, key in enumerate(items)}
-    names = sorted(set(workers))
-    worker_place = {name: code for code, name in enumerate(names)}
-    roles = [PairRole(role) if role else None for _, role in items]
-    answers = answer_table(
-        [place[key] for key in keys],
-        [worker_place[name] for name in workers],
-        labels,
-        n_workers=len(names),
-        known=[gold_labels[role].code - 1 if role else UNKNOWN for role in roles],
-    )
-    return KeyedTable(answers, tuple(zip((pair for pair, _ in items), roles, strict=True)), tuple(names))
-
-
 _NAMES = ("item", "worker", "label")
-
-
-def _counts(judgement: Judgement, gold: PairRole | None, gold_labels: Known) -> bool:
-    if gold is None:
-        return counts_for_pair(judgement)
-    return judgement.usable and judgement.outcome is Outcome.ANSWERED and gold in gold_labels
 
 
 def _integers(name: str, column: ArrayLike) -> NDArray[np.integer]:

@@ -1,17 +1,30 @@
-"""How a worker goes about it: speed, straight-lining, variety, agreement with others. Evidence, never a verdict."""
+"""How workers go about it: speed, straight-lining, variety, agreement with others. Evidence, never a verdict.
+
+What is said of all workers is computed from columns, half a million answers at once: workers and labels are codes,
+labels in the order of `Label`.
+"""
 
 from __future__ import annotations
 
 import functools
 import math
 import statistics
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mitl.judgements.gold_records import GoldRecord
-from mitl.records import Label, Pair
+from mitl.records import Label
+from mitl.records.frames import LABELS
 from mitl.retrieval.intervals import clopper_pearson
+
+Ints = NDArray[np.int64]
+Codes = NDArray[np.int8]
+Flags = NDArray[np.bool_]
+
+_SIDES = np.array([label.is_positive for label in LABELS])
 
 INTERVAL = 0.9
 """Probability that the interval of a gold record holds."""
@@ -49,34 +62,6 @@ def gold_interval(record: GoldRecord, probability: float = INTERVAL) -> tuple[fl
     return low, high
 
 
-def longest_run(pages: Iterable[Sequence[Label]]) -> Run | None:
-    """The longest row of one answer on any of these pages; the earliest of equals, None without answers."""
-    best: Run | None = None
-    for labels in pages:
-        length, before = 0, None
-        for label in labels:
-            length = length + 1 if label is before else 1
-            before = label
-            if best is None or length > best.length:
-                best = Run(length, label)
-    return best
-
-
-def entropy_bits(labels: Iterable[Label]) -> float | None:
-    """Shannon's entropy of the answers, 0 (always the same) to 2 (all four alike); None without answers."""
-    counts = Counter(labels)
-    total = counts.total()
-    if not total:
-        return None
-    return max(0.0, -sum(n / total * math.log2(n / total) for n in counts.values()))
-
-
-def median_seconds(active_ms: Iterable[int | None]) -> float | None:
-    """Median active seconds on one pair; pairs whose time was not measured are left out."""
-    times = [ms / 1000 for ms in active_ms if ms]
-    return statistics.median(times) if times else None
-
-
 @dataclass(frozen=True, slots=True)
 class Haste:
     """Half of some pairs took less time than anybody needs to look at one, however fast the other workers are."""
@@ -110,42 +95,103 @@ def haste(seconds: Iterable[float | None], floor_s: float) -> Haste | None:
     return Haste(median, floor_s, sum(time < floor_s for time in times), len(times))
 
 
-def agreements(
-    answers: Iterable[tuple[str, Pair, Label]], distrusted: Collection[str] = ()
-) -> dict[str, Agreement]:
-    """Each worker against every other who answered the same pair; workers without such a pair are left out.
+def medians_s(worker: Ints, active_ms: Ints) -> dict[int, float]:
+    """Worker → median active seconds on one pair; nobody of whom nothing was measured.
 
     Args:
-        answers: (worker, pair, label); a worker's first answer on a pair counts.
-        distrusted: workers whom nobody is compared with; they themselves are compared.
+        worker: (answers,), codes.
+        active_ms: (answers,), 0 where nothing was measured.
     """
-    by_pair: dict[Pair, dict[str, bool]] = defaultdict(dict)
-    for worker, pair, label in answers:
-        by_pair[pair].setdefault(worker, label.is_positive)
-    same: dict[str, int] = defaultdict(int)
-    total: dict[str, int] = defaultdict(int)
-    for given in by_pair.values():
-        for worker, side in given.items():
-            for other, their in given.items():
-                if other != worker and other not in distrusted:
-                    total[worker] += 1
-                    same[worker] += side == their
-    return {worker: Agreement(same[worker], count) for worker, count in sorted(total.items())}
+    measured = active_ms != 0
+    order = np.lexsort((active_ms[measured], worker[measured]))
+    who, times = worker[measured][order], active_ms[measured][order] / 1000
+    found, first, count = np.unique(who, return_index=True, return_counts=True)
+    low, high = times[first + (count - 1) // 2], times[first + count // 2]
+    middle = np.where(count % 2 == 1, low, (low + high) / 2)
+    return dict(zip(found.tolist(), middle.tolist(), strict=True))
 
 
-def consistency(answers: Iterable[tuple[str, Pair, Label]]) -> dict[str, Agreement]:
-    """Each worker against their own first answer, where a pair came to them again; others are left out.
+def label_counts(worker: Ints, label: Codes, n_workers: int) -> Ints:
+    """(workers, labels): how often each worker gave each label.
 
     Args:
-        answers: (worker, pair, label), earlier before later.
+        label: (answers,), codes; -1 for none.
     """
-    first: dict[tuple[str, Pair], bool] = {}
-    same: dict[str, int] = defaultdict(int)
-    total: dict[str, int] = defaultdict(int)
-    for worker, pair, label in answers:
-        if (worker, pair) not in first:
-            first[worker, pair] = label.is_positive
-            continue
-        total[worker] += 1
-        same[worker] += label.is_positive == first[worker, pair]
-    return {worker: Agreement(same[worker], count) for worker, count in sorted(total.items())}
+    given = label >= 0
+    flat = np.bincount(worker[given] * len(LABELS) + label[given], minlength=n_workers * len(LABELS))
+    return flat.reshape(n_workers, len(LABELS))
+
+
+def entropy_of_counts(counts: Iterable[int]) -> float | None:
+    """Shannon's entropy of the answers, 0 bits (always the same) to 2 (all four alike), from how often each was given;
+    None without answers."""
+    given = [count for count in counts if count]
+    total = sum(given)
+    if not total:
+        return None
+    return max(0.0, -sum(n / total * math.log2(n / total) for n in given))
+
+
+def longest_runs(worker: Ints, page: Ints, label: Codes) -> dict[int, Run]:
+    """Worker → the longest row of one answer on one page, the earliest of equals.
+
+    Args:
+        worker: (answers,), codes, of answers by page and place.
+        page: (answers,), ascending.
+        label: (answers,), codes; -1 for none, which ends no row.
+    """
+    given = label >= 0
+    worker, page, label = worker[given], page[given], label[given]
+    if not len(page):
+        return {}
+    begins = np.flatnonzero(np.append(True, (page[1:] != page[:-1]) | (label[1:] != label[:-1])))
+    lengths = np.diff(np.append(begins, len(page)))
+    order = np.lexsort((-lengths, worker[begins]))  # stable: the earliest of equals stays first
+    found, first = np.unique(worker[begins][order], return_index=True)
+    best = order[first]
+    return {
+        who: Run(length, LABELS[code])
+        for who, length, code in zip(
+            found.tolist(), lengths[best].tolist(), label[begins[best]].tolist(), strict=True
+        )
+    }
+
+
+def agreement_and_consistency(
+    worker: Ints, pair: Ints, label: Codes, distrusted: Flags
+) -> tuple[dict[int, Agreement], dict[int, Agreement]]:
+    """Worker → agreement with others on the same pairs, and with their own first answers; without such, nothing.
+
+    A worker's first answer on a pair counts; only agreement on match or no match does.
+
+    Args:
+        worker: (answers,), codes, of answers in the order in which they count.
+        pair: (answers,).
+        label: (answers,), codes, none missing.
+        distrusted: (workers,), with whom nobody is compared.
+    """
+    n = len(distrusted)
+    _, pair = np.unique(pair, return_inverse=True)
+    keys = pair * max(n, 1) + worker
+    order = np.argsort(keys, kind="stable")
+    keys, side = keys[order], _SIDES[label[order]]
+    is_first = np.append(True, keys[1:] != keys[:-1]) if len(keys) else np.empty(0, np.bool_)
+    of_first = np.flatnonzero(is_first)[np.cumsum(is_first) - 1] if len(keys) else np.empty(0, np.int64)
+    again = ~is_first
+    own = _tally(keys[again] % max(n, 1), (side == side[of_first])[again], np.ones(again.sum(), np.int64), n)
+    who, whose, mine = keys[is_first] % max(n, 1), keys[is_first] // max(n, 1), side[is_first]
+    trusted = ~distrusted[who]
+    size = int(pair.max()) + 1 if len(pair) else 0
+    all_, positive = (
+        np.bincount(whose[trusted], minlength=size),
+        np.bincount(whose[trusted & mine], minlength=size),
+    )
+    same = np.where(mine, positive[whose], (all_ - positive)[whose]) - trusted
+    return _tally(who, same, all_[whose] - trusted, n), own
+
+
+def _tally(worker: Ints, same: NDArray[np.generic], total: Ints, n: int) -> dict[int, Agreement]:
+    """Sums for each worker with a comparison; whole numbers below 2^53, so floats add them exactly."""
+    counted = np.bincount(worker, total, minlength=n).astype(np.int64)
+    agreed = np.bincount(worker, same.astype(np.float64), minlength=n).astype(np.int64)
+    return {who: Agreement(int(agreed[who]), int(counted[who])) for who in np.flatnonzero(counted).tolist()}

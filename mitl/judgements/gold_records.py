@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import functools
 import math
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 
-from mitl.records import GoldControl
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mitl.proposals.packed import unpack_pairs
+from mitl.records import GoldControl, Pair, PairRole
+from mitl.records.frames import LABELS, NONE, ROLES, Flags, is_gold
+from mitl.records.gold_rule import GoldRule
+
+Ints = NDArray[np.int64]
 
 MIN_GOLDS = 4
 """Fewer answered controls than this say nothing about a worker, good or bad."""
@@ -25,16 +33,6 @@ BAD_CHANCE = 0.05
 """A record is bad where a careful worker would fail so many controls less often than this: see `GoldRecord.is_bad`."""
 
 MIN_FAILURES_TO_WITHDRAW = 2
-
-
-@dataclass(frozen=True, slots=True)
-class GoldAnswer:
-    """How one worker did on one gold control."""
-
-    worker: str
-    gold: GoldControl
-    passed: bool | None
-    """As :meth:`GoldRule.passed`; None where it was not answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,26 +90,71 @@ def _failures_of_bad(golds: int) -> int:
     return failures
 
 
-def gold_records(
-    answers: Iterable[GoldAnswer], withdrawn: Collection[GoldControl] = ()
-) -> dict[str, GoldRecord]:
-    """Each worker's record over the controls that are still trusted; unanswered controls do not count.
+@dataclass(frozen=True, slots=True)
+class GoldState:
+    """What the answers on gold controls say at this moment."""
 
-    A worker whose every control was withdrawn or unanswered has an empty record.
+    records: Mapping[str, GoldRecord]
+    """By the worker's id on the requester API; empty records of those whose every control was withdrawn or skipped."""
+    withdrawn: frozenset[GoldControl]
+    by_role: Mapping[PairRole, GoldRecord] = field(default_factory=dict)
+    """Over all workers; withdrawn controls count for nothing."""
+
+    def record(self, worker: str) -> GoldRecord:
+        """A worker's record; empty for one who has met no control."""
+        return self.records.get(worker, GoldRecord())
+
+
+def gold_state(
+    answers: pd.DataFrame,
+    rule: GoldRule,
+    *,
+    names: Mapping[int, str] | None = None,
+    pairs_of: Callable[[Ints], Sequence[Pair]] = unpack_pairs,
+) -> GoldState:
+    """Each worker's record over the controls that are still trusted, and the controls that are not.
+
+    Every answer on a control counts, usable or not; unanswered controls do not count.
+
+    Args:
+        answers: worker, pair, role and label of each; see `mitl.records.frames`.
+        names: worker → id on the requester API; None where the frame holds the ids.
+        pairs_of: the pairs that values of the column ``pair`` stand for.
     """
-    passes: dict[str, int] = defaultdict(int)
-    golds: dict[str, int] = {}
-    for answer in answers:
-        golds.setdefault(answer.worker, 0)
-        if answer.passed is None or (withdrawn and answer.gold in withdrawn):
-            continue
-        golds[answer.worker] += 1
-        passes[answer.worker] += answer.passed
-    return {worker: GoldRecord(passes[worker], golds[worker]) for worker in sorted(golds)}
+    met = answers.loc[is_gold(answers), ["worker", "pair", "role", "label"]]
+    worker, workers = pd.factorize(met["worker"])
+    pair, pairs = pd.factorize(met["pair"].to_numpy())
+    role = met["role"].to_numpy()
+    passes = np.array([[kind.is_gold and label in rule.passes(kind) for label in LABELS] for kind in ROLES])
+    answered = met["label"].to_numpy() != NONE
+    passed = passes[role, met["label"].to_numpy()]
+    control, controls = pd.factorize(pair * len(ROLES) + role)
+    withdrawn = withdrawn_golds(
+        worker[answered], control[answered], passed[answered], n_controls=len(controls)
+    )
+    trusted = answered & ~withdrawn[control]
+    golds = np.bincount(worker[trusted], minlength=len(workers)).tolist()
+    right = np.bincount(worker[trusted & passed], minlength=len(workers)).tolist()
+    ids = [name if names is None else names[name] for name in workers.tolist()]
+    gone = controls[withdrawn]
+    return GoldState(
+        dict(sorted((id_, GoldRecord(*record)) for id_, *record in zip(ids, right, golds, strict=True))),
+        frozenset(
+            GoldControl(of, ROLES[code])
+            for of, code in zip(
+                pairs_of(pairs[gone // len(ROLES)]), (gone % len(ROLES)).tolist(), strict=True
+            )
+        ),
+        {
+            kind: GoldRecord(int((trusted & passed)[role == code].sum()), int(trusted[role == code].sum()))
+            for code, kind in enumerate(ROLES)
+            if kind.is_gold
+        },
+    )
 
 
-def withdrawn_golds(answers: Iterable[GoldAnswer]) -> frozenset[GoldControl]:
-    """The controls that workers of good record fail, and which therefore say nothing about anyone.
+def withdrawn_golds(worker: Ints, control: Ints, passed: Flags, *, n_controls: int) -> Flags:
+    """(controls,) those that workers of good record fail, and which therefore say nothing about anyone.
 
     A control is withdrawn when at least two different workers of good record failed it and they are at
     least half of the workers of good record who answered it. A worker's record is computed without the
@@ -121,40 +164,34 @@ def withdrawn_golds(answers: Iterable[GoldAnswer]) -> frozenset[GoldControl]:
     One failure is not enough: with 3 % of the originals wrong and good workers failing 3 % of the right
     ones, a control failed by one of one good worker is wrong about every second time, by two of two 97
     times in 100.
+
+    Args:
+        worker, control: (n,) codes from 0, a row for each control that was answered.
+        passed: (n,) whether the answer was an expected one.
     """
-    kept = [answer for answer in answers if answer.passed is not None]
-    by_gold: dict[GoldControl, list[GoldAnswer]] = defaultdict(list)
-    for answer in kept:
-        by_gold[answer.gold].append(answer)
+    n_workers = int(worker.max(initial=-1)) + 1
     # Few controls fail more than once, and no other can be withdrawn.
-    doubtful = {gold: met for gold, met in by_gold.items() if _failures(met) >= MIN_FAILURES_TO_WITHDRAW}
-    withdrawn: frozenset[GoldControl] = frozenset()
-    while doubtful:
-        records = gold_records(kept, withdrawn)
-        added = {
-            gold
-            for gold, met in doubtful.items()
-            if gold not in withdrawn and _is_failed_by_good_workers(met, records)
-        }
-        if not added:
-            break
+    doubtful = np.bincount(control[~passed], minlength=n_controls) >= MIN_FAILURES_TO_WITHDRAW
+    withdrawn = np.zeros(n_controls, np.bool_)
+    while True:
+        counting = ~withdrawn[control]
+        golds = np.bincount(worker[counting], minlength=n_workers)
+        passes = np.bincount(worker[counting & passed], minlength=n_workers)
+        tried = counting & doubtful[control]
+        met, place = np.unique(control[tried] * n_workers + worker[tried], return_inverse=True)
+        own_golds = np.bincount(place, minlength=len(met))
+        own_passes = np.bincount(place[passed[tried]], minlength=len(met))
+        who, which = met % max(n_workers, 1), met // max(n_workers, 1)
+        good = _is_good(passes[who] - own_passes, golds[who] - own_golds)
+        n_good = np.bincount(which[good], minlength=n_controls)
+        n_failed = np.bincount(which[good & (own_passes < own_golds)], minlength=n_controls)
+        added = (n_failed >= MIN_FAILURES_TO_WITHDRAW) & (2 * n_failed >= n_good)
+        if not added.any():
+            return withdrawn
         withdrawn |= added
-    return withdrawn
 
 
-def _failures(met: Iterable[GoldAnswer]) -> int:
-    return sum(not answer.passed for answer in met)
-
-
-def _is_failed_by_good_workers(met: Iterable[GoldAnswer], records: Mapping[str, GoldRecord]) -> bool:
-    """``met`` are all answers on one control that still counts in ``records``."""
-    own: dict[str, list[bool]] = defaultdict(list)
-    for answer in met:
-        own[answer.worker].append(bool(answer.passed))
-    good, failed = 0, 0
-    for worker, passes in own.items():
-        record = records[worker]
-        if GoldRecord(record.passes - sum(passes), record.golds - len(passes)).is_good:
-            good += 1
-            failed += not all(passes)
-    return failed >= MIN_FAILURES_TO_WITHDRAW and 2 * failed >= good
+def _is_good(passes: Ints, golds: Ints) -> Flags:
+    """As ``GoldRecord.is_good``, in whole numbers."""
+    mean_is_good = GOOD_MEAN.denominator * (2 * passes + 1) >= GOOD_MEAN.numerator * 2 * (golds + 1)
+    return np.asarray((golds >= MIN_GOLDS) & mean_is_good)

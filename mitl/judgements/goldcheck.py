@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from mitl.judgements.gold_records import GoldRecord
-from mitl.records import Decision, Finding, GoldControl, Judgement, PairRole
+from mitl.records import Decision, Finding, GoldControl, Judgement, Outcome, PairRole
 from mitl.records.gold_rule import GoldRule
 
 GOLD_POSITIVE_FAILED = "gold_positive_failed"
@@ -92,3 +92,29 @@ def _place(gold: GoldControl) -> tuple[int, int, str]:
 
 def _pair_text(gold: GoldControl) -> str:
     return f"image {gold.pair.image_id}, caption {gold.pair.caption_id}"
+
+
+def is_usable(
+    judgement: Judgement,
+    decision: Decision,
+    record: GoldRecord | None = None,
+    *,
+    excluded: bool = False,
+    same_worker: bool = False,
+) -> bool:
+    """Whether a judgement may count: answered, on a page whose answers are kept, from a trusted worker.
+
+    Args:
+        decision: what was decided about the judgement's assignment.
+        record: the worker's gold record; None leaves it out, which is the rule of the page's own controls
+            alone. A bad record sets aside pages that passed by rule. A page that a person looked at and
+            approved stays.
+        excluded: whether the worker is excluded.
+        same_worker: whether the pair was asked of this worker before, so that the answer is not a second
+            opinion.
+    """
+    if judgement.outcome is not Outcome.ANSWERED or judgement.label is None:
+        return False
+    if not decision.keeps_answers or excluded or same_worker:
+        return False
+    return decision is not Decision.PASS or record is None or not record.is_bad

@@ -1,4 +1,4 @@
-"""The majority of each item of an answer table, by the tie rule of :func:`mitl.judgements.aggregation.majority`."""
+"""The majority of each item of an answer table."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ class Majority:
 
 def majority_table(table: AnswerTable, n_positive: int = POSITIVE_LABELS) -> Majority:
     """Each item's most frequent label; a tie goes to the label nearer the median, then to the worse one.
+
+    The median of an even number of answers lies half-way between the middle two.
 
     Args:
         n_positive: how many labels, counted from the best, are positive.

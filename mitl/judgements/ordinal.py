@@ -22,7 +22,7 @@ uppermost threshold, for ``no`` at or below the lowest.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,11 +32,13 @@ from mitl.judgements.convergence import Convergence, has_settled
 from mitl.judgements.majority import POSITIVE_LABELS
 from mitl.judgements.ordinal_curves import Grid, curves, make_grid
 from mitl.judgements.ordinal_parameters import Parameters, blend, starting_parameters
-from mitl.judgements.ordinal_population import learn_population
-from mitl.judgements.ordinal_readers import Floats32, Reader, Sample
-from mitl.judgements.ordinal_steps import step_spread, step_thresholds, step_workers
+from mitl.judgements.ordinal_steps import observed_shares, step_spread, step_thresholds, step_workers
 from mitl.judgements.posterior_sweep import Floats, Sweeper, Swept
 
+_LEAST_ITEMS = 20.0
+"""The normal shape is worth this many items at least."""
+_SAMPLE = 20_000
+"""Answers enough for a share that is the same for the whole crowd."""
 _SLOWEST = 0.25
 """Least share of a step that is taken."""
 
@@ -168,3 +170,109 @@ def _maximise(
     parameters = step_thresholds(parameters, counts, grid)
     parameters = step_workers(parameters, counts, grid, observed)
     return step_spread(parameters, active)
+
+
+def learn_population(
+    parameters: Parameters, items: Floats, grid: Grid, anchor: float
+) -> tuple[Parameters, Floats]:
+    """The distribution seen, brought back to mean 0 and variance 1 with the parameters on the same scale.
+
+    Moving and stretching the scale changes no probability of an answer; it also makes the fit quicker, since
+    the crowd's noise is then learned from the spread of the matches as well.
+
+    Args:
+        items: (Q,) expected number of items at each node, of those that are not known.
+        anchor: share of the items that the normal shape is worth.
+
+    Returns:
+        The parameters, and (Q,) the mass of each cell.
+    """
+    mass = items + (anchor * items.sum() + _LEAST_ITEMS) * grid.mass
+    mass /= mass.sum()
+    mean = float(mass @ grid.nodes)
+    variance = float(mass @ (grid.nodes - mean) ** 2 / (grid.mass @ grid.nodes**2))
+    scale = float(np.sqrt(variance))
+    shape = np.interp(grid.nodes * scale + mean, grid.nodes, mass / grid.mass)  # against the normal
+    moved = shape * np.exp(-0.5 * ((grid.nodes * scale + mean) ** 2 - grid.nodes**2)) * grid.mass
+    return _rescaled(parameters, mean, scale), moved / moved.sum()
+
+
+def _rescaled(parameters: Parameters, mean: float, scale: float) -> Parameters:
+    return replace(
+        parameters,
+        thresholds=(parameters.thresholds - mean) / scale,
+        bias=parameters.bias / scale,
+        mean_bias=parameters.mean_bias / scale,
+        log_noise=parameters.log_noise - np.log(scale),
+        bias_spread=parameters.bias_spread / scale,
+        typical_log_noise=parameters.typical_log_noise - float(np.log(scale)),
+    )
+
+
+Floats32 = NDArray[np.float32]
+
+
+class Sample:
+    """The posteriors of items taken at even distances, with their answers."""
+
+    def __init__(self, table: AnswerTable, grid: Grid) -> None:
+        self._stride = max(1, -(-len(table) // _SAMPLE))
+        items = np.arange(0, table.n_items, self._stride)
+        sizes = table.answers_per_item[items]
+        self._place = np.repeat(np.arange(len(items)), sizes)
+        within = np.arange(len(self._place)) - np.repeat(sizes.cumsum() - sizes, sizes)
+        rows = table.starts[items][self._place] + within
+        self._workers = table.worker[rows].astype(np.int64)
+        self._levels = table.n_labels - 1 - table.label[rows].astype(np.int64)
+        self._posterior = np.empty((len(items), len(grid.nodes)))
+        self._nodes = grid.nodes
+
+    def read(self, start: int, stop: int, posterior: Floats) -> None:
+        """Keep the posteriors of this run's items that belong to the sample."""
+        taken = posterior[-start % self._stride :: self._stride]
+        place = -(-start // self._stride)
+        self._posterior[place : place + len(taken)] = taken
+
+    def observed_shares(self, parameters: Parameters) -> tuple[float, float]:
+        """As :func:`mitl.judgements.ordinal_steps.observed_shares`, of the sample."""
+        posterior = self._posterior[self._place]
+        return observed_shares(parameters, self._nodes, self._workers, self._levels, posterior)
+
+
+class Reader:
+    """What is reported of each item."""
+
+    def __init__(self, table: AnswerTable, parameters: Parameters, grid: Grid, interval: float) -> None:
+        n, n_labels = table.n_items, table.n_labels
+        self.level, self.answer = (np.empty((n, n_labels), dtype=np.float32) for _ in range(2))
+        self.match, self.low, self.high = (np.empty(n, dtype=np.float32) for _ in range(3))
+        self._grid, self._tail, self._known = grid, (1 - interval) / 2, table.known
+        self._within = (grid.within(parameters.thresholds) / grid.mass)[::-1].T  # (Q, labels)
+        noise = np.exp([parameters.typical_log_noise])
+        typical = curves(
+            grid.nodes, parameters.thresholds, np.zeros(1), noise, parameters.typical_blind[None]
+        )
+        self._answers = typical.probability[0, ::-1].T  # (Q, labels)
+
+    def read(self, start: int, stop: int, posterior: Floats) -> None:
+        """Fill in the items from ``start`` to before ``stop``."""
+        rows = slice(start, stop)
+        self.level[rows] = posterior @ self._within
+        known = self._known[rows]
+        sure = np.flatnonzero(known >= 0)
+        self.level[start + sure] = np.eye(self.level.shape[1], dtype=np.float32)[known[sure]]
+        self.answer[rows] = posterior @ self._answers
+        self.match[rows] = posterior @ self._grid.nodes
+        below = posterior.cumsum(axis=1)
+        self.low[rows] = self._quantile(posterior, below, self._tail)
+        self.high[rows] = self._quantile(posterior, below, 1 - self._tail)
+
+    def _quantile(self, posterior: Floats, below: Floats, share: float) -> Floats:
+        """(items,) where the distribution function reaches a share; within a cell it rises evenly."""
+        nodes = self._grid.nodes
+        cell = np.minimum((below < share).sum(axis=1), len(nodes) - 1)
+        rows = np.arange(len(posterior))
+        mass = posterior[rows, cell]
+        inside = (share - (below[rows, cell] - mass)) / np.where(mass > 0, mass, 1.0)
+        found: Floats = nodes[cell] + (inside.clip(0, 1) - 0.5) * self._grid.width
+        return found

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from mitl.judgements.agreement import Alpha, table_alpha
 from mitl.judgements.answer_table import answer_table
 from mitl.judgements.majority import POSITIVE_LABELS
-from mitl.positives.judgement_columns import JudgementColumns
 from mitl.proposals.packed import distinct
+from mitl.records.frames import counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +48,21 @@ class Concord:
         }
 
 
-def concord(judgements: JudgementColumns) -> Concord:
+def concord(judgements: pd.DataFrame) -> Concord:
     """Agreement among the usable answers; a worker who answered a pair twice counts once.
 
     The rows may come in any order.
     """
-    counting = judgements.counting
-    pairs, worker, label = judgements.pairs[counting], judgements.worker[counting], judgements.label[counting]
+    counting = judgements[counts(judgements)]
+    pairs, label = counting["pair"].to_numpy(), counting["label"].to_numpy()
+    worker = counting["worker"].cat.codes.to_numpy()
     # By label last: which of somebody's two answers counts must not depend on the order of the rows.
     order = np.lexsort((label, worker, pairs))
     table = answer_table(
         np.searchsorted(distinct(pairs), pairs[order]),
         worker[order],
         label[order],
-        n_workers=len(judgements.workers),
+        n_workers=len(judgements["worker"].cat.categories),
     )
     same_label = same_side = 0
     if len(table):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import pyarrow as pa
+
 from mitl.errors import ReleaseError
 from mitl.records import IdKind
 
@@ -36,6 +38,11 @@ def release_ids(kind: IdKind, external_ids: Mapping[int, str], noun: str) -> Rel
     numbers = {surrogate: _integer(text, noun) for surrogate, text in external_ids.items()}
     _refuse_repeats(numbers, noun)
     return ReleaseIds(numbers, numbers)
+
+
+def by_place(names: Mapping[int, int | str]) -> pa.Array:
+    """What each surrogate id is called, at its place."""
+    return pa.array([names.get(place) for place in range(max(names, default=-1) + 1)])
 
 
 def _integer(text: str, noun: str) -> int:

@@ -6,76 +6,74 @@ judgement, and the result does not depend on the order of any input.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.positives.exclusions import Exclusions
-from mitl.positives.judgement_columns import JudgementColumns
-from mitl.positives.merge_columns import (
-    UNANSWERED,
-    AnswerColumns,
-    Evidence,
-    Ints,
-    MergedColumns,
-    gather,
-    merge_columns,
-)
-from mitl.positives.pair_answers import pair_answers
-from mitl.positives.rules import CXC_POSITIVE, MergeRules
-from mitl.proposals.packed import pack_ids, unpack_pairs
-from mitl.records import Direction, GoldControl, Judgement, Label, Negative, Pair, Positive, PositiveSource
-
-__all__ = ["CXC_POSITIVE", "Conflict", "MergeInput", "MergeRules", "Merged", "merge", "positives_by_query"]
+from mitl.positives.rules import MergeRules
+from mitl.proposals.packed import Ints, contains, distinct, pack_pairs, unpack_ids
+from mitl.records import Direction, Pair
+from mitl.records.frames import EVIDENCE, LABELS, NONE, Flags, frame
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
-    """A pair on which the sources disagree, and what became of it."""
+class Exclusions:
+    """Captions that go with all their pairs, images that do, and single pairs; by surrogate id."""
 
-    pair: Pair
-    label: Label | None
-    n_judgements: int
-    cxc_score: float | None
-    original: bool
-    decided_by: PositiveSource
-    """The most trusted source that says something; under the official filters, the one that decided."""
-    kept: bool
+    captions: frozenset[int] = frozenset()
+    images: frozenset[int] = frozenset()
+    pairs: frozenset[Pair] = frozenset()
+
+    def __contains__(self, pair: Pair) -> bool:
+        return pair.caption_id in self.captions or pair.image_id in self.images or pair in self.pairs
+
+    def without_pairs(self) -> Exclusions:
+        """The lists as the official tool applies them: it never reads the one of single pairs."""
+        return Exclusions(self.captions, self.images)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Merged:
-    """What merging gives; every tuple is in order of the pairs."""
+    """What becomes of each pair that any source knows."""
 
-    positives: tuple[Positive, ...]
-    conflicts: tuple[Conflict, ...]
-    excluded: tuple[Pair, ...]
-    """Pairs that would be positive, but that an exclusion list names."""
-    negatives: tuple[Negative, ...] = ()
-    """Pairs that people called no match and that no other source keeps."""
+    pairs: pd.DataFrame
+    """``MERGED``, in order of the pairs."""
     query_filter: Mapping[Direction, frozenset[int]] | None = None
     """The queries that may be listed; None where every query may."""
 
-
-@dataclass(frozen=True, slots=True)
-class MergeInput:
-    """What merging reads, by surrogate ids."""
-
-    judgements: Collection[Judgement] = ()
-    ratings: Iterable[tuple[Pair, float]] = ()
-    """CxC ratings of image-caption pairs; a pair rated more than once counts with its highest score."""
-    originals: Collection[Pair] = ()
-    found_by: Mapping[Pair, Collection[str]] = field(default_factory=dict)
-    """The machine annotators that proposed each pair."""
-    exclusions: Exclusions = field(default_factory=Exclusions)
-    withdrawn: Collection[GoldControl] = ()
-    """Controls that are not trusted; the others tell a fitted aggregator how workers err."""
+    def where(self, column: str) -> Ints:
+        """The packed pairs at which this column is true: ``kept``, ``negative``, …"""
+        return np.asarray(self.pairs.loc[self.pairs[column], "pair"], np.int64)
 
 
-def merge(data: MergeInput, rules: MergeRules | None = None) -> Merged:
+def gather(
+    answers: pd.DataFrame, rated_pairs: Ints, scores: NDArray[np.float64], originals: Ints
+) -> pd.DataFrame:
+    """One row for each pair that any source knows (``EVIDENCE``).
+
+    Args:
+        answers: ``PAIR_ANSWERS``.
+        rated_pairs, scores: (m,) in any order; a pair that comes more than once counts with its highest score.
+        originals: packed, in any order.
+    """
+    answered = answers["pair"].to_numpy()
+    pairs = distinct(np.concatenate([answered, rated_pairs, originals]))
+    rows = np.searchsorted(pairs, answered)
+    columns = {"label": (np.int8, NONE), "n_judgements": (np.int32, 0), "probability": (np.float64, np.nan)}
+    evidence: dict[str, NDArray[np.generic]] = {"pair": pairs}
+    for name, (dtype, without) in columns.items():
+        evidence[name] = np.full(len(pairs), without, dtype)
+        evidence[name][rows] = answers[name]
+    score = np.full(len(pairs), -np.inf)
+    np.maximum.at(score, np.searchsorted(pairs, rated_pairs), scores)
+    score[np.isneginf(score)] = np.nan
+    return frame(EVIDENCE, {**evidence, "score": score, "original": contains(distinct(originals), pairs)})
+
+
+def merge(evidence: pd.DataFrame, rules: MergeRules, exclusions: Exclusions) -> Merged:
     """The positives, the conflicts and what exclusion lists took out.
 
     Positive is what people verified, what CxC rates at the threshold or above and nobody judged, and, unless the
@@ -86,114 +84,90 @@ def merge(data: MergeInput, rules: MergeRules | None = None) -> Merged:
     makes a positive; a CxC positive stays though people refused it; the list of single wrong pairs is not
     applied; and a query is listed only if people verified a positive for it and CxC has one too.
 
+    Args:
+        evidence: ``EVIDENCE``.
+
     Source: Chun et al., ECCV Caption, section 3.3; the released tool for ``official``.
     """
-    rules = rules or MergeRules()
-    known = gather(*_columns(data, rules))
-    found = merge_columns(known, rules, data.exclusions)
-    return Merged(
-        _positives(found, data.found_by),
-        _conflicts(found),
-        tuple(unpack_pairs(known.pairs[found.excluded])),
-        _negatives(found, data.found_by),
-        found.query_filter,
+    pairs, label, score = (evidence[name].to_numpy() for name in ("pair", "label", "score"))
+    original = evidence["original"].to_numpy()
+    accepted = np.array([rules.accepts(value) for value in LABELS] + [False])  # the last is for NONE
+    matches = np.array([value.is_positive for value in LABELS] + [False])[label]
+    answered, scored = label != NONE, ~np.isnan(score)
+    verified = accepted[label]
+    with np.errstate(invalid="ignore"):  # NaN compares as not rated
+        rated = score >= rules.cxc_threshold
+    if rules.official:
+        positive = verified | rated
+    else:
+        unjudged = np.where(scored, rated, original & bool(rules.with_originals))
+        positive = np.where(answered, verified, unjudged)
+    out = _listed(pairs, exclusions.without_pairs() if rules.official else exclusions)
+    kept = positive & ~out
+    says_match = (answered & matches) | rated | original
+    says_none = (answered & ~matches) | (scored & ~rated)
+    overruled = kept & ~verified if rules.official else np.zeros(len(kept), np.bool_)
+    merged = evidence.assign(
+        verified=verified,
+        rated=rated,
+        kept=kept,
+        excluded=positive & out,
+        negative=answered & ~matches & ~kept & ~out,
+        conflict=says_match & says_none & ~out,
+        by_judgement=answered & ~overruled,
     )
+    return Merged(merged, _official_queries(pairs, verified, rated, exclusions) if rules.official else None)
 
 
-def positives_by_query(
+def listed_queries(
     merged: Merged, queries: Mapping[Direction, Iterable[int]]
 ) -> dict[Direction, dict[int, tuple[int, ...]]]:
     """Each query's positives in id order, for both directions; queries without any are left out.
 
     Only the queries given are listed: the positives of others were never looked for and would be incomplete.
     """
-    items: dict[Direction, dict[int, list[int]]] = {d: defaultdict(list) for d in Direction}
-    for positive in merged.positives:
-        pair = positive.pair
-        items[Direction.I2T][pair.image_id].append(pair.caption_id)
-        items[Direction.T2I][pair.caption_id].append(pair.image_id)
-    listed: dict[Direction, dict[int, tuple[int, ...]]] = {}
-    for direction in Direction:
+    images, captions = unpack_ids(merged.where("kept"))
+    listed = {}
+    for direction, (ids, items) in zip(Direction, ((images, captions), (captions, images)), strict=True):
         wanted = set(queries.get(direction, ()))
         if merged.query_filter is not None:
             wanted &= merged.query_filter[direction]
-        found = items[direction]
-        listed[direction] = {q: tuple(sorted(found[q])) for q in sorted(wanted) if q in found}
+        mine = contains(_ids(frozenset(wanted)), ids)
+        order = np.lexsort((items[mine], ids[mine]))
+        asked, found = ids[mine][order], items[mine][order]
+        changes = np.append(True, asked[1:] != asked[:-1]) if len(asked) else np.empty(0, np.bool_)
+        starts = np.flatnonzero(changes)
+        parts = np.split(found, starts[1:])
+        listed[direction] = {
+            int(asked[start]): tuple(part.tolist()) for start, part in zip(starts, parts, strict=False)
+        }
     return listed
 
 
-def _columns(data: MergeInput, rules: MergeRules) -> tuple[AnswerColumns, Ints, NDArray[np.float64], Ints]:
-    judgements = JudgementColumns.from_records(data.judgements)
-    answers = pair_answers(judgements, rules, data.withdrawn).columns
-    ratings = list(data.ratings)
-    scores = np.array([score for _, score in ratings], np.float64)
-    return answers, _packed(pair for pair, _ in ratings), scores, _packed(data.originals)
+def _official_queries(
+    pairs: Ints, verified: Flags, rated: Flags, exclusions: Exclusions
+) -> dict[Direction, frozenset[int]]:
+    """Queries with a verified and with a CxC positive, both looked for before exclusion lists apply."""
+    images, captions = unpack_ids(pairs)
+    listed = {}
+    for direction, ids, gone in (
+        (Direction.I2T, images, exclusions.images),
+        (Direction.T2I, captions, exclusions.captions),
+    ):
+        both = np.intersect1d(ids[verified], ids[rated])
+        listed[direction] = frozenset(both.tolist()) - gone
+    return listed
 
 
-def _packed(pairs: Iterable[Pair]) -> Ints:
-    """As given, repeated ones too."""
-    rows = np.array([(pair.image_id, pair.caption_id) for pair in pairs], np.int64).reshape(-1, 2)
-    return pack_ids(rows[:, 0], rows[:, 1])
-
-
-_Finders = Mapping[Pair, Collection[str]]
-
-
-def _positives(found: MergedColumns, found_by: _Finders) -> tuple[Positive, ...]:
-    known, rows = found.evidence, np.flatnonzero(found.kept)
-    speaks = {
-        PositiveSource.JUDGEMENT: found.verified,
-        PositiveSource.CXC: found.rated,
-        PositiveSource.ORIGINAL: known.original,
-    }
-    return tuple(
-        Positive(
-            pair=pair,
-            label=_label(known, row) if found.verified[row] else None,
-            sources=tuple(source for source, mask in speaks.items() if mask[row]),
-            annotators=_finders(found_by, pair),
-            n_judgements=int(known.n_judgements[row]),
-            probability=float(known.probability[row]) if known.n_judgements[row] else None,
-        )
-        for row, pair in zip(rows, unpack_pairs(known.pairs[rows]), strict=True)
+def _listed(pairs: Ints, exclusions: Exclusions) -> Flags:
+    """Where an exclusion list names the pair, its image or its caption."""
+    images, captions = unpack_ids(pairs)
+    return np.asarray(
+        contains(_ids(exclusions.images), images)
+        | contains(_ids(exclusions.captions), captions)
+        | contains(pack_pairs(exclusions.pairs), pairs)
     )
 
 
-def _negatives(found: MergedColumns, found_by: _Finders) -> tuple[Negative, ...]:
-    known, rows = found.evidence, np.flatnonzero(found.negative)
-    return tuple(
-        Negative(
-            pair=pair,
-            label=list(Label)[known.label[row]],
-            annotators=_finders(found_by, pair),
-            n_judgements=int(known.n_judgements[row]),
-            probability=float(known.probability[row]),
-        )
-        for row, pair in zip(rows, unpack_pairs(known.pairs[rows]), strict=True)
-    )
-
-
-def _conflicts(found: MergedColumns) -> tuple[Conflict, ...]:
-    known, rows = found.evidence, np.flatnonzero(found.conflict)
-    scored = known.scored
-    return tuple(
-        Conflict(
-            pair=pair,
-            label=_label(known, row),
-            n_judgements=int(known.n_judgements[row]),
-            cxc_score=float(known.score[row]) if scored[row] else None,
-            original=bool(known.original[row]),
-            decided_by=PositiveSource.JUDGEMENT if found.by_judgement[row] else PositiveSource.CXC,
-            kept=bool(found.kept[row]),
-        )
-        for row, pair in zip(rows, unpack_pairs(known.pairs[rows]), strict=True)
-    )
-
-
-def _label(known: Evidence, row: np.int64) -> Label | None:
-    code = int(known.label[row])
-    return None if code == UNANSWERED else list(Label)[code]
-
-
-def _finders(found_by: _Finders, pair: Pair) -> tuple[str, ...]:
-    return tuple(sorted(set(found_by.get(pair, ()))))
+def _ids(ids: frozenset[int]) -> Ints:
+    return np.array(sorted(ids), np.int64)

@@ -2,27 +2,49 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
 
 from mitl.judgements.aggregators import Aggregator, Posterior, aggregate
 from mitl.judgements.answer_table import GOLD_LABELS, UNKNOWN, AnswerTable, answer_table
 from mitl.judgements.majority import POSITIVE_LABELS, most_positive_table
-from mitl.positives.judgement_columns import JudgementColumns
-from mitl.positives.merge_columns import AnswerColumns
 from mitl.positives.rules import MergeRules
-from mitl.proposals.packed import Ints, contains, distinct, pack_pairs
-from mitl.records import GoldControl, PairRole
+from mitl.proposals.packed import Ints, contains, distinct, pack_ids, pack_pairs, unpack_pairs
+from mitl.records import Concept, GoldControl, Judgement, Label, Pair, Shortcoming
+from mitl.records.frames import (
+    JUDGEMENTS,
+    LABELS,
+    NONE,
+    OUTCOMES,
+    PAIR_ANSWERS,
+    ROLES,
+    counts,
+    frame,
+    is_gold,
+    is_labelled,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PairAnswer:
+    """What people answered on a pair, taken together."""
+
+    label: Label
+    n_judgements: int
+    probability: float
+    """Share of the usable judgements that are positive, without smoothing: 1.0 after a single yes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairAnswers:
     """The answers of pairs, and what to know of how they were made."""
 
-    columns: AnswerColumns
+    pairs: pd.DataFrame
+    """``PAIR_ANSWERS``."""
     fit: str = ""
     """How the fit of a model ended; empty where nothing was fitted."""
     posterior: Posterior | None = None
@@ -30,60 +52,115 @@ class PairAnswers:
     warnings: tuple[str, ...] = ()
 
 
+def judgement_frame(judgements: Iterable[Judgement]) -> pd.DataFrame:
+    """Records as a frame (``JUDGEMENTS``), in their order."""
+    rows = list(judgements)
+    return frame(
+        JUDGEMENTS,
+        {
+            "pair": packed(row.pair for row in rows),
+            "worker": pd.Categorical([row.worker for row in rows], sorted({row.worker for row in rows})),
+            "label": [NONE if row.label is None else LABELS.index(row.label) for row in rows],
+            "outcome": [OUTCOMES.index(row.outcome) for row in rows],
+            "role": [ROLES.index(row.role) for row in rows],
+            "usable": [row.usable for row in rows],
+            "shortcomings": [bits(row.shortcomings) for row in rows],
+            "concepts": [bits(row.concepts) for row in rows],
+            "active_ms": [NONE if row.active_ms is None else row.active_ms for row in rows],
+        },
+    )
+
+
+def packed(pairs: Iterable[Pair]) -> Ints:
+    """Packed pairs as given, repeated ones too."""
+    rows = np.array([(pair.image_id, pair.caption_id) for pair in pairs], np.int64).reshape(-1, 2)
+    return pack_ids(rows[:, 0], rows[:, 1])
+
+
+def bits(values: Iterable[Shortcoming | Concept]) -> int:
+    """A bit for each value's place in its enum."""
+    return sum({1 << list(type(value)).index(value) for value in values})
+
+
+def from_bits(mask: int, enum: type[StrEnum]) -> list[StrEnum]:
+    """The values whose bits are set, in the enum's order."""
+    return [value for place, value in enumerate(enum) if mask >> place & 1]
+
+
 def pair_answers(
-    columns: JudgementColumns, rules: MergeRules | None = None, withdrawn: Collection[GoldControl] = ()
+    judgements: pd.DataFrame, rules: MergeRules | None = None, withdrawn: Collection[GoldControl] = ()
 ) -> PairAnswers:
     """The answer of each pair that has a usable judgement, in order of the pairs.
 
     Args:
+        judgements: ``JUDGEMENTS``.
         rules: name the aggregator; the majority where they are left out. Under the official filters one positive answer
             among several makes a positive.
         withdrawn: controls that say nothing about anybody; the others tell a model how its workers err.
     """
     rules = rules or MergeRules()
-    counting = columns.counting
-    pairs = distinct(columns.pairs[counting])
     if rules.aggregator is Aggregator.MAJORITY:
-        item = np.searchsorted(pairs, columns.pairs[counting])
-        table = answer_table(item, columns.worker[counting], columns.label[counting])
-        return PairAnswers(_by_majority(pairs, table, most_positive=rules.official))
-    found = aggregate(_with_controls(columns, pairs, withdrawn), rules.aggregator)
+        return PairAnswers(_by_majority(judgements, most_positive=rules.official))
+    pairs, table = table_with_controls(judgements, withdrawn, ["gold", "pair"])
+    found = aggregate(table, rules.aggregator)
     n = len(pairs)
-    answers = AnswerColumns(pairs, found.label[:n], found.n_answers[:n], found.probability[:n])
+    answers = _frame(pairs, found.label[:n], found.n_answers[:n], found.probability[:n])
     fit = "" if found.convergence is None else found.convergence.line
     posterior = None if found.posterior is None else found.posterior.first(n)
     return PairAnswers(answers, fit, posterior, found.warnings)
 
 
-def _by_majority(pairs: Ints, table: AnswerTable, *, most_positive: bool) -> AnswerColumns:
+def majority_answers(judgements: pd.DataFrame) -> dict[Pair, PairAnswer]:
+    """What most people answered on each pair that has a usable answer, in order of the pairs."""
+    found = pair_answers(judgements).pairs
+    columns = (found[name].tolist() for name in ("label", "n_judgements", "probability"))
+    return {
+        pair: PairAnswer(LABELS[label], n, probability)
+        for pair, label, n, probability in zip(unpack_pairs(found["pair"].to_numpy()), *columns, strict=True)
+    }
+
+
+def _by_majority(judgements: pd.DataFrame, *, most_positive: bool) -> pd.DataFrame:
+    given = judgements[counts(judgements)]
+    pairs = distinct(given["pair"].to_numpy())
+    table = answer_table(np.searchsorted(pairs, given["pair"]), given["worker"].cat.codes, given["label"])
     found = aggregate(table)
     label = most_positive_table(table) if most_positive else found.label
-    # The share as a quotient of whole numbers, as the one-pair function has it.
+    # The share as a quotient of whole numbers: what a model gives is rounded.
     positive = (
         np.add.reduceat(table.label < POSITIVE_LABELS, table.starts[:-1]) if len(pairs) else np.empty(0)
     )
-    share = np.asarray(positive / np.maximum(found.n_answers, 1), np.float64)
-    return AnswerColumns(pairs, label, found.n_answers, share)
+    return _frame(pairs, label, found.n_answers, positive / np.maximum(found.n_answers, 1))
 
 
-def _with_controls(columns: JudgementColumns, pairs: Ints, withdrawn: Collection[GoldControl]) -> AnswerTable:
-    """The pairs as the first items, then the controls of each role, which are known."""
-    rows, items = (
-        [np.flatnonzero(columns.counting)],
-        [np.searchsorted(pairs, columns.pairs[columns.counting])],
-    )
-    known: list[NDArray[np.int8]] = [np.full(len(pairs), UNKNOWN, np.int8)]
-    n_items = len(pairs)
+def table_with_controls(
+    judgements: pd.DataFrame, withdrawn: Collection[GoldControl], order: list[str]
+) -> tuple[Ints, AnswerTable]:
+    """The pairs with a usable answer, ascending, and a table of these answers and of those on trusted controls.
+
+    A pair that was asked as a control and as a candidate is two items: what a control is known to be says
+    nothing about the answer that people are asked for.
+
+    Args:
+        order: of the items: ``gold`` (pairs that are asked, then the controls of each role) and ``pair``.
+    """
+    gold = np.where(is_gold(judgements), judgements["role"], 0)  # candidates have the first place in PairRole
+    trusted = np.asarray(judgements["usable"]) & is_labelled(judgements)
+    for role in GOLD_LABELS:
+        gone = pack_pairs(control.pair for control in withdrawn if control.role is role)
+        trusted &= ~((gold == ROLES.index(role)) & contains(gone, judgements["pair"].to_numpy()))
+    answers = judgements.loc[trusted, ["pair", "worker", "label"]].assign(gold=gold[trusted])
+    item = answers.groupby(order, sort=True).ngroup().to_numpy()
+    known = np.full(len(ROLES), UNKNOWN, np.int8)
     for role, label in GOLD_LABELS.items():
-        gone = pack_pairs(gold.pair for gold in withdrawn if gold.role is role)
-        mine = columns.given & (columns.role == list(PairRole).index(role))
-        mine &= ~contains(gone, columns.pairs)
-        controls = distinct(columns.pairs[mine])
-        rows.append(np.flatnonzero(mine))
-        items.append(n_items + np.searchsorted(controls, columns.pairs[mine]))
-        known.append(np.full(len(controls), label.code - 1, np.int8))
-        n_items += len(controls)
-    row = np.concatenate(rows)
-    return answer_table(
-        np.concatenate(items), columns.worker[row], columns.label[row], known=np.concatenate(known)
+        known[ROLES.index(role)] = LABELS.index(label)
+    _, first = np.unique(item, return_index=True)
+    table = answer_table(
+        item, answers["worker"].cat.codes, answers["label"], known=known[answers["gold"].to_numpy()[first]]
     )
+    return distinct(answers.loc[answers["gold"] == 0, "pair"].to_numpy()), table
+
+
+def _frame(pairs: Ints, label: object, n_judgements: object, probability: object) -> pd.DataFrame:
+    columns = {"pair": pairs, "label": label, "n_judgements": n_judgements, "probability": probability}
+    return frame(PAIR_ANSWERS, columns)

@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 
 from mitl.errors import ReleaseError
-from mitl.positives.judgement_columns import UNMEASURED, JudgementColumns
-from mitl.proposals.packed import Ints
+from mitl.records.frames import NONE, is_gold
 
 MIN_SALT_BYTES = 16
 TIME_STEP_MS = 1000
@@ -33,37 +32,20 @@ def pseudonym(worker: str, salt: bytes) -> str:
     return "w_" + base64.b32encode(digest[:10]).decode("ascii").lower()
 
 
-def shown_judgements(judgements: JudgementColumns, salt: bytes) -> JudgementColumns:
+def shown_judgements(judgements: pd.DataFrame, salt: bytes) -> pd.DataFrame:
     """The judgements that a release shows, under pseudonyms; gold controls are left out.
 
     In order of pair, pseudonym and then content: nothing of the order in which they came in is left. Times are to
     the nearest second.
     """
-    shown = judgements.take(~judgements.gold)
-    names = [pseudonym(worker, salt) for worker in shown.workers]
-    by_name = sorted(range(len(names)), key=names.__getitem__)
-    place = np.empty(len(names), np.int32)
-    place[by_name] = np.arange(len(names), dtype=np.int32)
-    renamed = replace(
-        shown,
-        worker=place[shown.worker] if names else shown.worker,
-        workers=tuple(names[n] for n in by_name),
-        active_ms=_coarse(shown.active_ms),
+    shown = judgements[~is_gold(judgements)]
+    steps = (shown["active_ms"] + TIME_STEP_MS // 2) // TIME_STEP_MS * TIME_STEP_MS
+    names = shown["worker"].cat.rename_categories(lambda worker: pseudonym(worker, salt))
+    renamed = shown.assign(
+        worker=names.cat.reorder_categories(sorted(names.cat.categories)),
+        active_ms=steps.where(shown["active_ms"] != NONE, NONE),
     )
-    content = (
-        *(() if renamed.text is None else (renamed.text,)),
-        renamed.concepts,
-        renamed.shortcomings,
-        renamed.active_ms,
-        renamed.usable,
-        renamed.label,
-        renamed.outcome,
-        renamed.worker,
-        renamed.pairs,
-    )
-    return renamed.take(np.lexsort(content))
-
-
-def _coarse(active_ms: Ints) -> Ints:
-    steps = (active_ms + TIME_STEP_MS // 2) // TIME_STEP_MS * TIME_STEP_MS
-    return np.where(active_ms == UNMEASURED, UNMEASURED, steps)
+    order = ["pair", "worker", "outcome", "label", "usable", "active_ms", "shortcomings", "concepts", "text"]
+    keys = [renamed[name] for name in order if name in renamed]
+    codes = [key.cat.codes if key.dtype == "category" else key for key in keys]
+    return renamed.iloc[np.lexsort(codes[::-1])]

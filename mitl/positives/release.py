@@ -22,8 +22,9 @@ from mitl.positives.folders import (
     replace_folder,
 )
 from mitl.positives.ids import release_ids
-from mitl.positives.merge_columns import listed_queries
+from mitl.positives.merging import listed_queries
 from mitl.positives.privacy import find_leaks
+from mitl.positives.pseudonyms import shown_judgements
 from mitl.positives.readme import readme
 from mitl.positives.release_input import ReleaseInput
 from mitl.positives.summary import Summary, summarise
@@ -103,10 +104,11 @@ def release_files(data: ReleaseInput) -> tuple[dict[str, bytes], Summary]:
     captions = release_ids(data.id_kind, data.caption_ids, "caption")
     listed = listed_queries(data.merged, data.queries)
     summary = summarise(data, listed)
+    shown = shown_judgements(data.judgements, data.salt)
     tables = {
         "positives": positives_table(data, images, captions),
         "negatives": negatives_table(data, images, captions),
-        "judgements": judgements_table(data, images, captions),
+        "judgements": judgements_table(data, shown, images, captions),
     }
     if data.posterior is not None:
         tables["posteriors"] = posteriors_table(data, data.posterior, images, captions)
@@ -115,7 +117,7 @@ def release_files(data: ReleaseInput) -> tuple[dict[str, bytes], Summary]:
     files = {f"{name}.parquet": parquet_bytes(table) for name, table in tables.items()}
     files["image_to_caption.json"] = positives_json(listed[Direction.I2T], images, captions)
     files["caption_to_image.json"] = positives_json(listed[Direction.T2I], captions, images)
-    files["mturk_parsed.csv"] = official_csv(data, images, captions)
+    files["mturk_parsed.csv"] = official_csv(data, shown, images, captions)
     files["conflicts.csv"] = conflicts_csv(data, images, captions)
     files["datasheet.md"] = datasheet(data, summary).encode()
     files["croissant.json"] = json_bytes(croissant(data, summary, files, tables))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import pandas as pd
+
 from mitl.judgements.aggregators import Posterior
-from mitl.positives.judgement_columns import JudgementColumns
-from mitl.positives.merge_columns import MergedColumns
+from mitl.positives.merging import Merged
 from mitl.positives.origins import Origins
 from mitl.positives.rules import MergeRules
 from mitl.positives.shown_texts import TextScan
@@ -53,9 +54,10 @@ class ReleaseInput:
     image_ids: Mapping[int, str]
     caption_ids: Mapping[int, str]
     queries: Mapping[Direction, tuple[int, ...]]
-    merged: MergedColumns
+    merged: Merged
     rules: MergeRules
-    judgements: JudgementColumns
+    judgements: pd.DataFrame
+    """``JUDGEMENTS``."""
     proposals: ProposalColumns
     salt: bytes
     seeds: Mapping[str, int] = field(default_factory=dict)

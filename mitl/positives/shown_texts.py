@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-import numpy as np
+import pandas as pd
 
-from mitl.positives.judgement_columns import UNWRITTEN, JudgementColumns
 from mitl.positives.markdown import listed
 from mitl.positives.scrubbing import Removed, scrub_all
 from mitl.records import several
+from mitl.records.frames import is_gold
 
 _WORDS: Mapping[Removed, tuple[str, str]] = {
     Removed.ID: ("id of a worker, an assignment or a HIT", "ids of workers, assignments and HITs"),
@@ -60,27 +60,22 @@ class TextScan:
         }
 
 
-def scrubbed_columns(
-    judgements: JudgementColumns, ids: Iterable[str]
-) -> tuple[JudgementColumns, TextScan | None]:
+def scrubbed_columns(judgements: pd.DataFrame, ids: Iterable[str]) -> tuple[pd.DataFrame, TextScan | None]:
     """The judgements with their texts scrubbed, and what was found in those of answers that a release shows.
 
     Judgements without texts stay as they are.
     """
-    if judgements.text is None:
+    if "text" not in judgements:
         return judgements, None
-    found = scrub_all(judgements.texts, ids)
-    texts = tuple(sorted({one.text for one in found.values()}))
-    place = {text: code for code, text in enumerate(texts)}
-    # The last place stands for UNWRITTEN.
-    moved = np.array([*(place[found[text].text] for text in judgements.texts), UNWRITTEN], np.int32)
-    columns = replace(judgements, text=moved[judgements.text], texts=texts)
-    shown = judgements.text[~judgements.gold & (judgements.text != UNWRITTEN)]
+    found = scrub_all(judgements["text"].cat.categories, ids)
+    texts = pd.CategoricalDtype(sorted({one.text for one in found.values()}))
+    scrubbed = judgements["text"].map({text: one.text for text, one in found.items()}).astype(texts)
+    shown = judgements.loc[~is_gold(judgements), "text"].value_counts()
     removed: Counter[Removed] = Counter()
     changed = 0
-    for code, times in zip(*np.unique(shown, return_counts=True), strict=True):
-        one = found[judgements.texts[code]]
-        changed += int(times) * bool(one.removed)
+    for text, times in zip(shown.index, shown.tolist(), strict=True):
+        one = found[text]
+        changed += times * bool(one.removed)
         for kind, count in one.removed.items():
-            removed[kind] += int(times) * count
-    return columns, TextScan(len(shown), changed, dict(removed))
+            removed[kind] += times * count
+    return judgements.assign(text=scrubbed), TextScan(int(shown.sum()), changed, +removed)

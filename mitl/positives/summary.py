@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from mitl.positives.concord import Concord, concord
-from mitl.positives.judgement_columns import UNMEASURED
 from mitl.positives.release_input import ReleaseInput
 from mitl.positives.shown_texts import TextScan
 from mitl.proposals.packed import contains, distinct
 from mitl.records import Direction, Label, PositiveSource
+from mitl.records.frames import NONE, counts, is_gold
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,34 +75,34 @@ class Summary:
 
 def summarise(data: ReleaseInput, listed: Mapping[Direction, Mapping[int, tuple[int, ...]]]) -> Summary:
     """Count a release; gold controls are in no figure."""
-    shown = data.judgements.take(~data.judgements.gold)
-    counting, merged = shown.counting, data.merged
-    speaks = (merged.verified, merged.rated, merged.evidence.original)
-    work = np.bincount(shown.worker, minlength=1)
-    times = shown.active_ms[shown.active_ms != UNMEASURED]
-    proposed, answered = distinct(data.proposals.pairs), distinct(shown.pairs[counting])
+    shown = data.judgements[~is_gold(data.judgements)]
+    counting, merged = shown.loc[counts(shown), ["pair", "label"]], data.merged.pairs
+    kept = merged[merged["kept"]]
+    work = shown["worker"].value_counts(sort=False)
+    times = shown.loc[shown["active_ms"] != NONE, "active_ms"]
+    proposed, answered = distinct(data.proposals.pairs), distinct(counting["pair"].to_numpy())
     return Summary(
-        positives=int(merged.kept.sum()),
+        positives=len(kept),
         by_source={
-            source: int((merged.kept & mask).sum())
-            for source, mask in zip(PositiveSource, speaks, strict=True)
+            source: int(kept[speaks].sum())
+            for source, speaks in zip(PositiveSource, ("verified", "rated", "original"), strict=True)
         },
         queries_asked={d: len(set(data.queries.get(d, ()))) for d in Direction},
         queries_listed={d: len(listed[d]) for d in Direction},
         query_positives={d: sum(map(len, listed[d].values())) for d in Direction},
         judgements=len(shown),
-        usable=int(counting.sum()),
+        usable=len(counting),
         pairs_judged=len(answered),
-        labels={label: int((shown.label[counting] == place).sum()) for place, label in enumerate(Label)},
+        labels={label: int((counting["label"] == place).sum()) for place, label in enumerate(Label)},
         workers=int((work > 0).sum()),
         largest_share=float(work.max() / len(shown)) if len(shown) else None,
         median_active_s=float(np.median(times)) / 1000 if len(times) else None,
         proposed_by=data.proposals.distinct_pairs(),
         proposed=len(proposed),
         unanswered=len(proposed) - int(contains(answered, proposed).sum()),
-        conflicts=int(merged.conflict.sum()),
-        excluded=int(merged.excluded.sum()),
-        negatives=int(merged.negative.sum()),
+        conflicts=int(merged["conflict"].sum()),
+        excluded=int(merged["excluded"].sum()),
+        negatives=int(merged["negative"].sum()),
         agreement=concord(shown),
         texts=data.texts,
     )

@@ -5,49 +5,42 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from mitl.judgements.aggregators import Posterior
-from mitl.positives.ids import ReleaseIds
-from mitl.positives.judgement_columns import UNMEASURED, UNWRITTEN, JudgementColumns
-from mitl.positives.merge_columns import UNANSWERED, Evidence
-from mitl.positives.pseudonyms import shown_judgements
+from mitl.positives.ids import ReleaseIds, by_place
 from mitl.positives.release_input import ReleaseInput
-from mitl.proposals.packed import Ints, unpack_ids
+from mitl.proposals.packed import unpack_ids
 from mitl.records import Concept, IdKind, Label, Outcome, PositiveSource, Shortcoming
+from mitl.records.frames import NONE
 
 _TEXTS = pa.list_(pa.string())
 
 
 def positives_table(data: ReleaseInput, images: ReleaseIds, captions: ReleaseIds) -> pa.Table:
     """One row per positive, in order of the pairs, with what speaks for it."""
-    known, rows = data.merged.evidence, np.flatnonzero(data.merged.kept)
-    speaks = (data.merged.verified, data.merged.rated, known.original)
-    mask = sum(one[rows].astype(np.int64) << place for place, one in enumerate(speaks))
+    kept = data.merged.pairs[data.merged.pairs["kept"]]
+    speaks = (kept[name].to_numpy(np.int64) << n for n, name in enumerate(("verified", "rated", "original")))
     return pa.table(
         {
-            **_pair_columns(data, known.pairs[rows], images, captions),
-            "label": _labels(np.where(data.merged.verified[rows], known.label[rows], UNANSWERED)),
-            "sources": _by_bits([source.value for source in PositiveSource]).take(pa.array(mask)),
-            "annotators": _annotators(data, known.pairs[rows]),
-            "n_judgements": pa.array(known.n_judgements[rows].astype(np.int16)),
-            "probability": _probability(known, rows),
+            **_pair_columns(data, kept, images, captions),
+            "label": _labels(kept["label"].where(kept["verified"], NONE)),
+            "sources": _by_bits([source.value for source in PositiveSource]).take(pa.array(sum(speaks))),
+            **_answer_columns(data, kept),
         }
     )
 
 
 def negatives_table(data: ReleaseInput, images: ReleaseIds, captions: ReleaseIds) -> pa.Table:
     """One row per pair that people called no match, in order of the pairs."""
-    known, rows = data.merged.evidence, np.flatnonzero(data.merged.negative)
+    negative = data.merged.pairs[data.merged.pairs["negative"]]
     return pa.table(
         {
-            **_pair_columns(data, known.pairs[rows], images, captions),
-            "label": _labels(known.label[rows]),
-            "annotators": _annotators(data, known.pairs[rows]),
-            "n_judgements": pa.array(known.n_judgements[rows].astype(np.int16)),
-            "probability": _probability(known, rows),
+            **_pair_columns(data, negative, images, captions),
+            "label": _labels(negative["label"]),
+            **_answer_columns(data, negative),
         }
     )
 
@@ -56,38 +49,44 @@ def posteriors_table(
     data: ReleaseInput, posterior: Posterior, images: ReleaseIds, captions: ReleaseIds
 ) -> pa.Table:
     """One row per pair with a usable answer, in order of the pairs: what a fitted aggregator holds possible."""
-    pairs = data.merged.evidence.pairs[data.merged.evidence.answered]
+    answered = data.merged.pairs[data.merged.pairs["label"] != NONE]
     levels = {label.value: pa.array(posterior.level[:, place]) for place, label in enumerate(Label)}
     match = {"match": posterior.match, "match_low": posterior.low, "match_high": posterior.high}
     return pa.table(
         {
-            **_pair_columns(data, pairs, images, captions),
+            **_pair_columns(data, answered, images, captions),
             **levels,
             **{name: pa.array(column) for name, column in match.items() if column is not None},
         }
     )
 
 
-def judgements_table(data: ReleaseInput, images: ReleaseIds, captions: ReleaseIds) -> pa.Table:
+def judgements_table(
+    data: ReleaseInput, shown: pd.DataFrame, images: ReleaseIds, captions: ReleaseIds
+) -> pa.Table:
     """One row per answer on a candidate, by pair and then by pseudonym, so that the order tells nothing.
 
     Gold controls are left out: they check workers and would give the keys of later rounds away. Free text is there
     where the input holds it.
+
+    Args:
+        shown: what :func:`mitl.positives.pseudonyms.shown_judgements` gives.
     """
-    shown = shown_judgements(data.judgements, data.salt)
+    outcomes = pa.array([outcome.value for outcome in Outcome])
+    active_ms = shown["active_ms"].to_numpy()
     return pa.table(
         {
-            **_pair_columns(data, shown.pairs, images, captions),
-            "worker": pa.array(shown.workers, pa.string()).take(pa.array(shown.worker)),
-            "label": _labels(shown.label),
-            "outcome": pa.array([outcome.value for outcome in Outcome]).take(pa.array(shown.outcome)),
-            "shortcomings": _by_bits([value.value for value in Shortcoming]).take(
-                pa.array(shown.shortcomings)
-            ),
-            "concepts": _by_bits([value.value for value in Concept]).take(pa.array(shown.concepts)),
-            "active_ms": pa.array(shown.active_ms, mask=shown.active_ms == UNMEASURED),
-            "usable": pa.array(shown.usable),
-            **_text(shown),
+            **_pair_columns(data, shown, images, captions),
+            "worker": _strings(shown["worker"]),
+            "label": _labels(shown["label"]),
+            "outcome": outcomes.take(pa.array(shown["outcome"].to_numpy())),
+            **{
+                name: _by_bits([value.value for value in enum]).take(pa.array(shown[name].to_numpy()))
+                for name, enum in (("shortcomings", Shortcoming), ("concepts", Concept))
+            },
+            "active_ms": pa.array(active_ms, mask=active_ms == NONE),
+            "usable": pa.array(shown["usable"].to_numpy()),
+            **({"text": _strings(shown["text"])} if "text" in shown else {}),
         }
     )
 
@@ -110,38 +109,37 @@ def parquet_bytes(table: pa.Table) -> bytes:
 
 
 def _pair_columns(
-    data: ReleaseInput, pairs: Ints, images: ReleaseIds, captions: ReleaseIds
+    data: ReleaseInput, rows: pd.DataFrame, images: ReleaseIds, captions: ReleaseIds
 ) -> dict[str, pa.Array]:
     kind = pa.int64() if data.id_kind is IdKind.INTEGER else pa.string()
-    shown = zip(("image_id", "caption_id"), (images, captions), unpack_ids(pairs), strict=True)
-    return {name: _shown(ids.shown, kind).take(pa.array(surrogates)) for name, ids, surrogates in shown}
+    ids = zip(
+        ("image_id", "caption_id"), (images, captions), unpack_ids(rows["pair"].to_numpy()), strict=True
+    )
+    return {
+        name: by_place(names.shown).cast(kind).take(pa.array(surrogates)) for name, names, surrogates in ids
+    }
 
 
-def _shown(shown: Mapping[int, int | str], kind: pa.DataType) -> pa.Array:
-    """What each surrogate id is called, at its place."""
-    return pa.array([shown.get(place) for place in range(max(shown, default=-1) + 1)], kind)
-
-
-def _labels(labels: NDArray[np.int8]) -> pa.Array:
-    names = pa.array([label.value for label in Label])
-    return names.take(pa.array(labels, mask=labels == UNANSWERED))
-
-
-def _probability(known: Evidence, rows: NDArray[np.int64]) -> pa.Array:
-    return pa.array(known.probability[rows].astype(np.float32), mask=known.n_judgements[rows] == 0)
-
-
-def _annotators(data: ReleaseInput, pairs: Ints) -> pa.Array:
-    offsets, codes = data.proposals.finders(pairs)
+def _answer_columns(data: ReleaseInput, rows: pd.DataFrame) -> dict[str, pa.Array]:
+    """Who proposed each of these pairs, and how people answered."""
+    offsets, codes = data.proposals.finders(rows["pair"].to_numpy())
     names = pa.array(data.proposals.annotators, pa.string()).take(pa.array(codes))
-    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), names)
+    n_judgements = rows["n_judgements"].to_numpy()
+    return {
+        "annotators": pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), names),
+        "n_judgements": pa.array(n_judgements.astype(np.int16)),
+        "probability": pa.array(rows["probability"].to_numpy(np.float32), mask=n_judgements == 0),
+    }
 
 
-def _text(shown: JudgementColumns) -> dict[str, pa.Array]:
-    if shown.text is None:
-        return {}
-    codes = pa.array(shown.text, mask=shown.text == UNWRITTEN)
-    return {"text": pa.array(shown.texts, pa.string()).take(codes)}
+def _labels(column: pd.Series[int]) -> pa.Array:
+    labels = column.to_numpy()
+    return pa.array([label.value for label in Label]).take(pa.array(labels, mask=labels == NONE))
+
+
+def _strings(column: pd.Series[str]) -> pa.Array:
+    codes = column.cat.codes.to_numpy()
+    return pa.array(column.cat.categories.tolist(), pa.string()).take(pa.array(codes, mask=codes == NONE))
 
 
 def _by_bits(values: Sequence[str]) -> pa.Array:

@@ -8,10 +8,8 @@ Sorting by them is therefore the canonical order. ``external_id`` is the data se
 from mitl.records.answers import (
     Finding,
     Judgement,
-    Negative,
     ParsedAnswers,
     PlaceAnswer,
-    Positive,
 )
 from mitl.records.comparisons import (
     Comparison,
@@ -92,7 +90,6 @@ __all__ = [
     "Judgement",
     "JudgementSource",
     "Label",
-    "Negative",
     "OriginalVerdict",
     "Outcome",
     "PackedHit",
@@ -101,7 +98,6 @@ __all__ = [
     "ParsedAnswers",
     "ParsedComparisons",
     "PlaceAnswer",
-    "Positive",
     "PositiveSource",
     "Preference",
     "Proposal",

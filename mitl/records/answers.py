@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import dataclass
 
-from mitl.records.enums import Concept, JudgementSource, Label, Outcome, PairRole, PositiveSource, Shortcoming
+from mitl.records.enums import Concept, JudgementSource, Label, Outcome, PairRole, Shortcoming
 from mitl.records.items import Pair
 
 
@@ -54,28 +54,3 @@ class Judgement:
     active_ms: int | None = None
     source: JudgementSource = JudgementSource.CROWD
     submitted_at: dt.datetime | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Negative:
-    """A pair that people looked at and called no match."""
-
-    pair: Pair
-    label: Label
-    """``weak_no`` or ``no``."""
-    annotators: tuple[str, ...] = ()
-    n_judgements: int = 0
-    probability: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Positive:
-    """A pair that counts as a match, with everything that speaks for it."""
-
-    pair: Pair
-    label: Label | None
-    """The aggregated answer of people; None where no judgement speaks for it."""
-    sources: tuple[PositiveSource, ...]
-    annotators: tuple[str, ...] = ()
-    n_judgements: int = 0
-    probability: float | None = None

@@ -18,16 +18,15 @@ from sqlalchemy.orm import Session
 from mitl.db.models import AnswerSheet, Assignment
 from mitl.db.store.bulk import add_tuples, chunks
 from mitl.db.store.packed_rows import number_columns, plain_rows
-from mitl.records import Label, Outcome, PairRole
+from mitl.records import PairRole
+from mitl.records.frames import LABELS, NONE, OUTCOMES, ROLES
 
 Ints = NDArray[np.int64]
 
-LABELS, OUTCOMES, ROLES = tuple(Label), tuple(Outcome), tuple(PairRole)
-"""What the codes stand for. Sheets hold them: a revision that moves one has to empty the table."""
-NO_LABEL = -1
 OUTCOME, LABEL, ROLE, PLACE, ACTIVE_MS = 1 << 1, 1 << 4, 1 << 8, 1 << 12, 1 << 28
 """Where each begins in the word of an answer, whose lowest bit says whether it is usable; the label is one more than
-its code."""
+its code. Sheets hold the codes of `LABELS`, `OUTCOMES` and `ROLES`: a revision that moves one
+has to empty the table."""
 
 _STORED = np.dtype("<i8")
 _NUMBERS = 2
@@ -127,7 +126,7 @@ _ROWS = f"""
     SELECT j.assignment_id, j.pair_id,
         coalesce(j.active_ms, 0) * CAST({ACTIVE_MS} AS BIGINT) + j.place * {PLACE}
         + {_code("i.role", ROLES, ROLES.index(PairRole.CANDIDATE))} * {ROLE}
-        + ({_code("j.label", LABELS, NO_LABEL)} + 1) * {LABEL}
+        + ({_code("j.label", LABELS, NONE)} + 1) * {LABEL}
         + {_code("j.outcome", OUTCOMES, 0)} * {OUTCOME} + CASE WHEN j.usable THEN 1 ELSE 0 END
     FROM judgement j JOIN assignment a ON a.id = j.assignment_id
         LEFT JOIN hit_item i ON i.hit_id = a.hit_id AND i.place = j.place"""

@@ -1,15 +1,14 @@
-"""Judgements, proposals, ratings and originals as columns: millions of rows without a record for each."""
+"""Answers, proposals, ratings and originals as columns: millions of rows without a record for each."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import StrEnum
-from itertools import chain
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, case, func, select
+from sqlalchemy import ColumnElement, case, select
 from sqlalchemy.orm import Session
 
 from mitl.db.models import (
@@ -18,7 +17,6 @@ from mitl.db.models import (
     Batch,
     Caption,
     Hit,
-    HitItem,
     Judgement,
     Pair,
     Proposal,
@@ -26,62 +24,94 @@ from mitl.db.models import (
     Rationale,
     Worker,
 )
-from mitl.positives.judgement_columns import UNMEASURED, UNWRITTEN, JudgementColumns
-from mitl.positives.merge_columns import UNANSWERED
+from mitl.db.store import answer_sheets as sheets
+from mitl.db.store.bulk import chunks
+from mitl.db.store.packed_rows import number_columns
 from mitl.proposals.columns import ProposalColumns
 from mitl.proposals.packed import Ints, pack_ids
-from mitl.records import Concept, Direction, Environment, Label, Outcome, PairRole, RationaleKind, Shortcoming
+from mitl.records import Concept, Direction, Environment, RationaleKind, Shortcoming
+from mitl.records import Pair as PairRecord
+from mitl.records.frames import ANSWERS, JUDGEMENTS, NONE, frame
 
-_AT_ONCE = 100_000
-"""Rows that are fetched together; bounds the memory that Python's own numbers take."""
+_PLACES = 1 << 16
+"""More than a page has."""
+
+
+def answer_columns(session: Session, environment: Environment) -> pd.DataFrame:
+    """All answers (``ANSWERS``), by submission and place.
+
+    HITs' and workers' rows are joined here, which takes a tenth of what it takes the database.
+    """
+    submissions = number_columns(session, _SUBMISSIONS.format(environment=environment.value), 3)
+    submissions = submissions[:, np.argsort(submissions[0], kind="stable")]
+    assignment, pair, word = sheets.read(session, submissions[0])
+    at = np.searchsorted(submissions[0], assignment)
+    return frame(
+        ANSWERS,
+        {
+            "assignment": assignment,
+            "hit": submissions[1][at],
+            "worker": submissions[2][at],
+            "pair": pair,
+            "place": word % sheets.ACTIVE_MS // sheets.PLACE,
+            "role": word % sheets.PLACE // sheets.ROLE,
+            "label": word % sheets.ROLE // sheets.LABEL + NONE,
+            "outcome": word % sheets.LABEL // sheets.OUTCOME,
+            "active_ms": word // sheets.ACTIVE_MS,
+            "usable": word % 2 == 1,
+        },
+    )
+
+
+_SUBMISSIONS = """
+    SELECT a.id, a.hit_id, a.worker_id FROM assignment a JOIN worker w ON w.id = a.worker_id
+    WHERE w.environment = '{environment}'"""
 
 
 def judgement_columns(
     session: Session, environment: Environment, *, with_texts: bool = False
-) -> JudgementColumns:
-    """Every judgement of an environment, in no order that matters.
+) -> pd.DataFrame:
+    """All answers (``JUDGEMENTS``) with their reasons, by packed pairs and workers' ids.
 
     Args:
         with_texts: what workers wrote in their own words too, as it was written.
     """
-    reasons = _reasons()
-    query = (
-        select(
-            Pair.image_id,
-            Pair.caption_id,
-            Assignment.worker_id,
-            _place(Judgement.label, Label, UNANSWERED),
-            _place(Judgement.outcome, Outcome),
-            _place(HitItem.role, PairRole),
-            case((Judgement.usable, 1), else_=0),
-            func.coalesce(reasons.c.shortcomings, 0),
-            func.coalesce(reasons.c.concepts, 0),
-            func.coalesce(Judgement.active_ms, UNMEASURED),
-            *((Judgement.id,) if with_texts else ()),
-        )
-        .join(Assignment, Assignment.id == Judgement.assignment_id)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .join(HitItem, (HitItem.hit_id == Hit.id) & (HitItem.place == Judgement.place))
-        .join(Pair, Pair.id == Judgement.pair_id)
-        .outerjoin(reasons, reasons.c.judgement_id == Judgement.id)
-        .where(Batch.environment == environment)
+    answers = answer_columns(session, environment)
+    keys = answers["assignment"].to_numpy() * _PLACES + answers["place"].to_numpy()
+    row, image, caption = number_columns(session, "SELECT id, image_id, caption_id FROM pair", 3)
+    packed = np.zeros(int(row.max(initial=0)) + 1, np.int64)
+    packed[row] = pack_ids(image, caption)
+    reasons = np.zeros(len(answers), np.int64)
+    at, named = _at(keys, number_columns(session, _reasons(), 3))
+    np.bitwise_or.at(reasons, at, named[0])
+    active_ms = np.where(answers["active_ms"] == 0, NONE, answers["active_ms"])
+    active_ms[_at(keys, number_columns(session, _NO_TIME, 2))[0]] = 0
+    workers = select(Worker.id, Worker.mturk_worker_id).where(Worker.environment == environment)
+    known = session.execute(workers.order_by(Worker.id)).all()
+    who = np.searchsorted(np.array([one.id for one in known], np.int64), answers["worker"])
+    return frame(
+        JUDGEMENTS,
+        {
+            "pair": packed[answers["pair"]],
+            "worker": pd.Categorical.from_codes(who, pd.Index([one.mturk_worker_id for one in known])),
+            **{name: answers[name] for name in ("label", "outcome", "role", "usable")},
+            "shortcomings": reasons % _CONCEPTS,
+            "concepts": reasons // _CONCEPTS,
+            "active_ms": active_ms,
+            **({"text": _texts(session, environment, keys)} if with_texts else {}),
+        },
     )
-    rows = _fetch(session, query, 10 + with_texts)
-    ids, names = _workers(session, environment)
-    return JudgementColumns(
-        pairs=pack_ids(rows[0], rows[1]),
-        worker=np.searchsorted(ids, rows[2]).astype(np.int32),
-        workers=names,
-        label=rows[3].astype(np.int8),
-        outcome=rows[4].astype(np.int8),
-        role=rows[5].astype(np.int8),
-        usable=rows[6].astype(np.bool_),
-        shortcomings=rows[7].astype(np.int16),
-        concepts=rows[8].astype(np.int16),
-        active_ms=rows[9],
-        **(_texts(session, environment, rows[10]) if with_texts else {}),
-    )
+
+
+def pairs_of_rows(session: Session, rows: Ints) -> list[PairRecord]:
+    """The pairs in these rows, in their order."""
+    query = select(Pair.id, Pair.image_id, Pair.caption_id)
+    known = {
+        row: PairRecord(image, caption)
+        for chunk in chunks(rows.tolist())
+        for row, image, caption in session.execute(query.where(Pair.id.in_(chunk)))
+    }
+    return [known[row] for row in rows.tolist()]
 
 
 def proposal_columns(session: Session) -> ProposalColumns:
@@ -95,7 +125,7 @@ def proposal_columns(session: Session) -> ProposalColumns:
         Proposal.run_id,
         Proposal.similarity,
     ).join(Pair, Pair.id == Proposal.pair_id)
-    numbers = _fetch(session, query, 7, dtype=np.float64)  # exact for ids: they are far below 2^53
+    numbers = number_columns(session, query, 7, np.float64)  # exact for ids: they are far below 2^53
     image, caption, annotator, direction, rank, run = (column.astype(np.int64) for column in numbers[:6])
     known = session.execute(select(Annotator.id, Annotator.name).order_by(Annotator.id)).all()
     pairs, codes = pack_ids(image, caption), np.searchsorted([row.id for row in known], annotator)
@@ -117,55 +147,61 @@ def proposal_columns(session: Session) -> ProposalColumns:
 
 def rating_columns(session: Session) -> tuple[Ints, NDArray[np.float64]]:
     """CxC's ratings: packed pairs and scores."""
-    found = _fetch(session, select(Rating.image_id, Rating.caption_id, Rating.score), 3, dtype=np.float64)
-    return pack_ids(found[0].astype(np.int64), found[1].astype(np.int64)), found[2]
+    image, caption, score = number_columns(
+        session, select(Rating.image_id, Rating.caption_id, Rating.score), 3, np.float64
+    )
+    return pack_ids(image.astype(np.int64), caption.astype(np.int64)), score
 
 
 def original_columns(session: Session, dataset_id: int) -> Ints:
     """Each caption with its own image, packed."""
-    found = _fetch(session, select(Caption.image_id, Caption.id).where(Caption.dataset_id == dataset_id), 2)
-    return pack_ids(found[0], found[1])
+    query = select(Caption.image_id, Caption.id).where(Caption.dataset_id == dataset_id)
+    return pack_ids(*number_columns(session, query, 2))
 
 
-def _fetch(session: Session, query: Any, n: int, dtype: type = np.int64) -> NDArray[Any]:
-    """The columns of a query, (n, rows)."""
-    parts: list[NDArray[Any]] = [np.empty((n, 0), dtype)]
-    # Past the ORM, and number by number: numpy would ask each row object whether it is an array.
-    for rows in session.connection().execute(query).partitions(_AT_ONCE):
-        numbers: NDArray[Any] = np.fromiter(chain.from_iterable(rows), dtype, n * len(rows))
-        parts.append(numbers.reshape(-1, n).T.copy())
-    return np.concatenate(parts, axis=1)
-
-
-def _place(column: Any, enum: type[StrEnum], missing: int | None = None) -> ColumnElement[int]:
+def _place(column: Any, enum: type[StrEnum]) -> ColumnElement[int]:
     """The place of a stored value in its enum, told by the database."""
-    return case(*((column == value, place) for place, value in enumerate(enum)), else_=missing)
+    return case(*((column == value, place) for place, value in enumerate(enum)))
+
+
+_CONCEPTS = 1 << len(Shortcoming)
+"""In a number of reasons, where the bits of concepts begin."""
+
+_NO_TIME = "SELECT assignment_id, place FROM judgement WHERE active_ms = 0"
 
 
 def _reasons() -> Any:
-    """A bit for each shortcoming and concept that a judgement names."""
-    once = select(Rationale.judgement_id, Rationale.kind, Rationale.value).distinct().subquery()
-
-    def bits(kind: RationaleKind, values: Sequence[str]) -> ColumnElement[int]:
-        named = [((once.c.kind == kind) & (once.c.value == value), 1 << n) for n, value in enumerate(values)]
-        return func.sum(case(*named, else_=0))
-
+    """Submission, place, and a bit for each reason that is ticked there; one of several ticks at a place a row."""
+    kinds = ((RationaleKind.SHORTCOMING, Shortcoming, 1), (RationaleKind.CONCEPT, Concept, _CONCEPTS))
+    bits = [
+        ((Rationale.kind == kind) & (Rationale.value == value), first << n)
+        for kind, values, first in kinds
+        for n, value in enumerate(values)
+    ]
     return (
-        select(
-            once.c.judgement_id,
-            bits(RationaleKind.SHORTCOMING, list(Shortcoming)).label("shortcomings"),
-            bits(RationaleKind.CONCEPT, list(Concept)).label("concepts"),
-        )
-        .where(once.c.kind != RationaleKind.TEXT)
-        .group_by(once.c.judgement_id)
-        .subquery()
+        select(Judgement.assignment_id, Judgement.place, case(*bits, else_=0))
+        .join(Judgement, Judgement.id == Rationale.judgement_id)
+        .where(Rationale.kind != RationaleKind.TEXT)
     )
 
 
-def _texts(session: Session, environment: Environment, judgements: Ints) -> dict[str, Any]:
-    """The columns of what was written at these judgements; several remarks at one are lines of one text."""
+def _at(keys: Ints, rows: Ints) -> tuple[Ints, Ints]:
+    """Where the submissions and places of these rows stand among the keys of answers, and the other columns of rows.
+
+    Rows of another environment are left out.
+    """
+    wanted = rows[0] * _PLACES + rows[1]
+    if not len(keys):
+        return np.empty(0, np.int64), rows[2:, :0]
+    at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    here = keys[at] == wanted
+    return at[here], rows[2:, here]
+
+
+def _texts(session: Session, environment: Environment, keys: Ints) -> pd.Categorical[str]:
+    """What was written at these places; several remarks at one are lines of one text."""
     query = (
-        select(Rationale.judgement_id, Rationale.value)
+        select(Judgement.assignment_id, Judgement.place, Rationale.value)
         .join(Judgement, Judgement.id == Rationale.judgement_id)
         .join(Assignment, Assignment.id == Judgement.assignment_id)
         .join(Hit, Hit.id == Assignment.hit_id)
@@ -174,20 +210,11 @@ def _texts(session: Session, environment: Environment, judgements: Ints) -> dict
         .order_by(Rationale.id)
     )
     written: dict[int, str] = {}
-    for judgement, text in session.execute(query):
-        written[judgement] = f"{written[judgement]}\n{text}" if judgement in written else text
-    texts = tuple(sorted(set(written.values())))
-    place = {text: code for code, text in enumerate(texts)}
-    codes = np.full(len(judgements), UNWRITTEN, np.int32)
-    order = np.argsort(judgements)
-    known = np.array(sorted(written), np.int64)
-    codes[order[np.searchsorted(judgements, known, sorter=order)]] = [
-        place[written[id_]] for id_ in known.tolist()
-    ]
-    return {"text": codes, "texts": texts}
-
-
-def _workers(session: Session, environment: Environment) -> tuple[Ints, tuple[str, ...]]:
-    query = select(Worker.id, Worker.mturk_worker_id).where(Worker.environment == environment)
-    rows = session.execute(query.order_by(Worker.id)).all()
-    return np.array([row.id for row in rows], np.int64), tuple(row.mturk_worker_id for row in rows)
+    for assignment, place, text in session.execute(query):
+        key = assignment * _PLACES + place
+        written[key] = f"{written[key]}\n{text}" if key in written else text
+    texts = sorted(set(written.values()))
+    code = {text: n for n, text in enumerate(texts)}
+    codes = np.full(len(keys), NONE, np.int32)
+    codes[np.searchsorted(keys, list(written))] = [code[text] for text in written.values()]
+    return pd.Categorical.from_codes(codes, pd.Index(texts))

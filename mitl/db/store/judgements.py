@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, Hit, HitItem, Judgement, Pair, Rationale, Worker
 from mitl.db.store.bulk import chunks
-from mitl.records import Concept, Environment, Label, Outcome, PairRole, RationaleKind, Shortcoming
+from mitl.records import Concept, Environment, Outcome, PairRole, RationaleKind, Shortcoming
 from mitl.records import Judgement as JudgementRecord
 from mitl.records import Pair as PairRecord
 
@@ -30,18 +30,6 @@ class StoredJudgement:
     worker_id: int
     place: int
     record: JudgementRecord
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """What says whether one judgement may count, but for its submission."""
-
-    id: int
-    assignment_id: int
-    place: int
-    outcome: Outcome
-    label: Label | None
-    usable: bool
 
 
 def judgements(session: Session, environment: Environment) -> list[StoredJudgement]:
@@ -85,23 +73,6 @@ def gold_judgements(
         StoredJudgement(*row[:5], JudgementRecord(PairRecord(*row[5:7]), row[7], row[8], role=row[9]))
         for part in parts
         for row in session.execute(part)
-    ]
-
-
-def marks(session: Session, assignment_ids: Sequence[int]) -> list[Mark]:
-    """What says whether the judgements of these submissions may count."""
-    query = select(
-        Judgement.id,
-        Judgement.assignment_id,
-        Judgement.place,
-        Judgement.outcome,
-        Judgement.label,
-        Judgement.usable,
-    ).order_by(Judgement.assignment_id, Judgement.place)
-    return [
-        Mark(*row)
-        for chunk in chunks(assignment_ids)
-        for row in session.execute(query.where(Judgement.assignment_id.in_(chunk)))
     ]
 
 
@@ -192,10 +163,10 @@ def use_answered(session: Session, assignment_ids: Sequence[int], usable: bool) 
         session.execute(update(Judgement).where(Judgement.assignment_id.in_(chunk)).values(usable=counts))
 
 
-def set_usable(session: Session, ids: Sequence[int], usable: bool) -> None:
-    """Whether aggregation may read these judgements."""
-    for chunk in chunks(ids):
-        session.execute(update(Judgement).where(Judgement.id.in_(chunk)).values(usable=usable))
+def set_usable(session: Session, assignment_id: int, places: Sequence[int], usable: bool) -> None:
+    """Whether aggregation may read the judgements at these places of a submission."""
+    of_page = (Judgement.assignment_id == assignment_id) & Judgement.place.in_(places)
+    session.execute(update(Judgement).where(of_page).values(usable=usable))
 
 
 def free_text(session: Session, assignment_id: int) -> dict[int, str]:

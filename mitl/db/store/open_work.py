@@ -7,17 +7,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Select, case, func, select, text
 from sqlalchemy.orm import Session, aliased
 
 from mitl.db.models import Assignment, Batch, Hit, HitItem, Judgement, Pair
-from mitl.db.store.answer_columns import ROLES, AnswerColumns, answer_columns
 from mitl.db.store.bulk import chunks
+from mitl.db.store.columns import answer_columns
 from mitl.db.store.hits import LIVE_STATES, HitRow, batches, hit_items, hits_of
 from mitl.db.store.packed_rows import number_columns
 from mitl.records import Decision, Environment, HitState, JudgementSource, PairRole
 from mitl.records import Pair as PairRecord
+from mitl.records.frames import ROLES, is_gold
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class PairCounts:
     """Pairs with a usable judgement, past work included."""
 
 
-def pair_counts(session: Session, environment: Environment, answers: AnswerColumns) -> PairCounts:
+def pair_counts(session: Session, environment: Environment, answers: pd.DataFrame) -> PairCounts:
     """The sizes of `candidate_pairs`, of those that `asked_pairs` lacks, and of `usable_workers`.
 
     Args:
@@ -73,7 +75,7 @@ def pair_counts(session: Session, environment: Environment, answers: AnswerColum
     n_pairs = session.scalar(select(func.count()).select_from(Pair)) or 0
     unproposed = number_columns(session, "SELECT id FROM pair WHERE NOT proposed", 1)[0]
     out = np.fromiter(session.scalars(live), np.int64)
-    judged = answers.pair[answers.usable & ~answers.is_gold]
+    judged = answers.loc[answers["usable"] & ~is_gold(answers), "pair"].to_numpy()
     newest = max((int(rows.max()) for rows in (unproposed, out, judged) if len(rows)), default=0)
     asked = np.zeros(newest + 1, np.bool_)  # by row of the pair; to sort millions takes longer
     asked[judged] = True
@@ -149,7 +151,7 @@ def asked_pairs(session: Session, environment: Environment) -> set[PairRecord]:
 
 
 def barren_hits(
-    session: Session, environment: Environment, answers: AnswerColumns | None = None
+    session: Session, environment: Environment, answers: pd.DataFrame | None = None
 ) -> list[Barren]:
     """Closed HITs without a successor that leave something to be asked again; past work from files is never.
 
@@ -217,14 +219,12 @@ _CLOSED = """
         AND h.id NOT IN (SELECT replaces_id FROM hit WHERE replaces_id IS NOT NULL)"""
 
 
-def _usable_submissions(session: Session, answers: AnswerColumns) -> NDArray[np.int64]:
+def _usable_submissions(session: Session, answers: pd.DataFrame) -> NDArray[np.int64]:
     """(rows of HITs,): how many submissions of each gave a usable judgement on a candidate."""
-    usable = answers.usable & (answers.role == ROLES.index(PairRole.CANDIDATE))
-    submissions, hits = answers.assignment[usable], answers.hit[usable]
-    is_first = np.ones(len(submissions), np.bool_)
-    is_first[1:] = submissions[1:] != submissions[:-1]
+    usable = answers[answers["usable"] & (answers["role"] == ROLES.index(PairRole.CANDIDATE))]
+    hits = usable["hit"][usable["assignment"].diff() != 0]
     newest = session.scalar(select(func.max(Hit.id))) or 0
-    return np.bincount(hits[is_first], minlength=newest + 1)
+    return np.bincount(hits, minlength=newest + 1)
 
 
 def _second_opinions(session: Session, environment: Environment) -> set[PairRecord]:

@@ -8,21 +8,22 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from mitl.datasets.scenes.files import read_world
 from mitl.db.session import open_database
 from mitl.errors import MetricError, UsageError
-from mitl.judgements.aggregation import PairAnswer, answers_by_pair
+from mitl.judgements.gold_records import gold_state
 from mitl.positives.merging import Merged
+from mitl.positives.pair_answers import PairAnswer, judgement_frame, majority_answers
 from mitl.progress import Progress, no_progress
 from mitl.records import Direction, Environment, Pair
 from mitl.retrieval.rankings import read_ranking
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
-from mitl.stages.harvesting.golds import gold_state
 from mitl.stages.proposing.ranking import Items, ranking_path
-from mitl.stages.reporting.funnel import merged_records
+from mitl.stages.reporting.funnel import merged_pairs
 from mitl.stages.reporting.snapshot import Snapshot, snapshot
 from mitl.stages.reporting.truth import has_known_truth
 from mitl.stages.setup.loading import WORLD_FOLDER
@@ -84,15 +85,20 @@ class Material:
         return self.known.image_ids, self.known.caption_ids
 
     @cached_property
+    def judgements(self) -> pd.DataFrame:
+        """Everything that was answered (``JUDGEMENTS``)."""
+        return judgement_frame(row.record for row in self.known.judgements)
+
+    @cached_property
     def answers(self) -> dict[Pair, PairAnswer]:
         """What people answered on each pair, majority of the usable answers."""
-        return answers_by_pair([row.record for row in self.known.judgements])
+        return majority_answers(self.judgements)
 
     @cached_property
     def merged(self) -> Merged:
         """What a release would hold, by the rules of the latest."""
-        withdrawn = gold_state(self.known.judgements, self.settings.gold_rule).withdrawn
-        return merged_records(self.known, self.known.merge_rules, withdrawn)
+        withdrawn = gold_state(self.judgements, self.settings.gold_rule).withdrawn
+        return merged_pairs(self.known, self.judgements, self.known.merge_rules, withdrawn)
 
     @property
     def has_truth(self) -> bool:

@@ -12,7 +12,7 @@ from mitl.analysis.machines.plots import uncertainty_svg
 from mitl.analysis.machines.records import Uncertainty
 from mitl.analysis.machines.uncertainty import associate, binned
 from mitl.errors import MetricError
-from mitl.positives.merging import positives_by_query
+from mitl.positives.merging import listed_queries
 from mitl.records import AnnotatorKind, Direction, Label, Table
 from mitl.stages.analysing.findings import Findings
 from mitl.stages.analysing.material import NO_JUDGEMENTS, Material
@@ -81,7 +81,7 @@ def _positives(material: Material, direction: Direction, queries: Sequence[int])
     """Positives of each query: of the release as it would be now, and true ones in a generated world."""
     found: list[tuple[str, Values]] = []
     if material.answers:
-        merged = positives_by_query(material.merged, material.known.queries)[direction]
+        merged = listed_queries(material.merged, material.known.queries)[direction]
         found.append(("judged", np.array([len(merged.get(query, ())) for query in queries], np.float64)))
     if material.has_truth and queries:
         codes = material.truth_codes(direction, queries)

@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 
-from mitl.db.store.judgements import StoredJudgement
-from mitl.judgements.gold_records import GoldAnswer, GoldRecord, gold_records, withdrawn_golds
-from mitl.records import GoldControl
+import pandas as pd
+from sqlalchemy.orm import Session
+
+from mitl.db.store import desk as desk_store
+from mitl.db.store.columns import answer_columns, pairs_of_rows
+from mitl.judgements import gold_records
+from mitl.judgements.gold_records import GoldState
+from mitl.records import Environment
 from mitl.records.gold_rule import GoldRule
 
 
-@dataclass(frozen=True, slots=True)
-class GoldState:
-    """What the gold controls say at this moment."""
+def gold_state(
+    session: Session, environment: Environment, rule: GoldRule, answers: pd.DataFrame | None = None
+) -> GoldState:
+    """Records and withdrawn controls over all stored answers of an environment.
 
-    records: Mapping[str, GoldRecord]
-    """By the worker's id on the requester API."""
-    withdrawn: frozenset[GoldControl]
-
-    def record(self, worker: str) -> GoldRecord:
-        """A worker's record; empty for one who has met no control."""
-        return self.records.get(worker, GoldRecord())
-
-
-def gold_state(judgements: Sequence[StoredJudgement], rule: GoldRule) -> GoldState:
-    """Records and withdrawn controls over all stored answers of one environment."""
-    records = (row.record for row in judgements if row.record.role.is_gold)
-    return state_of(
-        [
-            GoldAnswer(row.worker, GoldControl(row.pair, row.role), rule.passed(row.role, row.label))
-            for row in records
-        ]
+    Args:
+        answers: those of this environment, where they are at hand.
+    """
+    return gold_records.gold_state(
+        answer_columns(session, environment) if answers is None else answers,
+        rule,
+        names=desk_store.worker_names(session, environment),
+        pairs_of=partial(pairs_of_rows, session),
     )
-
-
-def state_of(answers: Collection[GoldAnswer]) -> GoldState:
-    """Records and withdrawn controls over these answers."""
-    withdrawn = withdrawn_golds(answers)
-    return GoldState(gold_records(answers, withdrawn), withdrawn)

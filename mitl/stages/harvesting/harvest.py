@@ -15,21 +15,23 @@ from mitl.db.store import answers as answer_store
 from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
+from mitl.db.store import parses as parse_store
 from mitl.db.store import proposals as proposal_store
 from mitl.db.store.answers import AssignmentRow
+from mitl.db.store.bulk import chunks
 from mitl.db.store.hits import HitRow
 from mitl.progress import Progress, no_progress
-from mitl.records import Decision, Environment, HitState, StageResult, several
+from mitl.records import Decision, Environment, HitState, JudgementSource, StageResult, several
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment, require_same_server
 from mitl.stages.harvesting.caps import cap_workers, due_caps
 from mitl.stages.harvesting.deadlines import approves_itself_at, utc
 from mitl.stages.harvesting.fetching import Fetched, Fetcher
 from mitl.stages.harvesting.judging import judge
-from mitl.stages.harvesting.parsing import Parser
-from mitl.stages.harvesting.reparsing import reparse_all
+from mitl.stages.harvesting.parsing import WINDOW, Parser
 from mitl.stages.hits.reconciling import gone_warning
 from mitl.stages.hits.sweep import Sweep, sweep
+from mitl.stages.past_work.deriving import rederive
 from mitl.stages.paying.paying import CarriedOut, carry_out, has_open_calls
 from mitl.stages.publishing.posting import reconcile
 
@@ -237,3 +239,36 @@ def _result(
         lines=tuple(lines),
         next=following,
     )
+
+
+def reparse_all(
+    settings: Settings, environment: Environment | None = None, *, progress: Progress = no_progress
+) -> StageResult:
+    """Read every raw document of an environment anew, in one transaction, and judge what they say now."""
+    with open_database(settings.db_url) as session:
+        chosen = choose_environment(session, environment)
+        count = _reparse(session, settings, chosen, progress) + rederive(session, settings, chosen, progress)
+        judge(session, chosen, settings.gold_rule)
+        session.commit()
+    return StageResult(
+        status="done" if count else "nothing_to_do",
+        counts={"environment": chosen.value, "reparsed": count},
+        lines=(
+            f"parsed the raw answers of {several(count, 'submission')} again"
+            if count
+            else "nothing to do: no submission is stored",
+        ),
+    )
+
+
+def _reparse(session: Session, settings: Settings, environment: Environment, progress: Progress) -> int:
+    batches = {batch.id: batch for batch in hit_store.batches(session, environment)}
+    parser = Parser(session, environment, batches, settings.wordings)
+    ids = parse_store.ids(session, environment, JudgementSource.CROWD)
+    with progress("reparse", len(ids)) as advance:
+        for window in chunks(ids, WINDOW):
+            rows = parse_store.raw(session, window)
+            parsed = zip(rows, parser.parsed(rows), strict=True)
+            parse_store.set_parses(session, {row.id: one for row, one in parsed})
+            advance(len(rows))
+    return len(ids) + parser.comparisons.reparse()

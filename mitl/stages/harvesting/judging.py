@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
 import numpy as np
+import pandas as pd
 from sqlalchemy.orm import Session
 
 from mitl.db.store import answer_sheets
 from mitl.db.store import answers as answer_store
 from mitl.db.store import comparisons as comparison_store
-from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import judgements as judgement_store
 from mitl.db.store import parses as parse_store
 from mitl.db.store import preferences as preference_store
-from mitl.db.store.answer_columns import NO_LABEL, OUTCOMES, AnswerColumns, answer_columns
 from mitl.db.store.answers import AssignmentRow
-from mitl.judgements.goldcheck import BAD_RECORD, check_assignment, decide
-from mitl.judgements.usability import is_usable
-from mitl.records import Decision, Environment, Finding, HitState, Judgement, Label, Outcome, Pair
+from mitl.db.store.columns import answer_columns
+from mitl.judgements.gold_records import GoldState
+from mitl.judgements.goldcheck import BAD_RECORD, check_assignment, decide, is_usable
+from mitl.records import Decision, Environment, Finding, HitState, Judgement, Label, Pair
+from mitl.records.frames import is_gold, is_labelled
 from mitl.records.gold_rule import GoldRule
-from mitl.stages.harvesting.gold_answers import gold_answers
-from mitl.stages.harvesting.golds import GoldState
-from mitl.stages.harvesting.repeats import Again, asked_before
+from mitl.stages.harvesting.golds import gold_state
 from mitl.stages.preferring.judging import judge_comparisons
 
 SAME_WORKER = "same_worker"
@@ -44,7 +42,7 @@ def judge(session: Session, environment: Environment, rule: GoldRule) -> GoldSta
     """
     answers = answer_columns(session, environment)
     submissions = answer_store.assignments(session, environment)
-    state = gold_answers(session, answers, rule, desk_store.worker_names(session, environment)).state
+    state = gold_state(session, environment, rule, answers)
     of_rankings = comparison_store.hit_ids(session, environment)
     unread = parse_store.unparsed(session, environment)
     pages = [row for row in submissions if row.hit_id not in of_rankings]
@@ -88,33 +86,45 @@ def _decide(
 
 def _mark_usable(
     session: Session,
-    answers: AnswerColumns,
+    answers: pd.DataFrame,
     submissions: Sequence[AssignmentRow],
     decisions: Mapping[int, Decision],
     state: GoldState,
 ) -> None:
-    rows = {row.id: row for row in submissions}
     repeated = asked_before(answers, {row.id: turn for turn, row in enumerate(submissions)})
-    special = {again.assignment_id for again in repeated}
-    # Whether a page counts is said by its submission; its places are looked at only where some come again.
-    pages: dict[bool, list[int]] = {True: [], False: []}
-    for id_, answered, usable in _tallies(answers):
-        counts = _may_count(_ANSWERED, rows[id_], decisions, state)
-        if id_ not in special and usable != answered * counts:
-            pages[counts].append(id_)
-    places: dict[bool, list[int]] = {True: [], False: []}
-    twice = {(again.assignment_id, again.place) for again in repeated}
-    for mark in judgement_store.marks(session, sorted(special)):
-        judgement = replace(_ANSWERED, outcome=mark.outcome, label=mark.label)
-        counts = _may_count(
-            judgement, rows[mark.assignment_id], decisions, state, (mark.assignment_id, mark.place) in twice
+    page_counts = {
+        row.id: is_usable(
+            _ANSWERED,
+            decisions.get(row.id, row.decision),
+            state.record(row.worker),
+            excluded=row.excluded,
         )
-        if counts != mark.usable:
-            places[counts].append(mark.id)
-    for counts in (True, False):
-        judgement_store.use_answered(session, pages[counts], counts)
-        judgement_store.set_usable(session, places[counts], counts)
+        for row in submissions
+    }
+    counts = is_labelled(answers) & answers["assignment"].map(page_counts).to_numpy(np.bool_)
+    counts[repeated.index] = False
+    is_new = counts != answers["usable"]
+    # Whether a page counts is said by its submission; its places are set one by one only where some come again.
+    has_repeats = answers["assignment"].isin(repeated["assignment"])
+    pages = answers.loc[is_new & ~has_repeats, "assignment"].unique().tolist()
+    for usable in (True, False):
+        judgement_store.use_answered(session, [id_ for id_ in pages if page_counts[id_] is usable], usable)
+        places = answers.loc[is_new & has_repeats & (counts == usable)]
+        for id_, on_page in places.groupby("assignment")["place"]:
+            judgement_store.set_usable(session, int(id_), on_page.tolist(), usable)
     _note(session, submissions, decisions, state, repeated)
+
+
+def asked_before(answers: pd.DataFrame, order: Mapping[int, int]) -> pd.DataFrame:
+    """All answers but each worker's first on a pair, in the order of the work; controls are meant to come again.
+
+    Args:
+        order: submission → its turn.
+    """
+    asked = answers[~is_gold(answers)]
+    several = asked[asked.duplicated(["worker", "pair"], keep=False)]  # few, among millions
+    in_order = several.assign(turn=several["assignment"].map(order)).sort_values(["turn", "place"])
+    return in_order[in_order.duplicated(["worker", "pair"])]
 
 
 def _note(
@@ -122,41 +132,16 @@ def _note(
     submissions: Sequence[AssignmentRow],
     decisions: Mapping[int, Decision],
     state: GoldState,
-    repeated: Sequence[Again],
+    repeated: pd.DataFrame,
 ) -> None:
     """Write down why answers do not count though their page passed."""
     findings: dict[int, list[Finding]] = defaultdict(list)
-    for again in repeated:
-        detail = f"place {again.place} was asked of this worker before"
-        findings[again.assignment_id].append(Finding(SAME_WORKER, detail))
+    for id_, place in zip(repeated["assignment"].tolist(), repeated["place"].tolist(), strict=True):
+        findings[id_].append(Finding(SAME_WORKER, f"place {place} was asked of this worker before"))
     for row in submissions:
         if decisions.get(row.id, row.decision) is Decision.PASS and state.record(row.worker).is_bad:
             findings[row.id].append(Finding(LATE_BAD_RECORD, BAD_RECORD))
     parse_store.add_all_findings(session, findings)
-
-
-def _may_count(
-    judgement: Judgement,
-    row: AssignmentRow,
-    decisions: Mapping[int, Decision],
-    state: GoldState,
-    same_worker: bool = False,
-) -> bool:
-    decision = decisions.get(row.id, row.decision)
-    record = state.record(row.worker)
-    return is_usable(judgement, decision, record, excluded=row.excluded, same_worker=same_worker)
-
-
-def _tallies(answers: AnswerColumns) -> Iterator[tuple[int, int, int]]:
-    """Each submission with an answer, how many of them were given, and how many are usable now."""
-    if not len(answers):
-        return iter(())
-    ids, begins = np.unique(answers.assignment, return_index=True)
-    answered = (answers.label != NO_LABEL) & (answers.outcome == OUTCOMES.index(Outcome.ANSWERED))
-    counts = (
-        np.add.reduceat(flags.astype(np.int64), begins).tolist() for flags in (answered, answers.usable)
-    )
-    return zip(ids.tolist(), *counts, strict=True)
 
 
 def _close(

@@ -6,13 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+import pandas as pd
 from sqlalchemy.orm import Session
 
 from mitl.db.store import columns
 from mitl.errors import DatasetError
-from mitl.positives.judgement_columns import JudgementColumns, bits
+from mitl.positives.pair_answers import bits
 from mitl.proposals.packed import contains, pack_ids
 from mitl.records import Environment
+from mitl.records.frames import NONE, is_gold
 from mitl.stages.past_work.past import PastSubmission
 
 SAME = 0.95
@@ -58,9 +60,9 @@ def _given(past: Iterable[PastSubmission]) -> Iterable[_Answer]:
             yield packed, answer.label.code - 1, bits(answer.shortcomings), bits(answer.concepts)
 
 
-def _stored(answers: JudgementColumns, pairs: Sequence[int]) -> Iterable[_Answer]:
+def _stored(answers: pd.DataFrame, pairs: Sequence[int]) -> Iterable[_Answer]:
     """Those on these pairs, usable or not, as a release may be older than a decision; controls are in no release."""
     asked = np.unique(np.array(pairs, np.int64))
-    found = answers.take(~answers.gold & (answers.label >= 0) & contains(asked, answers.pairs))
-    values = (found.pairs, found.label, found.shortcomings, found.concepts)
-    return zip(*(column.tolist() for column in values), strict=True)
+    wanted = ~is_gold(answers) & (answers["label"] != NONE) & contains(asked, answers["pair"].to_numpy())
+    found = answers.loc[wanted, ["pair", "label", "shortcomings", "concepts"]]
+    return zip(*(found[name].tolist() for name in found), strict=True)

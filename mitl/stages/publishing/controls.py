@@ -12,7 +12,7 @@ from mitl.db.store import items as item_store
 from mitl.db.store import judgements as judgement_store
 from mitl.db.store import proposals as proposal_store
 from mitl.errors import ProposalError, StoreError
-from mitl.positives.merging import CXC_POSITIVE
+from mitl.positives.rules import CXC_POSITIVE
 from mitl.proposals.candidates import NamedRanking, ranked_pairs
 from mitl.proposals.golds import gold_negatives, gold_positives
 from mitl.proposals.packed import pack_pairs
@@ -38,8 +38,7 @@ def draw_controls(
     captions = item_store.captions(session, dataset.id)
     exclusions = item_store.exclusions(session)
     ratings = item_store.ratings(session)
-    judgements = judgement_store.judgements(session, environment)
-    withdrawn = {gold.pair for gold in gold_state(judgements, settings.gold_rule).withdrawn}
+    withdrawn = {gold.pair for gold in gold_state(session, environment, settings.gold_rule).withdrawn}
     used = {pair for (pair, _), _count in hit_store.gold_use(session, environment).items()}
     originals = [Pair(caption.image_id, caption.id) for caption in captions]
     refused = {pair for pair in originals if any(entry.covers(pair) for entry in exclusions)} | withdrawn

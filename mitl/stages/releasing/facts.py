@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+import pandas as pd
 from sqlalchemy.orm import Session
 
 from mitl.db.store import answers as answer_store
@@ -24,16 +25,14 @@ from mitl.db.store.ledger import SettledWork
 from mitl.db.store.proposals import RunRow
 from mitl.errors import ReleaseError, SettingsError
 from mitl.hits.templates import load_template
-from mitl.positives.exclusions import Exclusions
-from mitl.positives.judgement_columns import JudgementColumns
-from mitl.positives.merge_columns import gather, merge_columns
+from mitl.judgements.gold_records import GoldState, gold_state
+from mitl.positives.merging import Exclusions, gather, merge
 from mitl.positives.origins import Origins
 from mitl.positives.pair_answers import pair_answers
 from mitl.positives.release_input import ReleaseCard, ReleaseInput
 from mitl.positives.rules import MergeRules
 from mitl.positives.shown_texts import scrubbed_columns
-from mitl.positives.withdrawn import withdrawn_controls
-from mitl.records import BatchKind, Decision, Direction, Environment, GoldControl, JudgementSource
+from mitl.records import BatchKind, Decision, Direction, Environment, JudgementSource
 from mitl.settings import Settings
 from mitl.stages.releasing.origins import origins
 from mitl.stages.reporting.snapshot import exclusion_sets
@@ -125,9 +124,9 @@ def release_input(
             "there are no judgements and no CxC ratings, so there is nothing to release; run `mitl harvest` first"
         )
     judgements, scan = scrubbed_columns(judgements, chain.from_iterable(known.private_ids.values()))
-    withdrawn = withdrawn_controls(judgements, settings.gold_rule)
-    answers = pair_answers(judgements, rules, withdrawn)
-    evidence = gather(answers.columns, rated, scores, columns.original_columns(session, known.dataset.id))
+    golds = gold_state(judgements, settings.gold_rule)
+    answers = pair_answers(judgements, rules, golds.withdrawn)
+    evidence = gather(answers.pairs, rated, scores, columns.original_columns(session, known.dataset.id))
     return ReleaseInput(
         name=name,
         dataset=known.dataset.name,
@@ -136,14 +135,14 @@ def release_input(
         image_ids=known.image_ids,
         caption_ids=known.caption_ids,
         queries=known.queries,
-        merged=merge_columns(evidence, rules, known.exclusions),
+        merged=merge(evidence, rules, known.exclusions),
         rules=rules,
         judgements=judgements,
         proposals=columns.proposal_columns(session),
         salt=b"",
         seeds={"project": settings.seed},
         configuration=_configuration(settings, known, rules),
-        origins=_origins(session, settings, known, judgements, withdrawn),
+        origins=_origins(session, settings, known, judgements, golds),
         texts=scan,
         fit=answers.fit,
         posterior=answers.posterior,
@@ -156,8 +155,8 @@ def _origins(
     session: Session,
     settings: Settings,
     known: ReleaseFacts,
-    judgements: JudgementColumns,
-    withdrawn: Collection[GoldControl],
+    judgements: pd.DataFrame,
+    golds: GoldState,
 ) -> Origins:
     return origins(
         session,
@@ -169,7 +168,7 @@ def _origins(
         hits=known.hits,
         submissions=known.submissions,
         settled=known.settled,
-        withdrawn=withdrawn,
+        golds=golds,
         answers=judgements,
     )
 

@@ -5,24 +5,24 @@ from __future__ import annotations
 import csv
 import datetime as dt
 import io
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy.orm import Session
 
 from mitl.db.session import open_database
+from mitl.db.store import columns
 from mitl.db.store import items as item_store
-from mitl.db.store import judgements as judgement_store
 from mitl.db.store import originals as original_store
 from mitl.errors import StoreError
-from mitl.judgements.aggregation import answers_by_pair
-from mitl.positives.merging import CXC_POSITIVE
-from mitl.positives.originals import RefusedOriginal, refused_originals
+from mitl.positives.pair_answers import PairAnswer, majority_answers
+from mitl.positives.rules import CXC_POSITIVE
 from mitl.records import (
     CaptionItem,
     Environment,
     ImageItem,
+    Label,
     OriginalVerdict,
     Pair,
     StageResult,
@@ -60,7 +60,7 @@ def originals(
             counts={"refused": 0, "waiting": 0, "captions": []},
             lines=("nothing to do: neither people nor CxC refused an original",),
         )
-    columns = ("caption", "image", "people", "CxC", "verdict", "text", "picture")
+    header = ("caption", "image", "people", "CxC", "verdict", "text", "picture")
     rows = tuple(_row(known, one) for one in known.refused)
     title = f"{len(known.refused):,} originals were refused, {len(waiting):,} wait for a person"
     return StageResult(
@@ -69,7 +69,7 @@ def originals(
             "waiting": len(waiting),
             "captions": [known.captions[one.pair.caption_id].external_id for one in waiting],
         },
-        tables=(Table(title, columns, rows),),
+        tables=(Table(title, header, rows),),
         next="mitl review originals keep|wrong|meaningless CAPTION…"
         if waiting
         else "mitl build-dataset --out DIR",
@@ -151,10 +151,8 @@ def _known(session: Session, settings: Settings, environment: Environment, cxc_b
     images = {i.id: i for i in item_store.images(session, dataset.id, settings.project)}
     captions = {c.id: c for c in item_store.captions(session, dataset.id)}
     pairs = [Pair(caption.image_id, caption.id) for caption in captions.values()]
-    records = [row.record for row in judgement_store.judgements(session, environment)]
-    refused = refused_originals(
-        pairs, answers_by_pair(records), item_store.ratings(session), cxc_below=cxc_below
-    )
+    answers = majority_answers(columns.judgement_columns(session, environment))
+    refused = refused_originals(pairs, answers, item_store.ratings(session), cxc_below=cxc_below)
     lists = item_store.exclusions(session)
     listed = {one.pair for one in refused if any(entry.covers(one.pair) for entry in lists)}
     return _Known(images, captions, refused, original_store.verdicts(session), listed)
@@ -172,3 +170,36 @@ def _row(known: _Known, one: RefusedOriginal) -> tuple[object, ...]:
     score = None if one.score is None else f"{one.score:.2f}"
     picture = str(image.path or image.url or "")
     return (caption.external_id, image.external_id, people, score, said, caption.text, picture)
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedOriginal:
+    """A caption with its own image, and what speaks against the pair."""
+
+    pair: Pair
+    answer: PairAnswer | None
+    """What people answered, where they were asked and all said no match."""
+    score: float | None
+    """CxC's rating, where it is under the threshold."""
+
+
+def refused_originals(
+    originals: Collection[Pair],
+    answers: Mapping[Pair, PairAnswer],
+    ratings: Mapping[Pair, float],
+    *,
+    cxc_below: float = CXC_POSITIVE,
+) -> list[RefusedOriginal]:
+    """The originals that people answered ``no``, or that CxC rates under ``cxc_below``, in order of the pairs.
+
+    Source: Chun et al., ECCV Caption, appendix C.1, step 1. On the COCO test split CxC alone refuses 29 originals;
+    all of them are among the 32 captions that the paper lists.
+    """
+    found = []
+    for pair in sorted(originals):
+        answer, score = answers.get(pair), ratings.get(pair)
+        refused = answer if answer is not None and answer.label is Label.NO else None
+        low = score if score is not None and score < cxc_below else None
+        if refused is not None or low is not None:
+            found.append(RefusedOriginal(pair, refused, low))
+    return found

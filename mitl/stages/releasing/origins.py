@@ -6,10 +6,10 @@ import hashlib
 import json
 import statistics
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
+import pandas as pd
 from sqlalchemy.orm import Session
 
 from mitl.db.store import caps, imports
@@ -19,9 +19,8 @@ from mitl.db.store.answers import AssignmentRow
 from mitl.db.store.hits import BatchRow, HitRow
 from mitl.db.store.items import DatasetRow
 from mitl.db.store.ledger import SettledWork
+from mitl.judgements.gold_records import GoldState
 from mitl.judgements.wages import HOUR_MS, worker_pay
-from mitl.positives.judgement_columns import JudgementColumns
-from mitl.positives.merge_columns import UNANSWERED
 from mitl.positives.origins import (
     BatchPay,
     ControlKind,
@@ -35,9 +34,9 @@ from mitl.positives.origins import (
     ProposalRun,
     QueryDraw,
 )
-from mitl.proposals.packed import contains, distinct, pack_pairs
 from mitl.proposals.sampling import sample
-from mitl.records import Decision, Direction, Environment, GoldControl, JudgementSource, Label, PairRole
+from mitl.records import Decision, Direction, Environment, JudgementSource, PairRole
+from mitl.records.frames import ROLES, is_gold
 from mitl.settings import Settings
 from mitl.stages.paying.wages import floor_cents, paid_work
 
@@ -85,29 +84,21 @@ def _draw(direction: Direction, asked: Mapping[str, Any], names: Mapping[int, st
     return QueryDraw(direction, count, len(names), drawn)
 
 
-def controls(
-    settings: Settings, withdrawn: Collection[GoldControl], answers: JudgementColumns
-) -> Controls | None:
+def controls(settings: Settings, state: GoldState, answers: pd.DataFrame) -> Controls | None:
     """The gold controls that people answered; None where there were none."""
-    if not answers.gold.any():
+    if not is_gold(answers).any():
         return None
 
     def kind(role: PairRole) -> ControlKind:
-        of_kind = answers.role == list(PairRole).index(role)
-        out = pack_pairs(control.pair for control in withdrawn if control.role is role)
-        asked = of_kind & (answers.label != UNANSWERED) & ~contains(out, answers.pairs)
-        expected = [list(Label).index(label) for label in settings.gold_rule.passes(role)]
-        return ControlKind(
-            controls=len(distinct(answers.pairs[of_kind])),
-            seen=int(asked.sum()),
-            passed=int(np.isin(answers.label[asked], expected).sum()),
-        )
+        record = state.by_role[role]
+        met = answers.loc[answers["role"] == ROLES.index(role), "pair"]
+        return ControlKind(controls=met.nunique(), seen=record.golds, passed=record.passes)
 
     return Controls(
         rule=settings.gold_rule.text,
         positive=kind(PairRole.GOLD_POSITIVE),
         negative=kind(PairRole.GOLD_NEGATIVE),
-        withdrawn=len(withdrawn),
+        withdrawn=len(state.withdrawn),
     )
 
 
@@ -116,7 +107,7 @@ def crowd(
     settings: Settings,
     environment: Environment,
     submissions: Iterable[AssignmentRow],
-    answers: JudgementColumns,
+    answers: pd.DataFrame,
 ) -> Crowd | None:
     """Who worked on posted pages, from their submissions; None where nobody did."""
     rows = list(submissions)
@@ -138,9 +129,9 @@ def crowd(
     )
 
 
-def _busiest_share(answers: JudgementColumns, workers: set[str]) -> float | None:
-    work = np.bincount(answers.worker[~answers.gold], minlength=len(answers.workers))
-    theirs = work[[name in workers for name in answers.workers]]
+def _busiest_share(answers: pd.DataFrame, workers: set[str]) -> float | None:
+    work = answers.loc[~is_gold(answers), "worker"].value_counts(sort=False)
+    theirs = work[[name in workers for name in work.index]]
     return float(theirs.max() / theirs.sum()) if theirs.sum() else None
 
 
@@ -227,15 +218,15 @@ def origins(
     hits: Sequence[HitRow],
     submissions: Sequence[AssignmentRow],
     settled: Sequence[SettledWork],
-    withdrawn: Collection[GoldControl],
-    answers: JudgementColumns,
+    golds: GoldState,
+    answers: pd.DataFrame,
 ) -> Origins:
     """All of it for one environment."""
     posted = {batch.name for batch in batches if batch.source is JudgementSource.CROWD}
     return Origins(
         machines=machines(session),
         runs=proposal_runs(session, dataset, names, settings.seed),
-        controls=controls(settings, withdrawn, answers),
+        controls=controls(settings, golds, answers),
         crowd=crowd(session, settings, environment, [s for s in submissions if s.batch in posted], answers),
         batches=batch_pay(batches, hits),
         pay=pay(settings, environment, settled),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import statistics
 from collections import Counter, defaultdict
 
+import pandas as pd
+
 from mitl.analysis.report.inputs import (
     AgreementStats,
     BatchRow,
@@ -14,20 +16,18 @@ from mitl.analysis.report.inputs import (
     WorkerRow,
     WorkerStanding,
 )
+from mitl.judgements.gold_records import GoldState
 from mitl.judgements.wages import wage_figures, worker_pay
 from mitl.positives.concord import concord
-from mitl.positives.judgement_columns import JudgementColumns
 from mitl.positives.pseudonyms import pseudonym
 from mitl.records import (
     Decision,
     Direction,
-    GoldControl,
     HitState,
     PairRole,
 )
-from mitl.records.gold_rule import GoldRule
+from mitl.records.frames import counts
 from mitl.settings import Settings
-from mitl.stages.harvesting.golds import GoldState
 from mitl.stages.paying.wages import floor_cents, paid_work
 from mitl.stages.releasing.origins import pay
 from mitl.stages.reporting.snapshot import Snapshot
@@ -42,9 +42,7 @@ _STANDINGS = {
 }
 
 
-def crowd_stats(
-    known: Snapshot, judgements: JudgementColumns, rule: GoldRule, people: Crowd, salt: bytes
-) -> CrowdStats:
+def crowd_stats(known: Snapshot, judgements: pd.DataFrame, people: Crowd, salt: bytes) -> CrowdStats:
     """Submissions by what became of them, controls, agreement and workers under pseudonyms."""
     count = Counter(row.decision for row in known.submissions)
     times = usual_seconds(known.settled, known.environment)
@@ -57,7 +55,7 @@ def crowd_stats(
         queued=count[Decision.QUEUED],
         rejected=count[Decision.REJECT],
         dropped=count[Decision.DROP] + count[Decision.APPROVE_EXCLUDE],
-        gold=_gold(known, rule, people.golds),
+        gold=_gold(people.golds),
         agreement=_agreement(judgements),
         workers=tuple(
             WorkerRow(
@@ -75,31 +73,22 @@ def crowd_stats(
     )
 
 
-def _gold(known: Snapshot, rule: GoldRule, state: GoldState) -> GoldStats | None:
-    seen = dict.fromkeys(PairRole, 0)
-    right = dict.fromkeys(PairRole, 0)
-    for row in known.judgements:
-        record = row.record
-        if not record.role.is_gold or GoldControl(record.pair, record.role) in state.withdrawn:
-            continue
-        passed = rule.passed(record.role, record.label)
-        if passed is not None:
-            seen[record.role] += 1
-            right[record.role] += passed
-    if not any(seen.values()):
+def _gold(state: GoldState) -> GoldStats | None:
+    positive, negative = (state.by_role[role] for role in (PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE))
+    if not positive.golds and not negative.golds:
         return None
     return GoldStats(
-        positive_seen=seen[PairRole.GOLD_POSITIVE],
-        positive_right=right[PairRole.GOLD_POSITIVE],
-        negative_seen=seen[PairRole.GOLD_NEGATIVE],
-        negative_right=right[PairRole.GOLD_NEGATIVE],
+        positive_seen=positive.golds,
+        positive_right=positive.passes,
+        negative_seen=negative.golds,
+        negative_right=negative.passes,
         withdrawn=len(state.withdrawn),
     )
 
 
-def _agreement(judgements: JudgementColumns) -> AgreementStats | None:
+def _agreement(judgements: pd.DataFrame) -> AgreementStats | None:
     """Over the usable answers; None where there are none."""
-    if not judgements.counting.any():
+    if not counts(judgements).any():
         return None
     found = concord(judgements)
     alpha = found.alpha

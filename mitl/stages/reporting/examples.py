@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from mitl.analysis.report.inputs import ExampleItem, ExampleQuery, Frame
 from mitl.positives.merging import Merged
+from mitl.proposals.packed import unpack_pairs
 from mitl.records import Direction, Pair
 from mitl.stages.reporting.pair_facts import PairFacts
 from mitl.stages.reporting.snapshot import Snapshot
@@ -38,7 +39,7 @@ class _Gallery:
 
     def __init__(self, known: Snapshot, merged: Merged, facts: PairFacts) -> None:
         self._facts = facts
-        self._positives = {positive.pair for positive in merged.positives}
+        self._positives = set(unpack_pairs(merged.where("kept")))
         self._pairs: dict[Direction, dict[int, set[Pair]]] = {way: defaultdict(set) for way in Direction}
         for pair in {*facts.answers, *self._positives, *known.originals}:
             self._pairs[Direction.I2T][pair.image_id].add(pair)

@@ -6,14 +6,18 @@ import json
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
+import numpy as np
+import pandas as pd
+
 from mitl.analysis.report.inputs import (
     AnnotatorProposals,
     FunnelCounts,
     Multiplicity,
     ProposalPlaces,
 )
-from mitl.judgements.aggregation import PairAnswer
-from mitl.positives.merging import Merged, MergeInput, MergeRules, merge, positives_by_query
+from mitl.positives.merging import Merged, gather, listed_queries, merge
+from mitl.positives.pair_answers import PairAnswer, packed, pair_answers
+from mitl.positives.rules import MergeRules
 from mitl.records import (
     Direction,
     GoldControl,
@@ -114,7 +118,7 @@ def multiplicities(
 
     Where people answered anything, of the queries with an answered candidate; else, as for CxC's ratings alone, of all.
     """
-    after = positives_by_query(merged, known.queries)
+    after = listed_queries(merged, known.queries)
     candidates: Mapping[Direction, set[Pair]] = {direction: set() for direction in Direction}
     for proposal in known.proposals:
         candidates[proposal.direction].add(proposal.pair)
@@ -149,14 +153,16 @@ def multiplicities(
     )
 
 
-def merged_records(known: Snapshot, rules: MergeRules, withdrawn: Collection[GoldControl]) -> Merged:
-    """What a release by these rules would hold, as records."""
-    data = MergeInput(
-        judgements=[row.record for row in known.judgements],
-        ratings=tuple(known.ratings.items()),
-        originals=tuple(known.originals),
-        found_by=known.found_by,
-        exclusions=known.exclusions,
-        withdrawn=withdrawn,
+def merged_pairs(
+    known: Snapshot, judgements: pd.DataFrame, rules: MergeRules, withdrawn: Collection[GoldControl]
+) -> Merged:
+    """What a release by these rules would hold.
+
+    Args:
+        judgements: ``JUDGEMENTS``, those of the snapshot.
+    """
+    answers = pair_answers(judgements, rules, withdrawn).pairs
+    scores = np.array(list(known.ratings.values()), np.float64)
+    return merge(
+        gather(answers, packed(known.ratings), scores, packed(known.originals)), rules, known.exclusions
     )
-    return merge(data, rules)

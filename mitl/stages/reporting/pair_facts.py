@@ -6,11 +6,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
-from mitl.judgements.aggregation import PairAnswer, counts_for_pair
-from mitl.positives.judgement_columns import JudgementColumns
-from mitl.positives.pair_answers import pair_answers
-from mitl.proposals.packed import unpack_pairs
+from mitl.positives.pair_answers import PairAnswer, judgement_frame
 from mitl.records import CaptionItem, Concept, ImageItem, Judgement, Label, Pair, Shortcoming
+from mitl.records.frames import counts
 from mitl.stages.reporting.snapshot import Snapshot
 from mitl.stages.reporting.truth import TruthOf
 
@@ -30,22 +28,6 @@ def wrong_parts(shortcomings: Sequence[Shortcoming], concepts: Sequence[Concept]
     return (OBJECT, *named) if strange else named
 
 
-def majority_answers(judgements: JudgementColumns) -> dict[Pair, PairAnswer]:
-    """What most people answered on each pair that has a usable answer, in order of the pairs."""
-    found = pair_answers(judgements).columns
-    labels = list(Label)
-    return {
-        pair: PairAnswer(labels[label], n, probability)
-        for pair, label, n, probability in zip(
-            unpack_pairs(found.pairs),
-            found.label.tolist(),
-            found.n_judgements.tolist(),
-            found.probability.tolist(),
-            strict=True,
-        )
-    }
-
-
 class PairFacts:
     """Items, answers, ranks and ratings by pair; by surrogate ids."""
 
@@ -58,9 +40,10 @@ class PairFacts:
         self.ratings = known.ratings
         self.answers = answers
         self._records: dict[Pair, list[Judgement]] = defaultdict(list)
-        for row in known.judgements:
-            if counts_for_pair(row.record):
-                self._records[row.record.pair].append(row.record)
+        records = [row.record for row in known.judgements]
+        for record, is_counting in zip(records, counts(judgement_frame(records)).tolist(), strict=True):
+            if is_counting:
+                self._records[record.pair].append(record)
         self._proposals = known.proposals
 
     @cached_property

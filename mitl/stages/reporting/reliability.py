@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from mitl.analysis.report.inputs import Reliability, ReliabilityBin
 from mitl.judgements.aggregators import Aggregator, aggregate
-from mitl.judgements.answer_table import UNKNOWN, AnswerTable, from_judgements
-from mitl.judgements.calibration import calibration
-from mitl.judgements.cross_fit import Fit, cross_fit
+from mitl.judgements.answer_table import UNKNOWN, AnswerTable
+from mitl.judgements.calibration import Fit, calibration, cross_fit
 from mitl.judgements.majority import POSITIVE_LABELS
-from mitl.positives.judgement_columns import JudgementColumns
-from mitl.positives.pair_answers import pair_answers
+from mitl.positives.pair_answers import pair_answers, table_with_controls
 from mitl.positives.rules import MergeRules
 from mitl.proposals.packed import Ints, contains
 from mitl.records import GoldControl
 from mitl.retrieval.intervals import clopper_pearson
-from mitl.stages.reporting.snapshot import Snapshot
 
 FOLDS = 5
 CONFIDENCE = 0.95
@@ -28,8 +26,7 @@ MANY_ANSWERS = 20_000
 
 
 def reliability(
-    known: Snapshot,
-    judgements: JudgementColumns,
+    judgements: pd.DataFrame,
     rules: MergeRules,
     withdrawn: Collection[GoldControl],
     true: Ints | None,
@@ -43,18 +40,12 @@ def reliability(
     """
     found = []
     if true is not None:
-        answers = pair_answers(judgements, rules, withdrawn).columns
-        if len(answers.pairs):
-            found.append(
-                _reliability("the known truth", rules, answers.probability, contains(true, answers.pairs))
-            )
+        answers = pair_answers(judgements, rules, withdrawn).pairs
+        if len(answers):
+            right = contains(true, answers["pair"].to_numpy())
+            found.append(_reliability("the known truth", rules, answers["probability"].to_numpy(), right))
     if rules.aggregator is not Aggregator.MAJORITY:
-        trusted = [
-            row.record
-            for row in known.judgements
-            if not row.record.role.is_gold or GoldControl(row.record.pair, row.record.role) not in withdrawn
-        ]
-        table = from_judgements(trusted).answers
+        _, table = table_with_controls(judgements, withdrawn, ["pair", "gold"])
         if (table.known >= 0).sum() >= FOLDS:
             items, probability = _kept_out(table, lambda part: _probability(part, rules))
             positive = table.known[items] < POSITIVE_LABELS

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import pandas as pd
+
 from mitl.analysis.answer_tables import answer_counts, rationale_counts
 from mitl.analysis.report.inputs import FunnelCounts, ReportInput
 from mitl.analysis.report.render import render_report
@@ -15,9 +17,9 @@ from mitl.db.engine import can_write
 from mitl.db.session import open_database, reading
 from mitl.db.store import columns, releases
 from mitl.db.store import hits as hit_store
-from mitl.positives.judgement_columns import JudgementColumns
 from mitl.positives.merging import Merged
 from mitl.positives.origins import ProposalRun
+from mitl.positives.pair_answers import majority_answers
 from mitl.proposals.packed import unpack_pairs
 from mitl.records import Decision, Direction, Environment, StageResult, several
 from mitl.retrieval.whole_files import one_clear_line, whole_file
@@ -32,12 +34,12 @@ from mitl.stages.reporting.files import report_file
 from mitl.stages.reporting.funnel import (
     annotator_proposals,
     funnel_counts,
-    merged_records,
+    merged_pairs,
     multiplicities,
     proposal_places,
 )
 from mitl.stages.reporting.headline import headline
-from mitl.stages.reporting.pair_facts import PairFacts, majority_answers
+from mitl.stages.reporting.pair_facts import PairFacts
 from mitl.stages.reporting.preference import preference
 from mitl.stages.reporting.provenance import provenance
 from mitl.stages.reporting.reliability import reliability
@@ -57,7 +59,7 @@ class Known:
 
     snapshot: Snapshot
     people: Crowd
-    judgements: JudgementColumns
+    judgements: pd.DataFrame
     """The same judgements as the snapshot's, for what counts them all."""
     runs: tuple[ProposalRun, ...]
     salt: bytes
@@ -141,7 +143,7 @@ def report_input(settings: Settings, source: Known) -> ReportInput:
     rules = known.merge_rules
     merged: Merged | None = None
     if known.judgements or known.ratings:
-        merged = merged_records(known, rules, state.withdrawn)
+        merged = merged_pairs(known, source.judgements, rules, state.withdrawn)
     has_truth = has_known_truth(settings) and bool(known.proposals)
     true = packed_truth(settings, known) if has_truth else None
     facts = PairFacts(
@@ -165,7 +167,7 @@ def report_input(settings: Settings, source: Known) -> ReportInput:
         places=proposal_places(known),
         answers=answer_counts(records, known.proposals),
         rationale=rationale_counts(records, known.proposals),
-        crowd=crowd_stats(known, source.judgements, settings.gold_rule, people, salt)
+        crowd=crowd_stats(known, source.judgements, people, salt)
         if known.submissions or known.hits
         else None,
         money=money_stats(settings, known) if known.batches else None,
@@ -173,7 +175,7 @@ def report_input(settings: Settings, source: Known) -> ReportInput:
         truth=None if true is None else truth_stats(settings, known, merged, state, true, facts.answers),
         evaluation=scores,
         multiplicity=() if merged is None else multiplicities(known, merged, facts.answers),
-        reliability=reliability(known, source.judgements, rules, state.withdrawn, true),
+        reliability=reliability(source.judgements, rules, state.withdrawn, true),
         examples=() if merged is None else examples(known, merged, facts),
         disputes=disputes(
             facts,

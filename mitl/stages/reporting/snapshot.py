@@ -23,7 +23,7 @@ from mitl.db.store.ledger import SettledWork
 from mitl.db.store.open_work import OpenWork
 from mitl.db.store.proposals import AnnotatorRow, RunRow
 from mitl.db.store.releases import ReleaseRow
-from mitl.positives.exclusions import Exclusions
+from mitl.positives.merging import Exclusions
 from mitl.positives.rules import MergeRules
 from mitl.records import (
     CaptionItem,

@@ -13,14 +13,14 @@ from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import journal, open_work
-from mitl.db.store.answer_columns import answer_columns
+from mitl.db.store.columns import answer_columns
 from mitl.db.store.items import DatasetRow
 from mitl.db.store.open_work import OpenWork
 from mitl.hits.pricing import format_dollars
 from mitl.records import Decision, Environment, HitState, StageResult, Table, several
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
-from mitl.stages.harvesting.gold_answers import gold_answers
+from mitl.stages.harvesting.golds import gold_state
 from mitl.stages.reviewing.result import in_words
 from mitl.stages.setup.init import first_step
 
@@ -62,8 +62,7 @@ def _look(session: Session, settings: Settings, chosen: Environment) -> _Now:
     answers = answer_columns(session, chosen)
     pairs = open_work.pair_counts(session, chosen, answers)
     decisions = answer_store.decision_counts(session, chosen)
-    names = desk_store.worker_names(session, chosen)
-    golds = gold_answers(session, answers, settings.gold_rule, names).state
+    golds = gold_state(session, chosen, settings.gold_rule, answers)
     return _Now(
         environment=chosen,
         dataset=item_store.dataset(session),

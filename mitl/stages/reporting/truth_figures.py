@@ -9,15 +9,14 @@ from dataclasses import replace
 from mitl.analysis.known_truth import DirectionScores, Score, recall_precision, score_directions
 from mitl.analysis.report.inputs import TruthStats
 from mitl.db.store.judgements import StoredJudgement
-from mitl.judgements.aggregation import PairAnswer, answers_by_pair
-from mitl.judgements.goldcheck import check_assignment, decide
-from mitl.judgements.usability import is_usable
+from mitl.judgements.gold_records import GoldState
+from mitl.judgements.goldcheck import check_assignment, decide, is_usable
 from mitl.positives.merging import Merged
+from mitl.positives.pair_answers import PairAnswer, judgement_frame, majority_answers
 from mitl.proposals.packed import Ints, pack_pairs
 from mitl.records import Direction, Judgement, Pair
 from mitl.records.gold_rule import GoldRule
 from mitl.settings import Settings
-from mitl.stages.harvesting.golds import GoldState
 from mitl.stages.reporting.funnel import asked_pairs
 from mitl.stages.reporting.snapshot import Snapshot
 from mitl.stages.reporting.truth import true_pairs
@@ -56,7 +55,7 @@ def truth_stats(
         proposed[proposal.annotator].add(proposal.pair)
     return TruthStats(
         original=score(known.originals),
-        release=None if merged is None else score(positive.pair for positive in merged.positives),
+        release=None if merged is None else score_directions(merged.where("kept"), truth, *queries),
         by_annotator=tuple((row.name, score(proposed[row.name] & positive)) for row in known.annotators)
         if judged
         else (),
@@ -98,4 +97,5 @@ def _usable(record: Judgement) -> Judgement:
 
 
 def _positive(judgements: Iterable[Judgement]) -> set[Pair]:
-    return {pair for pair, answer in answers_by_pair(judgements).items() if answer.label.is_positive}
+    answers = majority_answers(judgement_frame(judgements))
+    return {pair for pair, answer in answers.items() if answer.label.is_positive}

@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from sqlalchemy.orm import Session
 
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import journal, open_work
-from mitl.db.store.answer_columns import AnswerColumns, answer_columns
+from mitl.db.store.columns import answer_columns
 from mitl.db.store.desk import Arrivals
 from mitl.hits.pricing import format_dollars
 from mitl.judgements.conduct import gold_interval
@@ -83,7 +84,7 @@ def overview(session: Session, environment: Environment, now: dt.datetime, known
     answers = answer_columns(session, environment)
     by_hour, last_hour = _recent(session, environment, answers, now)
     return Overview(
-        golds=_rates(known.controls),
+        golds=_rates(known.golds.by_role),
         withdrawn=len(known.golds.withdrawn),
         queued=counts.get(Decision.QUEUED, 0),
         oldest=arrived.oldest_queued,
@@ -117,12 +118,13 @@ def _rates(controls: Mapping[PairRole, GoldRecord]) -> tuple[Rate, ...]:
 
 
 def _recent(
-    session: Session, environment: Environment, every: AnswerColumns, now: dt.datetime
+    session: Session, environment: Environment, every: pd.DataFrame, now: dt.datetime
 ) -> tuple[tuple[Hour, ...], int]:
     """The last hours with their answers, oldest first, and how many came within the hour before now."""
     begins = now.replace(minute=0, second=0, microsecond=0) - (HOURS - 1) * HOUR
     rows, at = desk_store.submitted_since(session, environment, begins)
-    answers = np.searchsorted(every.assignment, rows, "right") - np.searchsorted(every.assignment, rows)
+    of = every["assignment"].to_numpy()
+    answers = np.searchsorted(of, rows, "right") - np.searchsorted(of, rows)
     until = (now - begins) // _US
     in_time = at <= until
     counts = np.bincount(at[in_time] // (HOUR // _US), answers[in_time], HOURS).astype(int).tolist()

@@ -17,9 +17,9 @@ from mitl.db.store import judgements as judgement_store
 from mitl.db.store.answers import AssignmentRow
 from mitl.db.store.desk_answers import AnswerRow
 from mitl.judgements.conduct import haste
+from mitl.judgements.gold_records import GoldState
 from mitl.records import Decision, Environment, Finding, GoldControl, Label, Outcome, Pair, PairRole
 from mitl.records.gold_rule import GoldRule
-from mitl.stages.harvesting.golds import GoldState
 from mitl.stages.reviewing.decisions import find_submission
 from mitl.stages.reviewing.reversal import Rejection, rejection_of
 

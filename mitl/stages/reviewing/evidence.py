@@ -11,9 +11,8 @@ from mitl.db.store import caps as cap_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store.desk import WorkerSubmissions
 from mitl.judgements.conduct import Agreement, Run, gold_interval
-from mitl.judgements.gold_records import GoldRecord
+from mitl.judgements.gold_records import GoldRecord, GoldState
 from mitl.records import Decision, Environment, Label
-from mitl.stages.harvesting.golds import GoldState
 from mitl.stages.reviewing.habits import Habit, Habits
 
 _MANY = 100

@@ -7,23 +7,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from sqlalchemy.orm import Session
 
 from mitl.db.store import desk as desk_store
-from mitl.db.store.answer_columns import LABELS, AnswerColumns, answer_columns
-from mitl.judgements.conduct import Agreement, Run
-from mitl.judgements.conduct_columns import (
+from mitl.db.store.columns import answer_columns
+from mitl.judgements.conduct import (
+    Agreement,
+    Run,
     agreement_and_consistency,
     entropy_of_counts,
     label_counts,
     longest_runs,
     medians_s,
 )
-from mitl.judgements.gold_records import GoldRecord
-from mitl.records import Environment, Label, PairRole
+from mitl.judgements.gold_records import GoldState
+from mitl.records import Environment, Label
+from mitl.records.frames import LABELS, is_gold, is_labelled
 from mitl.records.gold_rule import GoldRule
-from mitl.stages.harvesting.gold_answers import gold_answers
-from mitl.stages.harvesting.golds import GoldState
+from mitl.stages.harvesting.golds import gold_state
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +53,6 @@ class Habits:
     of: Mapping[str, Habit]
     """By the worker's id on the requester API."""
     golds: GoldState
-    controls: Mapping[PairRole, GoldRecord]
-    """All answers on the gold controls of a kind, those withdrawn apart."""
     answers: int
     """Places of pages that were read, answered or not."""
     median_s: float | None
@@ -69,13 +69,11 @@ class Habits:
 def habits(session: Session, environment: Environment, rule: GoldRule) -> Habits:
     """Everyone's answers, looked at together."""
     every = answer_columns(session, environment)
-    names = desk_store.worker_names(session, environment)
-    met = gold_answers(session, every, rule, names)
-    found = _all_habits(every, names, met.state)
+    golds = gold_state(session, environment, rule, every)
+    found = _all_habits(every, desk_store.worker_names(session, environment), golds)
     return Habits(
         of=found,
-        golds=met.state,
-        controls=met.by_role,
+        golds=golds,
         answers=len(every),
         median_s=_usual(habit.median_s for habit in found.values()),
         run=_usual(habit.run.length for habit in found.values() if habit.run is not None),
@@ -83,17 +81,18 @@ def habits(session: Session, environment: Environment, rule: GoldRule) -> Habits
     )
 
 
-def _all_habits(every: AnswerColumns, names: Mapping[int, str], golds: GoldState) -> dict[str, Habit]:
-    workers, code = np.unique(every.worker, return_inverse=True)
+def _all_habits(every: pd.DataFrame, names: Mapping[int, str], golds: GoldState) -> dict[str, Habit]:
+    workers, code = np.unique(every["worker"], return_inverse=True)
     known = [names[row] for row in workers.tolist()]
     distrusted = np.array([golds.record(name).is_bad for name in known], np.bool_)
-    given = every.is_given
-    medians = medians_s(code, every.active_ms)
-    runs = longest_runs(code, every.assignment, every.label)
-    counts = label_counts(code, every.label, len(known)).tolist()
-    agreeing, consistent = agreement_and_consistency(
-        code[given], every.pair[given], every.label[given], distrusted
+    given = is_labelled(every) & ~is_gold(every)
+    assignment, pair, label, active_ms = (
+        every[name].to_numpy() for name in ("assignment", "pair", "label", "active_ms")
     )
+    medians = medians_s(code, active_ms)
+    runs = longest_runs(code, assignment, label)
+    counts = label_counts(code, label, len(known)).tolist()
+    agreeing, consistent = agreement_and_consistency(code[given], pair[given], label[given], distrusted)
     return {
         name: _habit(
             dict(zip(LABELS, counts[place], strict=True)),

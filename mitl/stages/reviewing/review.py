@@ -10,15 +10,14 @@ from sqlalchemy.orm import Session
 from mitl.db.session import open_database, reading
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
-from mitl.db.store.answer_columns import answer_columns
 from mitl.db.store.answers import AssignmentRow
+from mitl.judgements.gold_records import GoldState
 from mitl.progress import Progress, no_progress
 from mitl.records import Decision, Environment, StageResult, Table, several
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
 from mitl.stages.harvesting.deadlines import approves_itself_at, reversible_until, utc
-from mitl.stages.harvesting.gold_answers import gold_answers
-from mitl.stages.harvesting.golds import GoldState
+from mitl.stages.harvesting.golds import gold_state
 from mitl.stages.harvesting.judging import judge
 from mitl.stages.paying.paying import CarriedOut, has_open_calls
 from mitl.stages.reviewing.decisions import (
@@ -43,7 +42,7 @@ def queue(settings: Settings, environment: Environment | None = None) -> StageRe
         chosen = choose_environment(session, environment)
         waiting = answer_store.assignments(session, chosen, (Decision.QUEUED,))
         findings = answer_store.findings_of(session, [row.id for row in waiting])
-        state = _golds(session, settings, chosen)
+        state = gold_state(session, chosen, settings.gold_rule)
         unsent = desk_store.unsent(session, chosen)
     told = (
         (f"{in_words(unsent)}; `mitl harvest`, or `mitl review settle` again, carries that out",)
@@ -83,11 +82,6 @@ def queue(settings: Settings, environment: Environment | None = None) -> StageRe
     )
 
 
-def _golds(session: Session, settings: Settings, environment: Environment) -> GoldState:
-    answers, names = answer_columns(session, environment), desk_store.worker_names(session, environment)
-    return gold_answers(session, answers, settings.gold_rule, names).state
-
-
 def settle(
     settings: Settings, environment: Environment | None = None, *, progress: Progress = no_progress
 ) -> StageResult:
@@ -99,7 +93,7 @@ def settle(
     with open_database(settings.db_url, read_only=True) as session:
         chosen = choose_environment(session, environment)
         waiting = answer_store.assignments(session, chosen, (Decision.QUEUED,))
-        state = _golds(session, settings, chosen)
+        state = gold_state(session, chosen, settings.gold_rule)
     rulings = [Ruling(row.id, _cautious(row, state), "gold record") for row in waiting]
     return rule(settings, rulings, chosen, progress=progress)
 

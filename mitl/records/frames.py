@@ -1,0 +1,120 @@
+"""The tables that cross borders as pandas frames: what each column holds, its dtype, meaning and unit.
+
+A label, an outcome, a role or a direction is the place of its value in its enum, which is quickest to sort, count and
+compare; ``NONE`` stands for no value. A column of pairs holds packed pairs, see `mitl.proposals.packed`, except where
+it says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mitl.records.enums import Label, Outcome, PairRole
+
+Flags = NDArray[np.bool_]
+Schema = Mapping[str, tuple[str, str]]
+"""Column → dtype, and what it holds."""
+
+LABELS, OUTCOMES, ROLES = tuple(Label), tuple(Outcome), tuple(PairRole)
+NONE = -1
+"""No label, no text, no measured time."""
+
+ANSWERS: Schema = {
+    "assignment": ("int64", "row of the submission in the database; ascending"),
+    "hit": ("int64", "row of its HIT"),
+    "worker": ("int64", "row of its worker"),
+    "pair": ("int64", "row of the pair, not the packed pair"),
+    "place": ("int64", "on the page, from 1; ascending within a submission"),
+    "role": ("int8", "place in PairRole"),
+    "label": ("int8", "place in Label; NONE unless answered"),
+    "outcome": ("int8", "place in Outcome"),
+    "active_ms": ("int64", "milliseconds; 0 where nothing was measured"),
+    "usable": ("bool", "whether it may count"),
+}
+"""Every answer of an environment where it stands: what judging work reads."""
+
+JUDGEMENTS: Schema = {
+    "pair": ("int64", "the pair"),
+    "worker": ("category", "id on the requester API, or a pseudonym"),
+    "label": ("int8", "place in Label; NONE where there is none"),
+    "outcome": ("int8", "place in Outcome"),
+    "role": ("int8", "place in PairRole"),
+    "usable": ("bool", "whether it may count"),
+    "shortcomings": ("int16", "a bit for each place of Shortcoming"),
+    "concepts": ("int16", "a bit for each place of Concept"),
+    "active_ms": ("int64", "milliseconds; NONE where the page measured nothing"),
+    "text": (
+        "category",
+        "in the worker's own words, missing where there are none; only where it is asked for",
+    ),
+}
+"""Every answer of an environment as a release needs it, in no order that matters; see ``Judgement``."""
+
+PAIR_ANSWERS: Schema = {
+    "pair": ("int64", "ascending and distinct"),
+    "label": ("int8", "place in Label"),
+    "n_judgements": ("int32", "usable answers"),
+    "probability": (
+        "float64",
+        "0 to 1, that the pair is a match; for a plain majority the share of positive answers",
+    ),
+}
+"""One answer for each pair that has a usable one."""
+
+EVIDENCE: Schema = {
+    "pair": ("int64", "ascending and distinct"),
+    "label": ("int8", "people's answer, place in Label; NONE where there is none"),
+    "n_judgements": ("int32", "usable answers"),
+    "probability": ("float64", "0 to 1; NaN where nobody answered"),
+    "score": ("float64", "CxC's, 0 to 5, the highest of several; NaN where the pair was not rated"),
+    "original": ("bool", "whether the caption was written for this image"),
+}
+"""All that any source knows of each pair."""
+
+MERGED: Schema = {
+    **EVIDENCE,
+    "verified": ("bool", "people's answer makes a positive"),
+    "rated": ("bool", "CxC's rating does"),
+    "kept": ("bool", "a positive"),
+    "excluded": ("bool", "would be a positive, but an exclusion list names it"),
+    "negative": ("bool", "people called it no match, and nothing keeps it"),
+    "conflict": ("bool", "the sources disagree"),
+    "by_judgement": ("bool", "where they disagree, decided by people rather than by CxC"),
+}
+"""What becomes of each pair."""
+
+_GOLD = np.array([role.is_gold for role in ROLES])
+_ANSWERED = OUTCOMES.index(Outcome.ANSWERED)
+
+
+def frame(schema: Schema, columns: Mapping[str, Any]) -> pd.DataFrame:
+    """A frame of these columns with the schema's dtypes; a column that is left out is not there.
+
+    Raises:
+        KeyError: a column is not in the schema.
+    """
+    given = pd.DataFrame({name: pd.Series(column) for name, column in columns.items()})
+    return given.astype({name: schema[name][0] for name in columns})
+
+
+def is_gold(answers: pd.DataFrame) -> Flags:
+    """(answers,) whether each is on a gold control."""
+    return np.asarray(_GOLD[answers["role"].to_numpy()], np.bool_)
+
+
+def is_labelled(answers: pd.DataFrame) -> Flags:
+    """(answers,) whether a label was given, usable or not."""
+    return np.asarray((answers["outcome"] == _ANSWERED) & (answers["label"] != NONE))
+
+
+def counts(answers: pd.DataFrame) -> Flags:
+    """(answers,) whether each says something of its pair: usable, a label given, and no gold control.
+
+    Candidates, repeats and overlaps are answers on their pair alike.
+    """
+    return np.asarray(answers["usable"]) & is_labelled(answers) & ~is_gold(answers)
