@@ -177,8 +177,8 @@ class _Ranking:
     _local: threading.local = field(default_factory=threading.local)
 
     def run(self, there: Wanted | None, back: Wanted | None) -> tuple[Ids, Ids]:
-        from mitl.retrieval.float_product import NumpyProduct
-        from mitl.retrieval.threads import count, one_thread_of_blas
+        from mitl.retrieval.processor import count, one_thread_of_blas
+        from mitl.retrieval.products import NumpyProduct
 
         self._product = NumpyProduct()
         sides = [self._side(there, 0), self._side(back, 1)]
@@ -212,7 +212,7 @@ class _Ranking:
         row, column, sides = work
         if not hasattr(self._local, "buffers"):
             self._local.buffers, self._local.scratch = Buffers(), Scratch()
-        near = self._product.multiply(row[1], column[1], self._local.buffers)
+        near = self._product.multiply(row[1], column[1], self._local.buffers).cells
         for side in sides:
             pair = (row, column) if side.axis == 0 else (column, row)
             inside = side.wanted.inside(pair[0][0])
@@ -238,15 +238,15 @@ class _Ranking:
         self, own: NDArray[Any], rows: Ids, query: Operand, item: Operand
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Between which near values the true one may be above ``own`` or below."""
-        from mitl.retrieval.products import at_most, tile_errors
+        from mitl.retrieval.products import at_most
 
-        errors = tile_errors(self._product, query, item)[rows]
+        errors = self._product.errors(query, item)[rows]
         return at_most(own - errors), -at_most(-(own + errors))
 
     def _true(self, row: _Block, column: _Block) -> NDArray[np.float32]:
         """Canonical similarities of a whole tile."""
-        from mitl.retrieval.bounds import gamma
         from mitl.retrieval.rescoring import Rescorer
+        from mitl.retrieval.vectors import gamma
 
         best = np.full((len(row[1]), len(column[1])), -np.inf)
         for query in row[1].data:

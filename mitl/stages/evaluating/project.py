@@ -19,7 +19,7 @@ from mitl.metrics.positives import Ids
 from mitl.progress import Progress
 from mitl.records import Direction
 from mitl.retrieval.encodings import check_encoded, encode_items, is_reusable
-from mitl.retrieval.tiles import VECTOR_KINDS
+from mitl.retrieval.topk import VECTOR_KINDS
 from mitl.settings import Settings
 from mitl.stages.evaluating.models.model import EVERY, Model, Ranked
 from mitl.stages.evaluating.models.sides import Side, Sides

@@ -1,4 +1,8 @@
-"""Threads of our own over blocks, each with one thread of BLAS: they share the caches and never wait for each other."""
+"""What a search takes of the processor: threads of our own with one thread of BLAS each, and compiled loops.
+
+Threads of our own share the caches and never wait for each other. The compiled loops come in where numba is installed
+and its start pays; they change the time, not a byte.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,12 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
+
+STARTING_WORK = 1e10
+"""Multiply-adds of a process's searches from which it pays to start numba, which takes about half a second."""
 
 _lock = threading.Lock()
 _users = 0
@@ -16,6 +25,10 @@ _count_before = 1
 _torch_is_limited = False
 _controllers: dict[tuple[bool, ...], Any] = {}
 """What threadpoolctl found; it looks through all loaded libraries, which takes milliseconds."""
+
+_starting = threading.Lock()
+_work = 0.0
+_loops: Any = None
 
 
 def count() -> int:
@@ -91,3 +104,23 @@ def _blas_pools() -> list[Any]:
     if controller is None:
         return []
     return [pool for pool in controller.lib_controllers if pool.user_api == "blas"]
+
+
+def about_to_search(work: float) -> None:
+    """Count a search of so many multiply-adds, and start the compiled loops when it is time.
+
+    A process that goes on searching starts them sooner or later, one that searches little never does.
+    """
+    global _work, _loops
+    with _starting:
+        _work += work
+        if _loops is None and _work >= STARTING_WORK and find_spec("numba") is not None:
+            try:
+                _loops = import_module("mitl.retrieval.kernels")
+            except (ImportError, RuntimeError):  # not installed whole, or no place to keep what it compiles
+                _work = float("-inf")
+
+
+def compiled_loops() -> Any:
+    """The module ``mitl.retrieval.kernels`` once it is started, else None."""
+    return _loops
