@@ -14,7 +14,7 @@ from scipy import stats
 from mitl.errors import MetricError
 from mitl.metrics import resampling
 from mitl.metrics.intervals import interval, paired
-from mitl.metrics.query_values import QueryValues, Statistic
+from mitl.metrics.positives import QueryValues, Statistic
 
 
 def of(values, *, ids=None, statistic=Statistic.MEAN, weights=None, metric="R@1"):

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from mitl.metrics.official import official_sets, score_official
     from mitl.metrics.plausible.object_vectors import ObjectVectors
     from mitl.metrics.plausible.r_precision import listed_r_precision, plausible_r_precision
-    from mitl.metrics.positives import Positives, locate
-    from mitl.metrics.query_values import QueryValues, Statistic
+    from mitl.metrics.positives import Positives, QueryValues, Statistic, locate
     from mitl.metrics.ranked import ArrayRankings, ListRankings
-    from mitl.metrics.retrieval import score_queries, score_ranked
+    from mitl.metrics.ranks import PositiveRanks
+    from mitl.metrics.retrieval import score_metrics, score_queries, score_ranked
     from mitl.metrics.similarities.embedding_ranks import EmbeddingSet
     from mitl.metrics.similarities.from_embeddings import (
         score_both_ways,
@@ -31,16 +31,20 @@ if TYPE_CHECKING:
         score_official_embeddings,
         score_similarities,
     )
+    from mitl.metrics.table import METRICS, Metric
 
 __all__ = [
+    "METRICS",
     "ArrayRankings",
     "EmbeddingSet",
     "Fold",
     "GradedLabels",
     "Interval",
     "ListRankings",
+    "Metric",
     "ObjectVectors",
     "PairedTest",
+    "PositiveRanks",
     "Positives",
     "QueryValues",
     "RatedPairs",
@@ -67,6 +71,7 @@ __all__ = [
     "score_both_ways",
     "score_embeddings",
     "score_folds",
+    "score_metrics",
     "score_official",
     "score_official_embeddings",
     "score_queries",
@@ -124,15 +129,14 @@ _MODULES = {
     ),
     "positives": (
         "Positives",
-        "locate",
-    ),
-    "query_values": (
         "QueryValues",
         "Statistic",
+        "locate",
     ),
     "ranked": (
         "ArrayRankings",
         "ListRankings",
+        "Metric",
     ),
     "means": (
         "average_precision_at_r",
@@ -141,9 +145,15 @@ _MODULES = {
         "recall_at_k",
         "score",
     ),
+    "ranks": ("PositiveRanks",),
     "retrieval": (
+        "score_metrics",
         "score_queries",
         "score_ranked",
+    ),
+    "table": (
+        "METRICS",
+        "Metric",
     ),
     "crisscrossed.within_modality": ("score_within",),
 }

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mitl.errors import MetricError
-from mitl.metrics.first_ranks import FirstRanks, Members, first_ranks
-from mitl.metrics.positives import Ids, Positives, integer_ids, rising
-from mitl.metrics.query_values import QueryValues, Statistic
+from mitl.metrics.positives import Ids, Positives, QueryValues, Short, Statistic, integer_ids, rising
 from mitl.metrics.ranked import ArrayRankings, Rankings
-from mitl.metrics.relevance import Short
-from mitl.metrics.retrieval import MEDIAN_RANK, recall_name, refuse_low
+from mitl.metrics.ranks import Members, PositiveRanks, first_ranks
+from mitl.metrics.retrieval import Values
+from mitl.metrics.table import Asked, usual_metrics
 
 FOLDS = 5
 
@@ -84,63 +83,50 @@ def score_folds(
     Raises:
         MetricError: K is below 1; a query has no ranking, or two; and as ``short`` says, with the query named.
     """
-    return score_folds_ranked(
-        ArrayRankings(query_ids, items), folds, ks=ks, median_rank=median_rank, short=short
-    )
+    asked = usual_metrics(ks, by_r=False, median_rank=median_rank)
+    return score_folds_ranked(ArrayRankings(query_ids, items), folds, asked, short=short)
 
 
 def score_folds_ranked(
-    rankings: Rankings,
-    folds: Sequence[Fold],
-    *,
-    ks: Sequence[int] = (1, 5, 10),
-    median_rank: bool = False,
-    short: Short = "raise",
-) -> tuple[QueryValues, ...]:
-    """As :func:`score_folds`, for rankings of any form."""
-    refuse_low(ks)
-    enough = None if median_rank or not ks else max(ks)
+    rankings: Rankings, folds: Sequence[Fold], asked: Sequence[Asked], *, short: Short = "raise"
+) -> Values:
+    """Metrics of first positives, as :func:`score_folds`, for rankings of any form."""
+    enough = fold_reach(asked)
     found = []
     for fold in folds:
-        members = Members(fold.item_ids)
-        found.append(first_ranks(rankings, fold.positives, members=members, enough=enough))
+        found.append(first_ranks(rankings, fold.positives, members=Members(fold.item_ids), enough=enough))
         if short == "raise":
             _refuse_undecided(found[-1], fold, enough)
-    return fold_values(folds, found, ks=ks, median_rank=median_rank)
+    return fold_values(found, asked)
 
 
-def fold_values(
-    folds: Sequence[Fold], found: Sequence[FirstRanks], *, ks: Sequence[int], median_rank: bool
-) -> tuple[QueryValues, ...]:
-    """Values of each query from what was found of its first positive within its fold."""
-    query_ids = np.concatenate([fold.positives.query_ids for fold in folds])
-    sizes = [len(fold.positives) for fold in folds]
+def fold_reach(asked: Sequence[Asked]) -> int | None:
+    """The rank within a fold beyond which its first positive does not matter; None where it always does."""
+    return None if any(one.reads_on for one in asked) else max((one.k for one in asked), default=None)
+
+
+def fold_values(found: Sequence[PositiveRanks], asked: Sequence[Asked]) -> Values:
+    """Values of each query from the first ranks within its fold, one part a fold."""
+    query_ids = np.concatenate([part.positives.query_ids for part in found])
+    sizes = [len(part.positives) for part in found]
     weights = None  # of folds of one size the mean of means is the mean
     if len(set(sizes)) > 1:
-        weights = np.repeat([1 / (len(folds) * size) for size in sizes], sizes)
-    ranks = np.concatenate([part.ranks for part in found])
-    behind = np.concatenate([part.seen for part in found]) + 1
-    values = [
-        QueryValues(
-            recall_name(k), query_ids, ((ranks > 0) & (ranks <= k)).astype(np.float64), weights=weights
-        )
-        for k in ks
-    ]
-    if median_rank:
-        first = np.where(ranks > 0, ranks, behind).astype(np.float64)
-        values.append(QueryValues(MEDIAN_RANK, query_ids, first, statistic=Statistic.MEDIAN))
-    return tuple(values)
+        weights = np.repeat([1 / (len(sizes) * size) for size in sizes], sizes)
+    values = [one.values([one.metric.of(part, one.k) for part in found], query_ids) for one in asked]
+    return tuple(
+        each if each.statistic is Statistic.MEDIAN else replace(each, weights=weights) for each in values
+    )
 
 
-def _refuse_undecided(found: FirstRanks, fold: Fold, enough: int | None) -> None:
+def _refuse_undecided(found: PositiveRanks, fold: Fold, enough: int | None) -> None:
     needed = len(fold.item_ids) + 1 if enough is None else min(enough, len(fold.item_ids))
-    ended = np.flatnonzero((found.ranks == 0) & (found.seen < needed))
+    ended = np.flatnonzero((found.first == 0) & (found.ends < needed))
     if len(ended):
         wanted = "a positive" if enough is None else f"a positive or {needed} of them"
         raise MetricError(
-            f"the ranking of query {fold.positives.query_ids[ended[0]]} ends after {found.seen[ended[0]]} of the "
+            f"the ranking of query {fold.positives.query_ids[ended[0]]} ends after {found.ends[ended[0]]} of the "
             f"{len(fold.item_ids)} items of its fold, before {wanted} "
-            f"(as do {len(ended)} of the fold's {len(found.ranks)} queries); "
+            f"(as do {len(ended)} of the fold's {len(found.first)} queries); "
             "rank deeper, or count the missing places as misses (short='zero')"
         )
 

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mitl.errors import MetricError
-from mitl.metrics.positives import Ids
-from mitl.metrics.query_values import QueryValues
+from mitl.metrics.positives import Ids, QueryValues
 from mitl.metrics.resampling import Floats, Units, bootstrap, shares, swaps
 
 _ROUNDING = 1e-12

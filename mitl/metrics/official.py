@@ -7,21 +7,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 
 from mitl.errors import MetricError
 from mitl.metrics.coco_folds import Fold, score_folds_ranked, split_folds
-from mitl.metrics.positives import Ids, Positives
-from mitl.metrics.query_values import QueryValues, Statistic
+from mitl.metrics.positives import Ids, Positives, Short, Statistic
 from mitl.metrics.ranked import NOTHING, Rankings
-from mitl.metrics.relevance import Short
-from mitl.metrics.retrieval import score_ranked
+from mitl.metrics.retrieval import Values, score_metrics
+from mitl.metrics.table import usual_metrics
 
 OfficialName = Literal["coco_1k", "coco_5k", "cxc", "eccv"]
 Side = Literal["i2t", "t2i"]
-Values = tuple[QueryValues, ...]
 
 NAMES: tuple[OfficialName, ...] = get_args(OfficialName)
 SIDES: tuple[Side, ...] = get_args(Side)
@@ -157,11 +155,11 @@ def scored_by_name(
 def _scorer(
     sets: OfficialSets, name: OfficialName, side: Side, ks: Sequence[int], *, median_rank: bool, short: Short
 ) -> Callable[[Rankings], Values]:
-    options: Any = {"ks": ks, "median_rank": median_rank, "short": short}
+    asked = usual_metrics(ks, by_r=name == "eccv", median_rank=median_rank)
     if name == "coco_1k":
-        return lambda rankings: score_folds_ranked(rankings, sets.folds[side], **options)
+        return lambda rankings: score_folds_ranked(rankings, sets.folds[side], asked, short=short)
     positives = sets.positives[name, side]
-    return lambda rankings: score_ranked(rankings, positives, by_r=name == "eccv", **options)
+    return lambda rankings: score_metrics(rankings, positives, asked, short=short)
 
 
 def _refuse_strangers(rankings: Rankings, positives: Positives, gallery: Ids) -> None:

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.errors import MetricError
-from mitl.metrics.positives import Ids
-from mitl.metrics.query_values import QueryValues, Statistic
+from mitl.metrics.positives import Ids, QueryValues, Statistic
 
 Floats = NDArray[np.float64]
 

@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.errors import MetricError
-from mitl.metrics.places import Places
-from mitl.metrics.positives import Ids, Positives
+from mitl.metrics.positives import Ids, Places, Positives
 
 _PAIRS = 4096
 """Pairs looked at in one go."""

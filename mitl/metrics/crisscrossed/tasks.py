@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from mitl.errors import MetricError
 from mitl.metrics.crisscrossed.correlation import ScoredPairs
-from mitl.metrics.places import Places
-from mitl.metrics.positives import Ids, Positives, integer_ids
+from mitl.metrics.positives import Ids, Places, Positives, integer_ids
 
 Floats = NDArray[np.float64]
 QuerySide = Literal["first", "either"]

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.errors import MetricError
-from mitl.metrics.places import Places
-from mitl.metrics.positives import Ids, Positives
-from mitl.metrics.query_values import QueryValues, Statistic
-from mitl.metrics.relevance import NoPositives
-from mitl.metrics.retrieval import MEDIAN_RANK, recall_name, refuse_low, with_positives
+from mitl.metrics.positives import Ids, NoPositives, Places, Positives
+from mitl.metrics.ranks import PositiveRanks
+from mitl.metrics.retrieval import Values, with_positives
+from mitl.metrics.table import usual_metrics
 
 _CELLS = 1 << 22
 """Similarities held at once: some 50 MB."""
@@ -26,7 +25,7 @@ def score_within(
     *,
     ks: Sequence[int] = (1, 5, 10),
     no_positives: NoPositives = "raise",
-) -> tuple[QueryValues, ...]:
+) -> Values:
     """Recall@K and median rank of the queries of ``positives`` in a gallery of all other items.
 
     The similarity is the inner product; equal ones go to the smaller id. No ranking is held.
@@ -39,7 +38,7 @@ def score_within(
         MetricError: the shapes do not fit, an embedding holds something that is no number, a query has no positives
             (unless left out) or is its own, or a query or a positive has no embedding.
     """
-    refuse_low(ks)
+    asked = usual_metrics(ks, by_r=False, median_rank=True)
     if embeddings.ndim != 2 or len(embeddings) != len(ids):
         raise MetricError(f"embeddings are {embeddings.shape}, but {len(ids)} ids were given")
     strange = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
@@ -48,16 +47,10 @@ def score_within(
             f"the embedding of item {np.asarray(ids)[strange[0]]} holds something that is no number"
         )
     scored = with_positives(positives, no_positives)
-    ranks = first_ranks_within(ids, embeddings, scored)
+    first = first_ranks_within(ids, embeddings, scored)
+    found = PositiveRanks(scored, np.zeros(len(scored.item_ids), np.int64), first, first, 0)
     left_out = len(positives) - len(scored)
-    found = [
-        QueryValues(recall_name(k), scored.query_ids, (ranks <= k).astype(np.float64), left_out=left_out)
-        for k in ks
-    ]
-    median = QueryValues(
-        MEDIAN_RANK, scored.query_ids, ranks.astype(np.float64), Statistic.MEDIAN, left_out=left_out
-    )
-    return (*found, median)
+    return tuple(one.values([one.metric.of(found, one.k)], scored.query_ids, left_out) for one in asked)
 
 
 def first_ranks_within(ids: NDArray[Any], embeddings: NDArray[Any], positives: Positives) -> Ids:

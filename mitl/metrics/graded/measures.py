@@ -11,11 +11,8 @@ from numpy.typing import NDArray
 from mitl.errors import MetricError
 from mitl.metrics.graded.labels import Floats, GradedLabels
 from mitl.metrics.graded.tau import tau_b_groups, tau_b_rows
-from mitl.metrics.places import Places
-from mitl.metrics.positives import Ids
-from mitl.metrics.query_values import QueryValues
+from mitl.metrics.positives import Ids, Places, QueryValues, Short
 from mitl.metrics.ranked import ArrayRankings, Rankings
-from mitl.metrics.relevance import Short
 
 Gain = Callable[[Floats], Floats]
 """From grades to what an item of that grade earns, at least 0."""

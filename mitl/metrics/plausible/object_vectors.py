@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.errors import MetricError
-from mitl.metrics.places import Places
-from mitl.metrics.positives import Ids
+from mitl.metrics.positives import Ids, Places
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from mitl.errors import MetricError
 from mitl.metrics.plausible.object_vectors import ObjectVectors
 from mitl.metrics.plausible.search import PlausibleSearch, refuse_short
-from mitl.metrics.positives import Ids, Positives
-from mitl.metrics.query_values import QueryValues
+from mitl.metrics.positives import Ids, NoPositives, Positives, QueryValues, Short
 from mitl.metrics.ranked import ArrayRankings
-from mitl.metrics.relevance import NoPositives, Short, relevance
+from mitl.metrics.ranks import ranks_in
 
 ZETAS = (0, 1, 2)
 """The distances that PCME's PMRP is the mean over."""
@@ -120,9 +119,10 @@ def listed_r_precision(
     values = np.empty(len(scored))
     for part in blocks(wanted):
         head = rankings.block(rows[part], 0, min(int(wanted[part].max()), items.shape[1]))
-        hits = relevance(head, scored.take(part)).hits
-        inside = np.arange(head.shape[1]) < wanted[part, None]
-        values[part] = (hits & inside).sum(axis=1) / wanted[part]
+        matches_of = scored.take(part)
+        ranks, rows = ranks_in(head, matches_of), matches_of.rows
+        hits = (ranks > 0) & (ranks <= wanted[part][rows])
+        values[part] = np.bincount(rows, hits, len(part)) / wanted[part]
     return QueryValues(_name(zeta, cap), scored.query_ids, values, left_out=len(matches) - len(scored))
 
 

@@ -10,10 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.errors import MetricError
-from mitl.metrics.places import Places
 from mitl.metrics.plausible.object_vectors import ObjectKinds, ObjectVectors
-from mitl.metrics.positives import Ids
-from mitl.metrics.relevance import Short
+from mitl.metrics.positives import Ids, Places, Short
 
 _CELLS = 1 << 22
 """Distances looked at in one go: some 50 MB."""

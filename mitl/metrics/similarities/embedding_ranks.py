@@ -11,13 +11,11 @@ from numpy.typing import NDArray
 
 from mitl.errors import MetricError, RetrievalError
 from mitl.metrics.positives import Ids, Positives, integer_ids, rising
-from mitl.metrics.similarities.rank_values import PositiveRanks
 from mitl.metrics.similarities.similarity_ranks import Wanted, ranks_of_vectors
+from mitl.metrics.table import Asked
 
 if TYPE_CHECKING:
     from mitl.retrieval.vectors import Vectors
-
-_ANY = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,12 +63,10 @@ class EmbeddingSet:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Task:
-    """Positives to find the ranks of: all of them to rank R, or each query's most similar one alone."""
+    """Positives whose ranks some metrics ask for: of all of them, or of each query's most similar one alone."""
 
     positives: Positives
-    by_r: bool = True
-    enough: int | None = None
-    """The rank beyond which that of the first positive does not matter; None where it always does."""
+    asked: Sequence[Asked]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,7 +123,6 @@ class _Asked:
     located: Sequence[Located]
     keys: Ids
     wanted: Wanted
-    gallery: int
 
     @classmethod
     def of(
@@ -139,19 +134,18 @@ class _Asked:
         pairs = _Pairs.of(np.concatenate([nothing, *(found.keys for found in located)]), size, vectors)
         caps = np.full(len(pairs.keys), -1)
         for task, found in zip(tasks, located, strict=True):
-            places = np.searchsorted(pairs.keys, found.keys)
-            if task.by_r:
-                counts = task.positives.counts[task.positives.rows[found.places]]
-                np.maximum.at(caps, places, counts)
-            first = places[pairs.first(found.keys)]
-            caps[first] = np.maximum(caps[first], _ANY if task.enough is None else task.enough)
+            places, first = np.searchsorted(pairs.keys, found.keys), pairs.first(found.keys)
+            counts = task.positives.counts[task.positives.rows[found.places]]
+            for one in task.asked:
+                some = slice(None) if one.metric.positives == "all" else first
+                np.maximum.at(caps, places[some], one.reach(counts)[some])
         asked = np.flatnonzero(caps >= 0)
         rows, positions = np.divmod(pairs.keys[asked], size)
         wanted = Wanted.of(rows, positions, len(queries), pairs.similarities[asked], caps[asked])
-        return cls(tasks, located, pairs.keys[asked], wanted, len(gallery))
+        return cls(tasks, located, pairs.keys[asked], wanted)
 
-    def ranks(self, counted: Ids) -> list[PositiveRanks]:
-        """Of each task's positives; 0 where one was not asked for, is beyond its cap or not in the gallery."""
+    def ranks(self, counted: Ids) -> list[Ids]:
+        """(P,) of each task's positives; 0 where one was not asked for, is beyond its cap or not in the gallery."""
         found = []
         for task, located in zip(self.tasks, self.located, strict=True):
             ranks = np.zeros(len(task.positives.item_ids), np.int64)
@@ -161,7 +155,7 @@ class _Asked:
                 # What is beyond its cap was not counted to the end.
                 known = np.where(counted <= self.wanted.caps, counted, 0)
                 ranks[located.places[asked]] = known[places[asked]]
-            found.append(PositiveRanks(task.positives, ranks, self.gallery))
+            found.append(ranks)
         return found
 
 
@@ -171,7 +165,7 @@ def positive_ranks(
     there: Sequence[Task],
     back: Sequence[Task],
     what: tuple[str, str],
-) -> tuple[list[PositiveRanks], list[PositiveRanks]]:
+) -> tuple[list[Ids], list[Ids]]:
     """Ranks of the positives of all tasks of both directions from one pass; ids of both sides rise."""
     one, other = _vectors(left, what[0]), _vectors(right, what[1])
     if one.width != other.width:

@@ -14,12 +14,10 @@ from numpy.typing import NDArray
 
 from mitl.errors import MetricError
 from mitl.metrics.coco_folds import Fold, fold_values
-from mitl.metrics.first_ranks import FirstRanks
-from mitl.metrics.official import KS, NAMES, SIDES, OfficialName, Side, Values, known_names, official_sets
-from mitl.metrics.positives import Ids, Positives, integer_ids
-from mitl.metrics.query_values import QueryValues
-from mitl.metrics.relevance import NoPositives, Short
-from mitl.metrics.retrieval import refuse_low, with_positives
+from mitl.metrics.official import KS, NAMES, SIDES, OfficialName, Side, known_names, official_sets
+from mitl.metrics.positives import Ids, NoPositives, Positives, QueryValues, Short, integer_ids
+from mitl.metrics.ranks import PositiveRanks
+from mitl.metrics.retrieval import Values, score_ranks, with_positives
 from mitl.metrics.similarities.embedding_ranks import (
     EmbeddingSet,
     Located,
@@ -27,8 +25,8 @@ from mitl.metrics.similarities.embedding_ranks import (
     positive_ranks,
     refuse_twice,
 )
-from mitl.metrics.similarities.rank_values import PositiveRanks, first_of, values_of_ranks
 from mitl.metrics.similarities.similarity_ranks import Wanted, ranks_of_blocks
+from mitl.metrics.table import Asked, usual_metrics
 
 Name = TypeVar("Name", bound=str)
 
@@ -60,25 +58,13 @@ def score_embeddings(
     Raises:
         MetricError: an id stands twice or is missing, widths differ, a vector is not finite, and as ``score_queries``.
     """
-    refuse_low(ks)
+    asked = usual_metrics(ks, by_r=by_r, median_rank=median_rank)
     scored = with_positives(positives, no_positives)
     left = EmbeddingSet(query_ids, queries).take(scored.query_ids, "query")
     right = EmbeddingSet(gallery_ids, gallery).in_order("gallery item")
-    (there,), _ = positive_ranks(
-        left,
-        right,
-        [Task(scored, by_r, _enough(ks, median_rank=median_rank))],
-        [],
-        ("query", "gallery item"),
-    )
-    return values_of_ranks(
-        there,
-        ks=ks,
-        by_r=by_r,
-        median_rank=median_rank,
-        short=short,
-        left_out=len(positives) - len(scored),
-    )
+    (ranks,), _ = positive_ranks(left, right, [Task(scored, asked)], [], ("query", "gallery item"))
+    left_out = len(positives) - len(scored)
+    return score_ranks(scored, ranks, len(right.ids), asked, short=short, left_out=left_out)
 
 
 def score_similarities(
@@ -103,7 +89,22 @@ def score_similarities(
     Raises:
         MetricError: a similarity is NaN, shapes and ids do not fit, an id stands twice, and as ``score_queries``.
     """
-    refuse_low(ks)
+    asked = usual_metrics(ks, by_r=by_r, median_rank=median_rank)
+    ids = query_ids, gallery_ids
+    return score_blocks(similarities, *ids, positives, asked, short=short, no_positives=no_positives)
+
+
+def score_blocks(
+    similarities: NDArray[Any] | Iterable[NDArray[Any]],
+    query_ids: NDArray[Any],
+    gallery_ids: NDArray[Any],
+    positives: Positives,
+    asked: Sequence[Asked],
+    *,
+    short: Short = "raise",
+    no_positives: NoPositives = "raise",
+) -> Values:
+    """As :func:`score_similarities`, under any metrics of the table."""
     scored = with_positives(positives, no_positives)
     queries, gallery = integer_ids(query_ids, "query"), integer_ids(gallery_ids, "gallery item")
     order = np.argsort(gallery, kind="stable")
@@ -117,14 +118,8 @@ def score_similarities(
     ranks = np.zeros(len(scored.item_ids), np.int64)
     counted = ranks_of_blocks(_row_blocks(similarities, order), wanted, len(gallery))
     ranks[located.places[by_row]] = counted
-    return values_of_ranks(
-        PositiveRanks(scored, ranks, len(gallery)),
-        ks=ks,
-        by_r=by_r,
-        median_rank=median_rank,
-        short=short,
-        left_out=len(positives) - len(scored),
-    )
+    left_out = len(positives) - len(scored)
+    return score_ranks(scored, ranks, len(gallery), asked, short=short, left_out=left_out)
 
 
 def score_both_ways(
@@ -151,24 +146,19 @@ def score_both_ways(
     Raises:
         MetricError: as ``score_embeddings``.
     """
-    refuse_low(ks)
+    metrics = {each: usual_metrics(ks, by_r=each, median_rank=median_rank) for each in (True, False)}
     left, right = left.in_order(what[0]), right.in_order(what[1])
-    enough = _enough(ks, median_rank=median_rank)
     tasks: dict[Side, dict[tuple[Name, Side], Task]] = {side: {} for side in SIDES}
     for (name, side), of in positives.items():
         each = by_r if isinstance(by_r, bool) else name in by_r
-        tasks[side][name, side] = Task(with_positives(of, no_positives), each, enough)
+        tasks[side][name, side] = Task(with_positives(of, no_positives), metrics[each])
     ranks = positive_ranks(left, right, list(tasks["i2t"].values()), list(tasks["t2i"].values()), what)
     found = {}
-    for side, of_side in zip(SIDES, ranks, strict=True):
-        for (key, task), one in zip(tasks[side].items(), of_side, strict=True):
-            found[key] = values_of_ranks(
-                one,
-                ks=ks,
-                by_r=task.by_r,
-                median_rank=median_rank,
-                short=short,
-                left_out=len(positives[key]) - len(task.positives),
+    for side, of_side, gallery in zip(SIDES, ranks, (right, left), strict=True):
+        for (key, task), of_task in zip(tasks[side].items(), of_side, strict=True):
+            left_out, size = len(positives[key]) - len(task.positives), len(gallery.ids)
+            found[key] = score_ranks(
+                task.positives, of_task, size, task.asked, short=short, left_out=left_out
             )
     return {key: found[key] for key in positives}
 
@@ -191,13 +181,13 @@ def score_official_embeddings(
         DatasetError: the package ``eccv_caption`` is not installed.
         MetricError: an item of the test split has no embedding, or two; and as ``score_embeddings``.
     """
-    refuse_low(ks)
+    metrics = usual_metrics(ks, by_r=False, median_rank=median_rank)
     sets, names = official_sets(), known_names(names)
     left, right = images.take(sets.image_ids, "image"), captions.take(sets.caption_ids, "caption")
     found: dict[tuple[OfficialName, Side], Values] = {}
     if "coco_1k" in names:
         folds = sets.folds["i2t"], sets.folds["t2i"]
-        of_folds = _score_folds(left, right, folds, ks, median_rank=median_rank)
+        of_folds = _score_folds(left, right, folds, metrics)
         found["coco_1k", "i2t"], found["coco_1k", "t2i"] = of_folds
     whole = {(name, side): of for (name, side), of in sets.positives.items() if name in names}
     if whole:
@@ -206,30 +196,21 @@ def score_official_embeddings(
     return {(name, side): found[name, side] for name in names for side in SIDES}
 
 
-def _enough(ks: Sequence[int], *, median_rank: bool) -> int | None:
-    return None if median_rank else max(ks, default=0)
-
-
 def _score_folds(
     left: EmbeddingSet,
     right: EmbeddingSet,
     folds: tuple[Sequence[Fold], Sequence[Fold]],
-    ks: Sequence[int],
-    *,
-    median_rank: bool,
+    asked: Sequence[Asked],
 ) -> tuple[Values, Values]:
-    first: tuple[list[FirstRanks], list[FirstRanks]] = ([], [])
+    first: tuple[list[PositiveRanks], list[PositiveRanks]] = ([], [])
     for there, back in zip(*folds, strict=True):
         sides = left.take(back.item_ids, "image"), right.take(there.item_ids, "caption")
-        enough = _enough(ks, median_rank=median_rank)
-        one, other = (Task(fold.positives, False, enough) for fold in (there, back))
-        ranks = positive_ranks(*sides, [one], [other], ("image", "caption"))
-        for into, (found,), gallery in zip(first, ranks, (there.item_ids, back.item_ids), strict=True):
-            into.append(FirstRanks(first_of(found), np.full(len(found.positives), len(gallery))))
-    there_values, back_values = (
-        fold_values(of, part, ks=ks, median_rank=median_rank) for of, part in zip(folds, first, strict=True)
-    )
-    return there_values, back_values
+        one, other = (Task(fold.positives, asked) for fold in (there, back))
+        of_sides = positive_ranks(*sides, [one], [other], ("image", "caption"))
+        for into, fold, (ranks,) in zip(first, (there, back), of_sides, strict=True):
+            ends = np.full(len(fold.positives), len(fold.item_ids))
+            into.append(PositiveRanks.of(fold.positives, ranks, ends, 0))
+    return fold_values(first[0], asked), fold_values(first[1], asked)
 
 
 def _row_blocks(similarities: NDArray[Any] | Iterable[NDArray[Any]], order: Ids) -> Iterable[NDArray[Any]]:

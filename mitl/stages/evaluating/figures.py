@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mitl.errors import MetricError, UsageError
-from mitl.metrics.positives import Ids
-from mitl.metrics.query_values import QueryValues
+from mitl.metrics.positives import Ids, QueryValues
 
 CONFIDENCE = 0.95
 RSUM_KS = (1, 5, 10)

@@ -163,7 +163,7 @@ def _task(one: PositiveSet, wanted: Wanted) -> PositivesTask:
 
 
 def _add_folds(found: Gathered, wanted: Wanted) -> None:
-    if not (wanted.ks or wanted.median_rank):
+    if not wanted.of_first:
         found.warnings.append(
             f"the official set {FOLDS!r} has Recall@K and the median rank alone; neither is asked"
         )

@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from mitl.metrics.table import metric_named
 from mitl.records import Table
 from mitl.stages.evaluating.figures import Comparison, Figure
 
@@ -26,10 +27,8 @@ COLUMNS = (
     "difference_high",
     "p_value",
 )
-_PLAIN = ("median rank", "Kendall", "Spearman")
-"""Metrics that are no share, so not shown in percent, by the beginnings of their names."""
 _FROM_MINUS_1 = ("Kendall", "Spearman")
-"""Those that lie between -1 and 1, where the third digit tells models apart."""
+"""Metrics that lie between -1 and 1, where the third digit tells models apart, by the beginnings of their names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +177,9 @@ def digits_of(metric: str) -> int:
 
 
 def _is_plain(metric: str) -> bool:
-    return metric.startswith(_PLAIN)
+    """Whether it is no share, so not shown in percent."""
+    known = metric_named(metric)
+    return metric.startswith(_FROM_MINUS_1) if known is None else not known.is_share
 
 
 def scaled(metric: str, value: float) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mitl.metrics.query_values import QueryValues
+from mitl.metrics.positives import QueryValues
 
 
 def joined(parts: Sequence[tuple[QueryValues, ...]]) -> tuple[QueryValues, ...]:

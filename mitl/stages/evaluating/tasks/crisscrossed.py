@@ -22,6 +22,7 @@ from mitl.metrics.crisscrossed.tasks import (
     text_positives,
 )
 from mitl.metrics.positives import Ids, Positives
+from mitl.metrics.retrieval import Values
 from mitl.progress import Progress
 from mitl.records import Direction
 from mitl.stages.evaluating.choices import Wanted
@@ -30,7 +31,7 @@ from mitl.stages.evaluating.models.blocks import Block
 from mitl.stages.evaluating.models.joined import joined
 from mitl.stages.evaluating.models.model import Model, WithinSides
 from mitl.stages.evaluating.models.sides import Side, Sides
-from mitl.stages.evaluating.tasks.task import PositivesTask, Values, block_values
+from mitl.stages.evaluating.tasks.task import PositivesTask, block_values
 
 NAME = "cxc"
 SPLITS = ("test", "val")
@@ -143,17 +144,10 @@ def _within(model: Model, side: Side, positives: Positives, wanted: Wanted, prog
             places = side.places(some)
             found = np.array(similarities.between(side.modality, places, side.modality))
             found[np.arange(len(some)), places] = -np.inf  # the query itself is not among what is retrieved
-            parts.append(
-                block_values(
-                    Block(some, side.numbers, found),
-                    positives.of_queries(some),
-                    ks=wanted.ks,
-                    by_r=bool(wanted.by_r),
-                    median_rank=wanted.median_rank,
-                )
-            )
+            block = Block(some, side.numbers, found)
+            parts.append(block_values(block, positives.of_queries(some), wanted.metrics))
             advance(len(some))
-    return tuple(one for one in joined(parts) if wanted.keeps(one.metric))
+    return joined(parts)
 
 
 def rated_similarities(model: Model, known: Crisscrossed, sides: Sides) -> dict[Likeness, ScoredPairs]:

@@ -14,15 +14,15 @@ from mitl.errors import ReleaseError, UsageError
 from mitl.metrics.crisscrossed.tasks import RatedPairs
 from mitl.metrics.graded.labels import CXC_RANGE, GradedLabels, grades_of
 from mitl.metrics.graded.measures import kendall, ndcg
-from mitl.metrics.positives import Ids
-from mitl.metrics.relevance import Short
+from mitl.metrics.positives import Ids, Short
+from mitl.metrics.retrieval import Values
 from mitl.positives.folders import MANIFEST
 from mitl.positives.sources import read_table
 from mitl.records import Direction
 from mitl.stages.evaluating.models.blocks import Block
 from mitl.stages.evaluating.models.model import Ranked
 from mitl.stages.evaluating.models.sides import Sides
-from mitl.stages.evaluating.tasks.task import Running, Values
+from mitl.stages.evaluating.tasks.task import Running
 
 K = 10
 _TABLES = ("positives.parquet", "negatives.parquet")

@@ -12,15 +12,14 @@ from mitl.datasets.objects import ImageObjects
 from mitl.errors import MetricError
 from mitl.metrics.plausible.object_vectors import ObjectVectors
 from mitl.metrics.plausible.r_precision import CAP, ZETAS, plausible_r_precision
-from mitl.metrics.positives import Ids
-from mitl.metrics.query_values import QueryValues
-from mitl.metrics.relevance import Short
+from mitl.metrics.positives import Ids, QueryValues, Short
+from mitl.metrics.retrieval import Values
 from mitl.records import Direction
 from mitl.stages.evaluating.models.blocks import Block
 from mitl.stages.evaluating.models.joined import joined
 from mitl.stages.evaluating.models.model import Ranked
 from mitl.stages.evaluating.models.sides import Sides, strange_ids_hint
-from mitl.stages.evaluating.tasks.task import Running, Values
+from mitl.stages.evaluating.tasks.task import Running
 
 NAME = "plausible"
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from mitl.errors import MetricError
-from mitl.metrics.relevance import Short
+from mitl.metrics.positives import Short
 from mitl.progress import Progress
 from mitl.records import Direction
 from mitl.stages.evaluating.figures import Scored

@@ -9,19 +9,16 @@ from typing import Protocol
 import numpy as np
 
 from mitl.metrics.coco_folds import Fold, fold_values, score_folds_ranked
-from mitl.metrics.first_ranks import FirstRanks
-from mitl.metrics.positives import Ids, Positives
-from mitl.metrics.query_values import QueryValues
-from mitl.metrics.relevance import Short
-from mitl.metrics.retrieval import score_ranked
-from mitl.metrics.similarities.from_embeddings import score_similarities
+from mitl.metrics.positives import Ids, Positives, Short
+from mitl.metrics.ranks import PositiveRanks
+from mitl.metrics.retrieval import Values, score_metrics
+from mitl.metrics.similarities.from_embeddings import score_blocks
+from mitl.metrics.table import ANYWHERE, MEDIAN_RANK, Asked, asked_metrics
 from mitl.records import Direction
 from mitl.stages.evaluating.choices import Wanted
 from mitl.stages.evaluating.models.blocks import Block
 from mitl.stages.evaluating.models.joined import joined
 from mitl.stages.evaluating.models.model import Ranked
-
-Values = tuple[QueryValues, ...]
 
 
 class Task(Protocol):
@@ -68,7 +65,7 @@ class Running(Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PositivesTask:
-    """A set of positives under Recall@K, R-Precision, mAP@R and median rank."""
+    """A set of positives under the metrics of the table."""
 
     name: str
     positives: Mapping[Direction, Positives]
@@ -76,8 +73,8 @@ class PositivesTask:
 
     @property
     def deep(self) -> bool:
-        """Only the first positive's rank can lie anywhere."""
-        return self.wanted.median_rank
+        """Whether a rank that matters can lie anywhere."""
+        return any(one.metric.places == "any" for one in self.wanted.metrics)
 
     def queries(self, direction: Direction) -> Ids:
         """Those that the set lists."""
@@ -86,19 +83,12 @@ class PositivesTask:
     def depth(self, direction: Direction) -> int:
         """The largest K or R."""
         counts = self.positives[direction].counts
-        return max([1, *self.wanted.ks, int(counts.max(initial=0)) if self.wanted.by_r else 0])
+        reaches = [int(one.reach(counts).max(initial=0)) for one in self.wanted.metrics]
+        return max([1, *(reach for reach in reaches if reach < ANYWHERE)])
 
     def ranked(self, direction: Direction, rankings: Ranked, short: Short) -> Values:
-        """See ``score_ranked``."""
-        found = score_ranked(
-            rankings,
-            self.positives[direction],
-            ks=self.wanted.ks,
-            by_r=bool(self.wanted.by_r),
-            median_rank=self.wanted.median_rank,
-            short=short,
-        )
-        return tuple(one for one in found if self.wanted.keeps(one.metric))
+        """See ``score_metrics``."""
+        return score_metrics(rankings, self.positives[direction], self.wanted.metrics, short=short)
 
     def start(self, direction: Direction) -> Running:
         """Each block is scored by itself."""
@@ -112,24 +102,16 @@ class _PositivesRunning:
     parts: list[Values] = field(default_factory=list)
 
     def add(self, block: Block) -> None:
-        wanted = self.task.wanted
-        self.parts.append(
-            block_values(
-                block,
-                self.positives.of_queries(block.query_ids),
-                ks=wanted.ks,
-                by_r=bool(wanted.by_r),
-                median_rank=wanted.median_rank,
-            )
-        )
+        positives = self.positives.of_queries(block.query_ids)
+        self.parts.append(block_values(block, positives, self.task.wanted.metrics))
 
     def values(self) -> Values:
-        return tuple(one for one in joined(self.parts) if self.task.wanted.keeps(one.metric))
+        return joined(self.parts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoldsTask:
-    """COCO 1K: Recall@K within each fifth of the test split."""
+    """COCO 1K: Recall@K, and other metrics of first positives, within each fifth of the test split."""
 
     name: str
     folds: Mapping[Direction, tuple[Fold, ...]]
@@ -146,13 +128,7 @@ class FoldsTask:
 
     def ranked(self, direction: Direction, rankings: Ranked, short: Short) -> Values:
         """See ``score_folds_ranked``."""
-        return score_folds_ranked(
-            rankings,
-            self.folds[direction],
-            ks=self.wanted.ks,
-            median_rank=self.wanted.median_rank,
-            short=short,
-        )
+        return score_folds_ranked(rankings, self.folds[direction], self.wanted.of_first, short=short)
 
     def start(self, direction: Direction) -> Running:
         """Each block is split among the folds."""
@@ -172,30 +148,20 @@ class _FoldsRunning:
                 self.first.setdefault(number, []).append((mine.query_ids, first_ranks_within(mine, fold)))
 
     def values(self) -> Values:
-        ranks = []
+        parts = []
         for number, fold in enumerate(self.folds):
             query_ids, found = (np.concatenate(part) for part in zip(*self.first[number], strict=True))
             order = np.argsort(query_ids, kind="stable")
             assert np.array_equal(query_ids[order], fold.positives.query_ids)
-            ranks.append(FirstRanks(found[order], found[order]))
-        wanted = self.task.wanted
-        return fold_values(self.folds, ranks, ks=wanted.ks, median_rank=wanted.median_rank)
+            others = np.zeros(len(fold.positives.item_ids), np.int64)
+            parts.append(PositiveRanks(fold.positives, others, found[order], found[order], 0))
+        return fold_values(parts, self.task.wanted.of_first)
 
 
-def block_values(
-    block: Block, positives: Positives, *, ks: Sequence[int], by_r: bool, median_rank: bool
-) -> Values:
+def block_values(block: Block, positives: Positives, asked: Sequence[Asked]) -> Values:
     """The values of a block's queries. Beyond a gallery smaller than K or R there is nothing: those are misses."""
-    return score_similarities(
-        block.similarities,
-        block.query_ids,
-        block.gallery_ids,
-        positives,
-        ks=ks,
-        by_r=by_r,
-        median_rank=median_rank,
-        short="zero",
-    )
+    ids = block.query_ids, block.gallery_ids
+    return score_blocks(block.similarities, *ids, positives, asked, short="zero")
 
 
 def first_ranks_within(block: Block, fold: Fold) -> Ids:
@@ -203,7 +169,7 @@ def first_ranks_within(block: Block, fold: Fold) -> Ids:
     columns = np.flatnonzero(np.isin(block.gallery_ids, fold.item_ids))
     inside = Block(block.query_ids, block.gallery_ids[columns], block.similarities[:, columns])
     positives = fold.positives.of_queries(block.query_ids)
-    (found,) = block_values(inside, positives, ks=(), by_r=False, median_rank=True)
+    (found,) = block_values(inside, positives, asked_metrics([MEDIAN_RANK]))
     order = np.argsort(block.query_ids, kind="stable")
     ranks = np.empty(len(order), np.int64)
     ranks[order] = found.values.astype(np.int64)
