@@ -36,8 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.errors import MetricError
-from mitl.metrics.coco_folds import score_folds_ranked, split_folds
-from mitl.metrics.official import SIDES, Side, read_positives, scored_by_name
+from mitl.metrics.official import SIDES, Side, read_positives, score_folds_ranked, scored_by_name, split_folds
 from mitl.metrics.positives import Positives, Short
 from mitl.metrics.ranked import ArrayRankings, ListRankings, Rankings
 from mitl.metrics.retrieval import Values, score_metrics

@@ -77,7 +77,8 @@ METRICS: dict[str, Metric] = {
     MEDIAN_RANK: Metric(first_rank, "first", "any", Statistic.MEDIAN, is_share=False),
 }
 """By name, in the order of columns; ``@K`` at its end stands for any K. One entry more is one metric more, which
-`mitl evaluate` and :func:`score_metrics` take by its name. Installed packages add theirs as entry points of ``mitl.metrics``."""
+`mitl evaluate` and :func:`score_metrics` take by its name. Installed packages add theirs as entry points of
+``mitl.metrics``."""
 
 
 @cache

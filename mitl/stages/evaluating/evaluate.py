@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from mitl.metrics.crisscrossed.correlation import ScoredPairs
-from mitl.metrics.crisscrossed.tasks import Likeness
+from mitl.metrics.correlation import ScoredPairs
+from mitl.metrics.crisscrossed import Likeness
 from mitl.progress import Progress, no_progress
 from mitl.records import Direction, StageResult, several
 from mitl.retrieval.whole_files import whole_file

@@ -125,7 +125,7 @@ def _recall_sum(row: Scored | None) -> QueryValues | None:
 
 
 def _rsum(positives: str, model: str, parts: Sequence[QueryValues], sampling: Sampling) -> Figure:
-    from mitl.metrics.resampling import Units, bootstrap
+    from mitl.metrics.intervals import Units, bootstrap
 
     low = high = None
     units = [len(np.unique(part.query_ids)) for part in parts]

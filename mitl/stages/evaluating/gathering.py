@@ -9,8 +9,8 @@ import numpy as np
 
 from mitl.datasets.objects import read_image_objects
 from mitl.errors import StoreError, UsageError
-from mitl.metrics.coco_folds import Fold, split_folds
-from mitl.metrics.crisscrossed.tasks import Likeness
+from mitl.metrics.crisscrossed import Likeness
+from mitl.metrics.official import Fold, split_folds
 from mitl.metrics.positives import Ids
 from mitl.progress import Progress
 from mitl.records import Direction

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from mitl.datasets.crisscrossed import read_rated_pairs
 from mitl.errors import DatasetError
-from mitl.metrics.crisscrossed.correlation import ScoredPairs, paired_spearman, sampled_spearman
-from mitl.metrics.crisscrossed.tasks import (
+from mitl.metrics.correlation import ScoredPairs, paired_spearman, sampled_spearman
+from mitl.metrics.crisscrossed import (
     Likeness,
     RatedPairs,
     Task,

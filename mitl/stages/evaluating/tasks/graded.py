@@ -11,9 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.errors import ReleaseError, UsageError
-from mitl.metrics.crisscrossed.tasks import RatedPairs
-from mitl.metrics.graded.labels import CXC_RANGE, GradedLabels, grades_of
-from mitl.metrics.graded.measures import kendall, ndcg
+from mitl.metrics.crisscrossed import RatedPairs
+from mitl.metrics.graded import CXC_RANGE, GradedLabels, grades_of, kendall, ndcg
 from mitl.metrics.positives import Ids, Short
 from mitl.metrics.retrieval import Values
 from mitl.positives.folders import MANIFEST

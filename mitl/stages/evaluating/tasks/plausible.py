@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from mitl.datasets.objects import ImageObjects
 from mitl.errors import MetricError
-from mitl.metrics.plausible.object_vectors import ObjectVectors
-from mitl.metrics.plausible.r_precision import CAP, ZETAS, plausible_r_precision
+from mitl.metrics.plausible import CAP, ZETAS, ObjectVectors, plausible_r_precision
 from mitl.metrics.positives import Ids, QueryValues, Short
 from mitl.metrics.retrieval import Values
 from mitl.records import Direction

@@ -8,11 +8,11 @@ from typing import Protocol
 
 import numpy as np
 
-from mitl.metrics.coco_folds import Fold, fold_values, score_folds_ranked
+from mitl.metrics.embeddings import score_blocks
+from mitl.metrics.official import Fold, fold_values, score_folds_ranked
 from mitl.metrics.positives import Ids, Positives, Short
 from mitl.metrics.ranks import PositiveRanks
 from mitl.metrics.retrieval import Values, score_metrics
-from mitl.metrics.similarities.from_embeddings import score_blocks
 from mitl.metrics.table import ANYWHERE, MEDIAN_RANK, Asked, asked_metrics
 from mitl.records import Direction
 from mitl.stages.evaluating.choices import Wanted

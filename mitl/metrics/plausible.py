@@ -10,15 +10,14 @@ min(R, 50) in place of R).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mitl.errors import MetricError
-from mitl.metrics.plausible.object_vectors import ObjectVectors
-from mitl.metrics.plausible.search import PlausibleSearch, refuse_short
-from mitl.metrics.positives import Ids, NoPositives, Positives, QueryValues, Short
+from mitl.metrics.positives import Ids, NoPositives, Places, Positives, QueryValues, Short
 from mitl.metrics.ranked import ArrayRankings
 from mitl.metrics.ranks import ranks_in
 
@@ -29,7 +28,161 @@ CAP = 50
 Objectless = Literal["leave_out", "keep"]
 """Items without any object: left out of queries and gallery, as in PCME's evaluation, or taken to match each other."""
 _CELLS = 1 << 22
-"""Places looked at in one go: some 100 MB."""
+"""Distances, or places, looked at in one go: some 100 MB."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObjectVectors:
+    """``vectors`` (N, C), true where an object of class c belongs to the item; ``ids`` (N,), each once."""
+
+    ids: Ids
+    vectors: NDArray[np.bool_]
+
+    def __post_init__(self) -> None:
+        if self.vectors.ndim != 2 or len(self.vectors) != len(self.ids):
+            raise MetricError(f"object vectors are {self.vectors.shape}, but {len(self.ids)} ids were given")
+        if self.vectors.dtype != np.bool_:
+            raise MetricError(f"object vectors are {self.vectors.dtype}; give booleans, an item a row")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def of_captions(self, caption_ids: Ids, image_ids: Ids) -> ObjectVectors:
+        """The captions' vectors: those of their images, ``image_ids`` (M,) beside ``caption_ids`` (M,).
+
+        Raises:
+            MetricError: the arrays differ in length, or an image is not among these.
+        """
+        if len(caption_ids) != len(image_ids):
+            raise MetricError(f"{len(caption_ids)} captions, but {len(image_ids)} images of theirs")
+        places = Places.of(self.ids, "images with objects").need(image_ids, "the captions' images")
+        return ObjectVectors(np.asarray(caption_ids, dtype=np.int64), self.vectors[places])
+
+    def with_objects(self) -> ObjectVectors:
+        """These without the items that have no object."""
+        some = self.vectors.any(axis=1)
+        return ObjectVectors(self.ids[some], self.vectors[some])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ObjectKinds:
+    """The distinct vectors (U, C), as numbers for products, and the kind of each item (N,)."""
+
+    vectors: NDArray[np.float32]
+    of_item: Ids
+
+    @classmethod
+    def of(cls, vectors: NDArray[np.bool_]) -> ObjectKinds:
+        """The kinds of (N, C) vectors."""
+        words = _words(vectors)
+        order = np.lexsort(words.T)
+        new = np.ones(len(order), dtype=np.bool_)
+        new[1:] = (words[order][1:] != words[order][:-1]).any(axis=1)
+        of_item = np.empty(len(order), dtype=np.int64)
+        of_item[order] = np.cumsum(new) - 1
+        return cls(vectors[order[new]].astype(np.float32), of_item)
+
+    def distances(self, vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(B, U) in how many classes each of ``vectors`` (B, C) differs from each kind."""
+        common = vectors @ self.vectors.T  # whole numbers below 2 ** 24: exact
+        lengths = vectors.sum(axis=1)[:, None] + self.vectors.sum(axis=1)[None, :]
+        return np.asarray(lengths - 2 * common, dtype=np.float32)
+
+
+def _words(vectors: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """The vectors as (N, W) words of 64 classes each, one at least."""
+    packed = np.packbits(vectors, axis=1)
+    missing = -packed.shape[1] % 8 if packed.shape[1] else 8
+    return np.ascontiguousarray(np.pad(packed, ((0, 0), (0, missing)))).view(np.uint64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PlausibleSearch:
+    """The gallery's items by id, their kinds, and which (G,) are left out for want of objects."""
+
+    places: Places
+    kinds: ObjectKinds
+    silent: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, gallery: ObjectVectors, *, leave_out: bool) -> PlausibleSearch:
+        """A gallery; ``leave_out`` says whether items without objects are passed over."""
+        silent = ~gallery.vectors.any(axis=1) if leave_out else np.zeros(len(gallery), dtype=np.bool_)
+        return cls(
+            Places.of(gallery.ids, "items with objects"), ObjectKinds.of(gallery.vectors), np.asarray(silent)
+        )
+
+    @property
+    def width(self) -> int:
+        """Cells that a query takes at most beside its ranking."""
+        return len(self.places)
+
+    def reach(self, r: int) -> int:
+        """Places of a ranking that hold ``r`` items for certain, whatever is left out."""
+        return r + int(self.silent.sum())
+
+    def counts(self, vectors: NDArray[np.bool_], zetas: Sequence[int]) -> Ids:
+        """(Z, Q) how many gallery items match each of ``vectors`` (Q, C)."""
+        queries = ObjectKinds.of(vectors)
+        sizes = np.bincount(self.kinds.of_item[~self.silent], minlength=len(self.kinds.vectors))
+        counts = np.empty((len(zetas), len(queries.vectors)), dtype=np.int64)
+        block = max(1, _CELLS // len(sizes))
+        for start in range(0, len(queries.vectors), block):
+            part = slice(start, start + block)
+            distances = self.kinds.distances(queries.vectors[part])
+            for row, zeta in zip(counts, zetas, strict=True):
+                row[part] = (distances <= zeta) @ sizes
+        return counts[:, queries.of_item]
+
+    def precisions(
+        self,
+        query_ids: Ids,
+        head: NDArray[Any],
+        vectors: NDArray[np.bool_],
+        wanted: Ids,
+        zetas: Sequence[int],
+        short: Short,
+    ) -> NDArray[np.float64]:
+        """(Z, B) share of matches among the first ``wanted`` (Z, B) items of rankings ``head`` (B, depth).
+
+        Raises:
+            MetricError: an item is unknown or named twice; a ranking ends too early, unless ``short`` is "zero".
+        """
+        places = self.places.need(head, "the rankings")
+        self._refuse_repeats(places, head, query_ids)
+        heard = ~self.silent[places]
+        rank = np.cumsum(heard, axis=1, dtype=np.int32)
+        if short == "raise":
+            refuse_short(rank[:, -1] if head.shape[1] else np.zeros(len(head)), wanted.max(axis=0), query_ids)
+        distances = self.kinds.distances(vectors.astype(np.float32))  # (B, U)
+        found = np.take_along_axis(distances, self.kinds.of_item[places], axis=1)  # (B, depth)
+        found[~heard] = np.inf
+        hits = [
+            ((found <= zeta) & (rank <= r[:, None])).sum(axis=1) / r
+            for zeta, r in zip(zetas, wanted, strict=True)
+        ]
+        return np.stack(hits)
+
+    def _refuse_repeats(self, places: NDArray[Any], head: NDArray[Any], query_ids: Ids) -> None:
+        seen = np.zeros((len(places), len(self.places)), dtype=np.bool_)
+        np.put_along_axis(seen, places, True, axis=1)
+        short = np.flatnonzero(seen.sum(axis=1) < places.shape[1])
+        if len(short):
+            known, times = np.unique(head[short[0]], return_counts=True)
+            raise MetricError(
+                f"the ranking of query {query_ids[short[0]]} names item {known[times > 1][0]} twice"
+            )
+
+
+def refuse_short(depths: NDArray[Any], wanted: Ids, query_ids: Ids) -> None:
+    """MetricError where a ranking holds fewer items, ``depths`` (Q,), than are wanted (Q,)."""
+    missing = np.flatnonzero(wanted > depths)
+    if len(missing):
+        row = missing[wanted[missing].argmax()]
+        raise MetricError(
+            f"query {query_ids[row]} needs {wanted[row]} ranked items, but its ranking holds {int(depths[row])}; "
+            "rank deeper, bound R, or count the missing places as misses (short='zero')"
+        )
 
 
 def plausible_r_precision(

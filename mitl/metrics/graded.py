@@ -1,26 +1,173 @@
-"""nDCG@K and Kendall's tau-b against graded labels: not only whether an item matches, but how well."""
+"""How well items match, in grades, and rankings held against them: nDCG@K and Kendall's tau-b."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mitl.errors import MetricError
-from mitl.metrics.graded.labels import Floats, GradedLabels
-from mitl.metrics.graded.tau import tau_b_groups, tau_b_rows
-from mitl.metrics.positives import Ids, Places, QueryValues, Short
+from mitl.metrics.positives import Ids, Places, QueryValues, Short, integer_ids
 from mitl.metrics.ranked import ArrayRankings, Rankings
+from mitl.records import Label
+
+Floats = NDArray[np.float64]
 
 Gain = Callable[[Floats], Floats]
 """From grades to what an item of that grade earns, at least 0."""
 Ungraded = Literal["zero", "leave_out"]
 """Ranked items that nobody graded: they earn nothing, or are passed over as if they were not in the ranking."""
 
+FOUR_GRADES: Mapping[str, float] = {Label.YES: 3.0, Label.WEAK_YES: 2.0, Label.WEAK_NO: 1.0, Label.NO: 0.0}
+"""The four answers as evenly spaced grades."""
+BIAS_GRADES: Mapping[str, float] = {Label.YES: 1.0, Label.WEAK_YES: 0.5, Label.WEAK_NO: 0.0, Label.NO: 0.0}
+"""The four answers as ECCV Caption's graded matching weighs them (appendix E)."""
+CXC_RANGE = (0.0, 5.0)
+"""CxC's scores of similarity lie here; they serve as grades as they are."""
 _CELLS = 1 << 22
-"""Places read in one go: some 100 MB."""
+"""Comparisons, or places, in one go: some 100 MB."""
+_LONG = 256
+"""Items from which on sorting is faster than comparing every two."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GradedLabels:
+    """The grades of each query: query ``i`` owns ``item_ids[offsets[i]:offsets[i + 1]]`` and the grades beside them.
+
+    ``query_ids`` (Q,) rise strictly, ``offsets`` is (Q + 1,), ``item_ids`` and ``grades`` are (P,); a query's items
+    rise strictly.
+    """
+
+    query_ids: Ids
+    offsets: Ids
+    item_ids: Ids
+    grades: Floats
+
+    @property
+    def counts(self) -> Ids:
+        """How many items of each query are graded: (Q,)."""
+        return np.diff(self.offsets)
+
+    @property
+    def rows(self) -> Ids:
+        """The query's place for each grade: (P,)."""
+        return np.repeat(np.arange(len(self.query_ids)), self.counts)
+
+    def __len__(self) -> int:
+        return len(self.query_ids)
+
+    @classmethod
+    def from_pairs(
+        cls,
+        query_ids: NDArray[Any],
+        item_ids: NDArray[Any],
+        grades: NDArray[Any],
+        *,
+        within: tuple[float, float] | None = None,
+    ) -> GradedLabels:
+        """Grades from one (query, item, grade) per place.
+
+        Args:
+            within: the lowest and the highest grade that there may be.
+
+        Raises:
+            MetricError: the arrays differ in length or are empty, a pair is graded twice, a grade is no number
+                or lies outside ``within``.
+        """
+        of, item = integer_ids(query_ids, "query"), integer_ids(item_ids, "item")
+        grade = np.asarray(grades, dtype=np.float64)
+        if not len(of) == len(item) == len(grade):
+            raise MetricError(
+                f"{len(of)} query ids, {len(item)} item ids and {len(grade)} grades; each pair needs all three"
+            )
+        if not len(of):
+            raise MetricError("no pair is graded")
+        _refuse_strange(of, item, grade, within)
+        order = np.lexsort((item, of))
+        of, item, grade = of[order], item[order], grade[order]
+        twice = np.flatnonzero((of[1:] == of[:-1]) & (item[1:] == item[:-1]))
+        if len(twice):
+            raise MetricError(f"query {of[twice[0]]} × item {item[twice[0]]} is graded twice; keep one grade")
+        known, starts = np.unique(of, return_index=True)
+        return cls(known, np.append(starts, len(of)).astype(np.int64), item, grade)
+
+
+def grades_of(labels: Sequence[str], grades: Mapping[str, float] = FOUR_GRADES) -> Floats:
+    """(P,) the grade of each label.
+
+    Raises:
+        MetricError: a label has no grade.
+    """
+    strange = next((label for label in labels if label not in grades), None)
+    if strange is not None:
+        raise MetricError(f"label {str(strange)!r} has no grade; known: {', '.join(map(str, grades))}")
+    return np.array([grades[label] for label in labels], dtype=np.float64)
+
+
+def _refuse_strange(of: Ids, item: Ids, grade: Floats, within: tuple[float, float] | None) -> None:
+    low, high = within or (-np.inf, np.inf)
+    strange = np.flatnonzero(~np.isfinite(grade) | (grade < low) | (grade > high))
+    if len(strange):
+        place = strange[0]
+        bounds = f"go from {low:g} to {high:g}" if within else "are numbers"
+        raise MetricError(
+            f"query {of[place]} × item {item[place]} has the grade {grade[place]:g}, but grades {bounds}"
+        )
+
+
+def tau_b_groups(one: Floats, other: Floats, offsets: Ids) -> Floats:
+    """(Q,) tau-b of the values from ``offsets[i]`` to ``offsets[i + 1]``; NaN where a side tells no two apart.
+
+    Args:
+        one, other: (P,) without NaN.
+        offsets: (Q + 1,) rising.
+    """
+    lengths = np.diff(offsets)
+    found = np.full(len(lengths), np.nan)
+    for length in np.unique(lengths[lengths > 1]):
+        groups = np.flatnonzero(lengths == length)
+        places = offsets[groups][:, None] + np.arange(length)  # (B, n)
+        found[groups] = tau_b_rows(one[places], other[places])
+    return found
+
+
+def tau_b_rows(one: Floats, other: Floats) -> Floats:
+    """(Q,) tau-b of each row of (Q, n) with the other's; NaN where a side tells no two apart.
+
+    Concordant less discordant pairs over the geometric mean of the pairs that each side tells apart.
+    Source: Kendall, The treatment of ties in ranking problems, Biometrika 33, 1945.
+    """
+    n = one.shape[1]
+    if n < 2:
+        return np.full(len(one), np.nan)
+    if n > _LONG:
+        return np.array([_long_tau_b(*rows) for rows in zip(one, other, strict=True)], dtype=np.float64)
+    found = np.empty(len(one))
+    size = max(1, _CELLS // (n * n))
+    for start in range(0, len(one), size):
+        part = slice(start, start + size)
+        found[part] = _compared_tau_b(one[part], other[part])
+    return found
+
+
+def _compared_tau_b(one: Floats, other: Floats) -> Floats:
+    left, right = np.triu_indices(one.shape[1], 1)
+    signs = [np.sign(values[:, left] - values[:, right]).astype(np.int8) for values in (one, other)]
+    agreed = (signs[0] * signs[1]).sum(axis=1, dtype=np.int64)
+    told_apart = [np.count_nonzero(sign, axis=1).astype(np.float64) for sign in signs]
+    scale = np.sqrt(told_apart[0] * told_apart[1])
+    taus = np.full(len(one), np.nan)
+    np.divide(agreed, scale, out=taus, where=scale > 0)
+    return taus
+
+
+def _long_tau_b(one: Floats, other: Floats) -> float:
+    from scipy.stats import kendalltau
+
+    return float(kendalltau(one, other).statistic)
 
 
 def linear(grades: Floats) -> Floats:

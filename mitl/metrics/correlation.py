@@ -13,12 +13,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.errors import MetricError
-from mitl.metrics.crisscrossed.average_ranks import Floats, RankedValues
 from mitl.metrics.intervals import Interval, PairedTest
 from mitl.metrics.positives import Ids, integer_ids
 
+Floats = NDArray[np.float64]
+
 SAMPLES = 1000
 """CxC's number of bootstrap samples."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankedValues:
+    """The place of each value (P,) among the ``distinct`` different ones, in rising order."""
+
+    codes: Ids
+    distinct: int
+
+    @classmethod
+    def of(cls, values: NDArray[Any]) -> RankedValues:
+        """Values without NaN."""
+        known, codes = np.unique(values, return_inverse=True)
+        return cls(codes.reshape(-1).astype(np.int64), len(known))
+
+    def among(self, places: Ids) -> Floats:
+        """(n,) the rank, from 1, of the values at ``places`` among them; equal values share their mean rank."""
+        codes = self.codes[places]
+        counts = np.bincount(codes, minlength=self.distinct)
+        upto = np.cumsum(counts)
+        return np.asarray((upto - (counts - 1) / 2)[codes], dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

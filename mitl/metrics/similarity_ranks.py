@@ -3,39 +3,178 @@
 Exact, and the same for every tile: the ranks are those of the canonical similarity (``mitl.retrieval``) with ties to
 the smaller position. A float32 product with a proven error bound decides nearly all comparisons, the others are
 rescored; where those are many, the tile is multiplied again in float64.
+
+A tile is (n, m) similarities with the queries along one axis and items of the gallery along the other. An item comes
+before another one when it is more similar, or as similar and of the smaller position: ranks are made of such counts.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mitl.errors import MetricError, RetrievalError
 from mitl.metrics.positives import Ids
-from mitl.metrics.similarities.counting import (
-    TILE,
-    Axis,
-    Chosen,
-    Rescore,
-    Scratch,
-    Tile,
-    count_before,
-    settle,
-)
 
 if TYPE_CHECKING:
     from mitl.retrieval.products import Operand
     from mitl.retrieval.vectors import Vectors
 
+
+Axis = Literal[0, 1]
+"""Where the queries of a tile are."""
+Rescore = Callable[[Ids, Ids], NDArray[Any]]
+"""The true similarities of n pairs of a query and a gallery position, in order of queries, none twice."""
+
+TILE = 510, 2040
+"""Queries and items of a tile: a few MB (measured best), and as many flags as can be added up at once."""
+_CELLS = 1 << 20
+_WORD, _MOST_WORDS = 8, 255
+"""Flags are added eight at a time, as bytes of one integer, which overflow after so many."""
 _CROWDED = 16
 """Pairs of a tile per doubtful one, below which multiplying all of it again is cheaper."""
 _ANY = np.iinfo(np.int64).max
+
+
+class Scratch:
+    """Memory for flags, kept by one thread: large arrays that come and go cost more than comparing."""
+
+    def __init__(self) -> None:
+        self._flags = np.empty(0, dtype=np.bool_)
+
+    def flags(self, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+        """A contiguous array; its content is whatever was there."""
+        size = shape[0] * shape[1]
+        if len(self._flags) < size:
+            self._flags = np.empty(size, dtype=np.bool_)
+        return self._flags[:size].reshape(shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SimilarityTile:
+    """Similarities of the queries ``part`` with the gallery positions ``span``."""
+
+    cells: NDArray[Any]
+    axis: Axis
+    part: slice
+    span: slice
+
+    def by_query(self, queries: Ids) -> NDArray[Any]:
+        """(n, items) of the queries at these places of the tile."""
+        return self.cells[queries] if self.axis == 0 else np.ascontiguousarray(self.cells[:, queries].T)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """Items of the gallery, each for a query of a tile, whose ranks are wanted: (p,) each, in order of queries."""
+
+    queries: Ids
+    """Places of the queries within the tile."""
+    positions: Ids
+    """In the gallery, within the tile or not."""
+    similarities: NDArray[Any]
+    """The true ones."""
+    low: NDArray[Any]
+    """Between ``low`` and ``up`` a number of the tile leaves open whether that item comes before."""
+    up: NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counts:
+    """Of each chosen item, (p,): items that surely come before it, and further ones that may."""
+
+    sure: Ids
+    doubtful: Ids
+
+
+def count_before(tile: SimilarityTile, chosen: Chosen, scratch: Scratch) -> Counts:
+    """Compare the chosen items with all items of the tile; an item itself is in neither count."""
+    sure, doubtful = np.zeros((2, len(chosen.queries)), np.int64)
+    for entries, cells, axis, among in _layers(tile, chosen):
+        low, up = chosen.low[entries], chosen.up[entries]
+        if axis == 0:
+            low, up = low[:, None], up[:, None]
+        flags = scratch.flags(cells.shape)
+        above = _add_up(np.greater(cells, up, out=flags), axis)
+        maybe = _add_up(np.greater_equal(cells, low, out=flags), axis)
+        sure[entries[among]] = above[among]
+        doubtful[entries[among]] = (maybe - above)[among]
+    doubtful -= (chosen.positions >= tile.span.start) & (chosen.positions < tile.span.stop)
+    return Counts(sure, doubtful)
+
+
+def settle(tile: SimilarityTile, chosen: Chosen, counts: Counts, rescore: Rescore | None) -> Ids:
+    """Of each chosen item the items of the tile that come before it, (p,), the doubtful ones looked at one by one.
+
+    Args:
+        rescore: None where the tile holds true similarities, so that only equal ones are in doubt.
+    """
+    before = counts.sure.copy()
+    there = np.arange(tile.span.start, tile.span.stop)
+    for some in _some(np.flatnonzero(counts.doubtful > 0), len(there)):
+        near, own = tile.by_query(chosen.queries[some]), chosen.positions[some]
+        close = (near >= chosen.low[some, None]) & (near <= chosen.up[some, None])
+        if rescore is None:
+            before[some] += (close & (there < own[:, None])).sum(axis=1)
+            continue
+        number, column = np.nonzero(close)
+        other = there[column] != own[number]
+        number, position = number[other], there[column[other]]
+        keys = (chosen.queries[some[number]] + tile.part.start) * tile.span.stop + position
+        pairs, back = np.unique(keys, return_inverse=True)
+        true = rescore(*np.divmod(pairs, tile.span.stop))[back]
+        similarity = chosen.similarities[some[number]]
+        first = (true > similarity) | ((true == similarity) & (position < own[number]))
+        before[some] += np.bincount(number[first], minlength=len(some))
+    return before
+
+
+def _layers(tile: SimilarityTile, chosen: Chosen) -> Iterator[tuple[Ids, NDArray[Any], Axis, Any]]:
+    """The first chosen item of all queries, then the second of those that have two, and so on.
+
+    Gives the entries of ``chosen``, one for each query of the cells; the cells; where their queries are; and which of
+    these entries to listen to.
+    """
+    if not len(chosen.queries):
+        return
+    each = np.bincount(chosen.queries, minlength=tile.cells.shape[tile.axis])
+    starts = np.cumsum(each) - each
+    some = np.flatnonzero(each)
+    if 2 * len(some) >= len(each):
+        # A query without chosen items borrows an entry and is not listened to: copying the others costs more.
+        yield np.minimum(starts, len(chosen.queries) - 1), tile.cells, tile.axis, some
+    else:
+        yield starts[some], tile.by_query(some), 0, slice(None)
+    several = np.flatnonzero(each > 1)
+    several = several[np.argsort(-each[several], kind="stable")]
+    cells = tile.by_query(several)
+    for layer in range(1, int(each.max())):
+        count = int(np.count_nonzero(each[several] > layer))
+        yield starts[several[:count]] + layer, cells[:count], 0, slice(None)
+
+
+def _add_up(flags: NDArray[np.bool_], axis: Axis) -> Ids:
+    """How many flags of each query are set, (queries,)."""
+    if flags.shape[1] % _WORD:
+        return np.asarray(np.count_nonzero(flags, axis=1 - axis))
+    words, step = flags.view(np.uint64), _MOST_WORDS
+    if axis == 0:
+        sums = [np.add.reduce(words[:, at : at + step], axis=1) for at in range(0, words.shape[1], step)]
+        return np.asarray(np.stack(sums, axis=1).view(np.uint8).sum(axis=1, dtype=np.int64))
+    sums = [np.add.reduce(words[at : at + step], axis=0) for at in range(0, len(words), step)]
+    return np.asarray(np.stack(sums).view(np.uint8).sum(axis=0, dtype=np.int64))
+
+
+def _some(entries: Ids, width: int) -> Iterator[Ids]:
+    step = max(1, _CELLS // max(1, width))
+    for start in range(0, len(entries), step):
+        yield entries[start : start + step]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,7 +274,7 @@ def _rank_rows(block: NDArray[Any], part: slice, wanted: Wanted, ranks: Ids, scr
     for span in _spans(block.shape[1], TILE[1]):
         cells = np.ascontiguousarray(block[:, span])
         _refuse_nan(cells, part.start, span.start)
-        tile = Tile(cells, 0, part, span)
+        tile = SimilarityTile(cells, 0, part, span)
         ranks[inside] += settle(tile, chosen, count_before(tile, chosen, scratch), None)
 
 
@@ -224,13 +363,13 @@ class _Ranking:
 
     def _before(self, near: NDArray[Any], side: _Side, entries: Ids, row: _Block, column: _Block) -> Ids:
         query, item = (row, column) if side.axis == 0 else (column, row)
-        tile, wanted = Tile(near, side.axis, query[0], item[0]), side.wanted
+        tile, wanted = SimilarityTile(near, side.axis, query[0], item[0]), side.wanted
         rows, own = wanted.rows[entries] - query[0].start, wanted.similarities[entries]
         chosen = Chosen(rows, wanted.positions[entries], own, *self._doubt(own, rows, query[1], item[1]))
         counts, rescore = count_before(tile, chosen, self._local.scratch), side.rescore
         if counts.doubtful.sum() * _CROWDED <= near.size:
             return settle(tile, chosen, counts, rescore)
-        tile = Tile(self._true(row, column), side.axis, query[0], item[0])
+        tile = SimilarityTile(self._true(row, column), side.axis, query[0], item[0])
         chosen = Chosen(rows, chosen.positions, own, own, own)
         return settle(tile, chosen, count_before(tile, chosen, self._local.scratch), None)
 
