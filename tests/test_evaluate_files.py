@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 from mitl.metrics import table
 from mitl.metrics.table import METRICS as TABLE
 from mitl.metrics.table import Metric, first_rank
-from mitl.stages.evaluating.models.blocks import Block
+from mitl.stages.evaluating.models import Block
 
 
 @pytest.fixture(autouse=True)
@@ -302,9 +302,9 @@ def test_text_ids_are_ranked_in_their_own_order(place):
         image_ids=np.array(images),
         caption_ids=np.array(captions),
     )
-    from mitl.stages.evaluating.models.files import read_model
-    from mitl.stages.evaluating.models.options import ModelFiles
-    from mitl.stages.evaluating.models.sides import Side, Sides
+    from mitl.stages.evaluating.model_files import read_model
+    from mitl.stages.evaluating.models import Side, Sides
+    from mitl.stages.evaluating.request import ModelFiles
 
     raw = read_model(ModelFiles("text", similarities=place / "text.npz"), "dot")
     sides = Sides(Side.of("image", raw.held("image")), Side.of("caption", raw.held("caption")))

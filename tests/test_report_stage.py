@@ -25,7 +25,7 @@ from mitl.db.store.ledger import SettledWork
 from mitl.errors import RetrievalError
 from mitl.judgements.aggregation import answers_by_pair
 from mitl.records import Environment, Label
-from mitl.stages.evaluating.keeping import SCORES_FILE
+from mitl.stages.evaluating.figures import SCORES_FILE
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.reporting import reliability
 from mitl.stages.reporting.examples import evenly

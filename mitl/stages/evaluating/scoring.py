@@ -1,24 +1,34 @@
-"""What models are held against: each task scores rankings, or similarities block by block."""
+"""Every model on every task, by its rankings where they suffice, else by its similarities in one pass over blocks.
+
+A task is what models are held against: it scores rankings, or similarities that come block by block.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
+from mitl.errors import MetricError
 from mitl.metrics.embeddings import score_blocks
 from mitl.metrics.official import Fold, fold_values, score_folds_ranked
 from mitl.metrics.positives import Ids, Positives, Short
 from mitl.metrics.ranks import PositiveRanks
 from mitl.metrics.retrieval import Values, score_metrics
 from mitl.metrics.table import ANYWHERE, MEDIAN_RANK, Asked, asked_metrics
+from mitl.progress import Progress
 from mitl.records import Direction
-from mitl.stages.evaluating.choices import Wanted
-from mitl.stages.evaluating.models.blocks import Block
-from mitl.stages.evaluating.models.joined import joined
-from mitl.stages.evaluating.models.model import Ranked
+from mitl.stages.evaluating.figures import Scored
+from mitl.stages.evaluating.models import Block, Model, Ranked, Sides, blocks, joined
+from mitl.stages.evaluating.request import Wanted
+
+IN_PYTHON = " (short='zero')"
+"""How messages of mitl.metrics name the rule that --short names here."""
+_QUERY = re.compile(r"\b(query|item) (-?[0-9]+)\b")
 
 
 class Task(Protocol):
@@ -174,3 +184,87 @@ def first_ranks_within(block: Block, fold: Fold) -> Ids:
     ranks = np.empty(len(order), np.int64)
     ranks[order] = found.values.astype(np.int64)
     return ranks
+
+
+def score_model(
+    model: Model,
+    tasks: Sequence[Task],
+    sides: Sides,
+    directions: Sequence[Direction],
+    short: Short,
+    progress: Progress,
+) -> list[Scored]:
+    """The model on all tasks, in their order.
+
+    Raises:
+        MetricError: a metric is undefined for what the model brings; the query is named by its own id.
+    """
+    found: dict[tuple[str, Direction], Scored] = {}
+    for direction in directions:
+        by_blocks = []
+        for task in tasks:
+            if not len(task.queries(direction)):
+                continue
+            rankings = model.rankings.get(direction)
+            if model.similarities is not None and (rankings is None or task.deep):
+                by_blocks.append(task)
+                continue
+            if task.deep and model.cut:
+                continue
+            assert rankings is not None, "a model has rankings or similarities"
+            with named(model.name, task.name, sides, direction):
+                ends = _short(rankings, sides, direction, short)
+                values = task.ranked(direction, rankings, ends)
+            found[task.name, direction] = Scored(task.name, model.name, direction.value, values)
+        for task, running in _run(model, by_blocks, sides, direction, progress):
+            with named(model.name, task.name, sides, direction):
+                found[task.name, direction] = Scored(task.name, model.name, direction.value, running.values())
+    return [
+        found[task.name, direction]
+        for task in tasks
+        for direction in directions
+        if (task.name, direction) in found
+    ]
+
+
+def _run(
+    model: Model, tasks: Sequence[Task], sides: Sides, direction: Direction, progress: Progress
+) -> list[tuple[Task, Running]]:
+    """One pass over the similarities for all these tasks."""
+    if not tasks:
+        return []
+    assert model.similarities is not None
+    wanted = [task.queries(direction) for task in tasks]
+    running = [task.start(direction) for task in tasks]
+    query_ids = np.unique(np.concatenate(wanted))
+    for block in blocks(model.similarities, sides, direction, query_ids, progress, f"score {model.name}"):
+        for task, theirs, one in zip(tasks, wanted, running, strict=True):
+            mine = block.of(theirs)
+            if len(mine.query_ids):
+                with named(model.name, task.name, sides, direction):
+                    one.add(mine)
+    return list(zip(tasks, running, strict=True))
+
+
+def _short(rankings: Ranked, sides: Sides, direction: Direction, short: Short) -> Short:
+    """Rankings that hold the whole gallery lack nothing: a place beyond it is a miss for every model."""
+    gallery = len(sides.gallery(direction))
+    return "zero" if len(rankings.ends) and int(rankings.ends.min()) >= gallery else short
+
+
+@contextmanager
+def named(model: str, task: str, sides: Sides, direction: Direction) -> Iterator[None]:
+    """Say which model and set an error is about, and name queries and items by their own ids."""
+    sides_of = {"query": sides.queries(direction), "item": sides.gallery(direction)}
+
+    def id_of(found: re.Match[str]) -> str:
+        try:
+            return f"{found[1]} {sides_of[found[1]].id_of(int(found[2]))}"
+        except MetricError:
+            return found[0]
+
+    try:
+        yield
+    except MetricError as error:
+        text = _QUERY.sub(id_of, str(error)).replace(IN_PYTHON, " (--short zero)")
+        raise MetricError(f"{model} {direction} on {task}: {text}") from error

@@ -14,11 +14,8 @@ from mitl.metrics.plausible import CAP, ZETAS, ObjectVectors, plausible_r_precis
 from mitl.metrics.positives import Ids, QueryValues, Short
 from mitl.metrics.retrieval import Values
 from mitl.records import Direction
-from mitl.stages.evaluating.models.blocks import Block
-from mitl.stages.evaluating.models.joined import joined
-from mitl.stages.evaluating.models.model import Ranked
-from mitl.stages.evaluating.models.sides import Sides, strange_ids_hint
-from mitl.stages.evaluating.tasks.task import Running
+from mitl.stages.evaluating.models import Block, Ranked, Sides, joined, strange_ids_hint
+from mitl.stages.evaluating.scoring import Running
 
 NAME = "plausible"
 

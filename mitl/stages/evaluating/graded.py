@@ -18,10 +18,8 @@ from mitl.metrics.retrieval import Values
 from mitl.positives.folders import MANIFEST
 from mitl.positives.sources import read_table
 from mitl.records import Direction
-from mitl.stages.evaluating.models.blocks import Block
-from mitl.stages.evaluating.models.model import Ranked
-from mitl.stages.evaluating.models.sides import Sides
-from mitl.stages.evaluating.tasks.task import Running
+from mitl.stages.evaluating.models import Block, Ranked, Sides
+from mitl.stages.evaluating.scoring import Running
 
 K = 10
 _TABLES = ("positives.parquet", "negatives.parquet")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,17 +16,16 @@ from mitl.errors import MetricError
 from mitl.metrics.positives import Ids
 from mitl.metrics.ranked import NOTHING
 from mitl.records import Direction
-from mitl.stages.evaluating.models.model import Matrix, Model, Ranked, Vectors
-from mitl.stages.evaluating.models.options import ModelFiles
-from mitl.stages.evaluating.models.ranking_files import read_rankings
-from mitl.stages.evaluating.models.ranking_table import ENDED, RankingTable
-from mitl.stages.evaluating.models.sides import Side, Sides, strange_ids_hint
-from mitl.stages.evaluating.models.similarity_files import SimilarityTable, read_similarities
+from mitl.stages.evaluating.models import Matrix, Model, Ranked, Side, Sides, Vectors, strange_ids_hint
+from mitl.stages.evaluating.ranking_files import ENDED, RankingTable, id_texts, read_rankings
+from mitl.stages.evaluating.request import ModelFiles, Similarity
 
 if TYPE_CHECKING:
     from annotators.inputs.embedding_files import EmbeddingTable
 
-Similarity = Literal["dot", "cosine"]
+ARRAYS = ("similarities", "image_ids", "caption_ids")
+_BLOCK = 1 << 9
+"""Rows that are looked at in one go."""
 
 
 class RawModel(Protocol):
@@ -206,3 +207,133 @@ def _places(path: Path, place_of: Mapping[str, int], side: Side) -> Ids:
             f"{strange_ids_hint(side.ids, list(place_of))}"
         )
     return np.array([place_of[one] for one in side.ids], np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SimilarityTable:
+    """Similarities (I, C), higher is closer: a row an image, a column a caption; ids are external."""
+
+    path: Path
+    image_row: Mapping[str, int]
+    caption_column: Mapping[str, int]
+    values: NDArray[Any]
+
+
+def read_similarities(
+    path: Path, image_ids: Path | None = None, caption_ids: Path | None = None
+) -> SimilarityTable:
+    """The matrix of a .npz with ``similarities``, ``image_ids`` and ``caption_ids``, or of a .npy.
+
+    A .npy stays on disk until it is used; its ids are in the files given (.npy, else a text with one a line), or
+    beside it in ``NAME.image_ids.npy`` or ``.txt`` and ``NAME.caption_ids.npy`` or ``.txt``.
+
+    Raises:
+        MetricError: missing, unreadable, not (I, C) real numbers, NaN among them, ids doubled or of another number.
+    """
+    if path.suffix == ".npy":
+        values = _load(path, mmap=True)
+        images = listed_ids(image_ids or ids_beside(path, "image_ids"))
+        captions = listed_ids(caption_ids or ids_beside(path, "caption_ids"))
+    elif path.suffix == ".npz":
+        if image_ids or caption_ids:
+            raise MetricError(f"{str(path)!r} has ids of its own; leave --image-ids and --caption-ids out")
+        values, images, captions = _from_npz(path)
+    else:
+        raise MetricError(f"{str(path)!r} is no file of similarities; it should end in .npy or .npz")
+    return _checked(path, values, images, captions)
+
+
+def _checked(path: Path, values: object, images: Sequence[str], captions: Sequence[str]) -> SimilarityTable:
+    if not isinstance(values, np.ndarray) or values.ndim != 2 or values.dtype.kind not in "fiu":
+        found = f"{values.dtype} of shape {values.shape}" if isinstance(values, np.ndarray) else "no array"
+        raise MetricError(
+            f"similarities in {str(path)!r} are {found}; they should be real numbers of shape (images, captions)"
+        )
+    if values.shape != (len(images), len(captions)):
+        turned = values.shape == (len(captions), len(images))
+        raise MetricError(
+            f"similarities in {str(path)!r} are {values.shape}, but {len(images)} image ids and {len(captions)} "
+            f"caption ids were given{'; turn the matrix: a row is an image' if turned else ''}"
+        )
+    table = SimilarityTable(
+        path, checked_ids(path, images, "image"), checked_ids(path, captions, "caption"), values
+    )
+    _refuse_nan(path, values, images, captions)
+    return table
+
+
+def _refuse_nan(path: Path, values: NDArray[Any], images: Sequence[str], captions: Sequence[str]) -> None:
+    if values.dtype.kind != "f":
+        return
+    for start in range(0, len(values), _BLOCK):
+        wrong = np.isnan(values[start : start + _BLOCK])
+        if wrong.any():
+            row, column = (int(place[0]) for place in np.nonzero(wrong))
+            raise MetricError(
+                f"the similarity of image {images[start + row]} and caption {captions[column]} in {str(path)!r} is "
+                "NaN, so neither has a rank; mend the model's output"
+            )
+
+
+def _from_npz(path: Path) -> tuple[object, list[str], list[str]]:
+    archive = _load(path, mmap=False)
+    if isinstance(archive, np.ndarray):
+        raise MetricError(f"{str(path)!r} holds one array, not an archive; call it .npy")
+    with archive:
+        missing = [name for name in ARRAYS if name not in archive]
+        if missing:
+            raise MetricError(
+                f"{str(path)!r} lacks the array {missing[0]!r}; it holds {', '.join(archive.files) or 'none'}"
+            )
+        try:
+            values, images, captions = (archive[name] for name in ARRAYS)
+        except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise MetricError(f"{str(path)!r} is not readable without pickles: {error}") from error
+    return values, id_texts(path, images), id_texts(path, captions)
+
+
+def _load(path: Path, *, mmap: bool) -> Any:
+    if not path.is_file():
+        raise MetricError(f"there is no file {str(path)!r}; it should hold similarities")
+    try:
+        return np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise MetricError(f"{str(path)!r} is not readable as numpy data without pickles: {error}") from error
+
+
+def listed_ids(path: Path) -> list[str]:
+    """The ids of a .npy file, else of a text with one a line."""
+    if not path.is_file():
+        raise MetricError(f"there is no file {str(path)!r}; it should hold ids, one a line or as .npy")
+    if path.suffix == ".npy":
+        try:
+            return id_texts(path, np.load(path, allow_pickle=False))
+        except (ValueError, OSError, EOFError) as error:
+            raise MetricError(
+                f"{str(path)!r} is not readable as numpy data without pickles: {error}"
+            ) from error
+    try:
+        return [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except UnicodeDecodeError as error:
+        raise MetricError(f"{str(path)!r} is not readable as a list of ids: {error}") from error
+
+
+def ids_beside(path: Path, what: str) -> Path:
+    """The file of ids that lies beside ``path``; MetricError where there is none."""
+    arrays, lines = path.with_suffix(f".{what}.npy"), path.with_suffix(f".{what}.txt")
+    found = next((one for one in (arrays, lines) if one.is_file()), None)
+    if found is None:
+        option = f"--{what.replace('_', '-')}"
+        raise MetricError(
+            f"{str(path)!r} has no ids beside it; write them to {lines.name!r}, one a line, or give {option} FILE"
+        )
+    return found
+
+
+def checked_ids(path: Path, ids: Sequence[str], modality: str) -> dict[str, int]:
+    """Place of each id; MetricError where one stands there twice."""
+    place_of: dict[str, int] = {}
+    for place, one in enumerate(ids):
+        if place_of.setdefault(one, place) != place:
+            raise MetricError(f"{str(path)!r} has the {modality} id {one!r} twice; keep one row of it")
+    return place_of
