@@ -43,6 +43,8 @@ class PositiveRanks:
     @classmethod
     def of(cls, positives: Positives, ranks: Ids, ends: Ids, depth: int) -> PositiveRanks:
         """From the ranks of all positives."""
+        if len(ranks) == len(positives):  # one positive each
+            return cls(positives, ranks, ranks, ends, depth)
         unknown = np.iinfo(np.int64).max
         first = np.minimum.reduceat(np.where(ranks > 0, ranks, unknown), positives.offsets[:-1])
         return cls(positives, ranks, np.where(first < unknown, first, 0), ends, depth)
