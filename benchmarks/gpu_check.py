@@ -27,7 +27,7 @@ from mitl.datasets.scenes import generate, write_world
 from mitl.records import CaptionItem, ImageItem
 from mitl.retrieval import choosing
 from mitl.retrieval.device_product import DeviceProduct
-from mitl.retrieval.products import Buffers, tile_errors
+from mitl.retrieval.products import Buffers
 from mitl.retrieval.topk import top_k, top_k_both
 from mitl.retrieval.vectors import Vectors
 
@@ -49,9 +49,9 @@ def bound(device: str) -> Iterator[Check]:
             product.load(Vectors(encoded(side, "image")), slice(0, len(side)), where)
             for side, where in zip(sides, ("left", "right"), strict=True)
         )
-        near = product.near(product.multiply(one, other, Buffers()), one, other, slice(None), slice(None))
+        near = product.near(product.multiply(one, other, Buffers()), slice(None), slice(None))
         off = np.abs(near - sides[0].astype(np.float64) @ sides[1].T.astype(np.float64))
-        allowed = tile_errors(product, one, other)[:, None] + product.rounding * np.abs(near)
+        allowed = product.errors(one, other)[:, None] + product.rounding * np.abs(near)
         yield f"bound, {name}", float((off / allowed).max()), 1.0
 
 

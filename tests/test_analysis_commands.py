@@ -31,7 +31,7 @@ from mitl.settings import load
 from mitl.stages.analysing.analyse import ANALYSES
 from mitl.stages.analysing.for_report import analysis_for_report
 from mitl.stages.analysing.material import NO_JUDGEMENTS, NO_RANKINGS, Material
-from mitl.stages.evaluating.keeping import keep_scores
+from mitl.stages.evaluating.figures import keep_scores
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.reporting.pair_facts import wrong_parts
 from mitl.stages.reporting.report import collect, report_input

@@ -187,8 +187,8 @@ def on_the_processor(monkeypatch) -> None:
 def test_products_of_a_search_are_made_with_every_switch_set(owner, seen, backend, monkeypatch):
     """On all threads of the search, both ways; without the compiled loops their rescoring too."""
     on_the_processor(monkeypatch)
-    monkeypatch.setattr("mitl.retrieval.compiled._loops", None)
-    monkeypatch.setattr("mitl.retrieval.compiled.STARTING_WORK", float("inf"))
+    monkeypatch.setattr("mitl.retrieval.processor._loops", None)
+    monkeypatch.setattr("mitl.retrieval.processor.STARTING_WORK", float("inf"))
     left, right = encoded(some_vectors(1, (40, 24))), encoded(some_vectors(2, (900, 24)), "caption")
 
     found = top_k(Vectors(), left, right, 5, backend=backend)

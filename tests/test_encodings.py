@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from annotators.base import Encoded
 from mitl.errors import AnnotatorError, RetrievalError
-from mitl.retrieval import encoding_shelf, encodings, parts, whole_files
+from mitl.retrieval import encoding_shelf, encodings, whole_files
 from mitl.retrieval.encodings import EncodingStore
 from mitl.retrieval.item_keys import PictureHashes, caption_keys
 
@@ -25,8 +25,8 @@ from mitl.retrieval.item_keys import PictureHashes, caption_keys
 def small_chunks(monkeypatch):
     """Chunks, checked blocks and copies of a few rows, so that small data has several."""
     monkeypatch.setattr(encodings, "CHUNK_ITEMS", {"image": 4, "caption": 4})
-    monkeypatch.setattr(parts, "BLOCK_ROWS", 2)
-    monkeypatch.setattr(parts, "_COPIED_BYTES", 150)
+    monkeypatch.setattr(encoding_shelf, "BLOCK_ROWS", 2)
+    monkeypatch.setattr(encoding_shelf, "_COPIED_BYTES", 150)
 
 
 @pytest.fixture

@@ -21,16 +21,14 @@ from mitl import settings as known_settings
 from mitl.datasets.scenes import generate, write_world
 from mitl.errors import AnnotatorError, RetrievalError
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem
-from mitl.retrieval import pair_scores, scoring
-from mitl.retrieval import tiles as tiling
+from mitl.retrieval import pair_scores, ray_engine, topk
 from mitl.retrieval.encodings import EncodingStore
 from mitl.retrieval.engines import Engine, LocalEngine, Recipe
 from mitl.retrieval.item_keys import caption_keys, image_keys
 from mitl.retrieval.known_scores import ScoredItems
 from mitl.retrieval.pair_scores import PairScores, Unit
 from mitl.retrieval.products import Backend
-from mitl.retrieval.ray_engine import RayEngine
-from mitl.retrieval.tiles import Merger, merged, tiles
+from mitl.retrieval.ray_engine import Merger, RayEngine, merged, tiles
 from mitl.retrieval.topk import top_k
 
 NETWORKS = {name: Recipe(name, {"device": "cpu", "threads": 2}) for name in ("vilt-mini", "pcme-mini")}
@@ -114,8 +112,8 @@ def monkeypatch_module():
 
 @pytest.fixture
 def small_tiles(monkeypatch):
-    monkeypatch.setattr(tiling, "TILE_QUERIES", 16)
-    monkeypatch.setattr(tiling, "TILE_ITEMS", 28)
+    monkeypatch.setattr(ray_engine, "TILE_QUERIES", 16)
+    monkeypatch.setattr(ray_engine, "TILE_ITEMS", 28)
 
 
 @needs_ray
@@ -180,7 +178,7 @@ def test_tiles_of_any_size_give_the_bytes_of_one_search_by_a_network(engine, dra
     apart = gaps[:, :-1] & gaps[:, 1:]
     assert apart.any() and (there.item_ids[apart] == here.item_ids[apart]).all()
 
-    monkeypatch.setattr(scoring, "BLOCK", (4, 16))  # workers know nothing of it
+    monkeypatch.setattr(topk, "BLOCK", (4, 16))  # workers know nothing of it
     whole = top_k(pcme, images, captions, 20)
     for shape in ((4, 16), (12, 32), (8, 160)):
         merger = Merger(images, 20)
@@ -192,7 +190,7 @@ def test_tiles_of_any_size_give_the_bytes_of_one_search_by_a_network(engine, dra
 
 def test_tiles_for_networks_are_made_of_whole_blocks():
     """Else the blocks of two tiles would lie otherwise than those of one search."""
-    for tile, block in zip(tiling.tile_shape(AnnotatorKind.PROBABILITY), scoring.BLOCK, strict=True):
+    for tile, block in zip(ray_engine.tile_shape(AnnotatorKind.PROBABILITY), topk.BLOCK, strict=True):
         assert tile % block == 0
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from importlib.metadata import EntryPoint
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from cli_kit import mitl, ok
+from cli_kit import fails, mitl, ok
 from evaluate_kit import (
     BY_HAND,
     CAPTIONS,
@@ -24,7 +25,10 @@ from evaluate_kit import (
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitl.stages.evaluating.models.blocks import Block
+from mitl.metrics import table
+from mitl.metrics.table import METRICS as TABLE
+from mitl.metrics.table import Metric, first_rank
+from mitl.stages.evaluating.models import Block
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +54,83 @@ def test_embeddings_of_every_form_score_as_by_hand(place, form, texts):
     found = scores("--image-embeddings", images, "--caption-embeddings", captions, model="embeddings")
 
     assert found == {way: pytest.approx(values) for way, values in BY_HAND.items()}
+
+
+def average_precision(found, k):
+    """Of the whole ranking: precision at each positive, averaged."""
+    hits = found.hits(found.depth)
+    precision = np.cumsum(hits, axis=1) / np.arange(1, found.depth + 1)
+    return (precision * hits).sum(axis=1) / found.counts
+
+
+OWN = {
+    "MRR": (
+        Metric(lambda found, k: 1 / first_rank(found), positives="first"),
+        {"i2t": (1 + 1 + 1 / 4) / 3, "t2i": (1 + 1 / 3 + 1 / 2 + 1 / 3) / 4},
+    ),
+    "P@K": (
+        Metric(lambda found, k: found.hits(k).sum(axis=1) / k, places="K"),
+        {"i2t": (1 / 2 + 1 / 2 + 0) / 3, "t2i": (1 / 2 + 0 + 1 / 2 + 0) / 4},
+    ),
+    "AP": (
+        Metric(average_precision),
+        {"i2t": ((1 + 2 / 4) / 2 + 1 + 1 / 4) / 3, "t2i": (1 + 1 / 3 + 1 / 2 + 1 / 3) / 4},
+    ),
+}
+"""Metrics of first positives anywhere, of all positives among the first K, and of all positives anywhere."""
+
+
+@pytest.mark.parametrize("form", ["embeddings", "similarities", "rankings"])
+@pytest.mark.parametrize("name", OWN)
+def test_a_metric_put_into_the_table_is_evaluated(place, monkeypatch, form, name):
+    """One entry: its figures stand in --json, the tables and the CSV, whatever the model brings."""
+    metric, by_hand = OWN[name]
+    monkeypatch.setitem(TABLE, name, metric)
+    asked = name.replace("@K", "@2")
+    files = {
+        "embeddings": ["--image-embeddings", write_embeddings(place, "npz")[0]],
+        "similarities": ["--similarities", write_similarities(place, "npz")],
+        "rankings": ["--rankings", *write_rankings(place, "json")],
+    }[form]
+    if form == "embeddings":
+        files += ["--caption-embeddings", place / "captions.npz"]
+    call = [
+        "evaluate",
+        *files,
+        "--release",
+        "release",
+        "--metrics",
+        f"{asked.lower()},R@1",
+        "--csv",
+        "out.csv",
+    ]
+
+    counts, shown = ok(*call, "--json").json["counts"], ok(*call).out
+    found = {way: values[asked] for way, values in counts["scores"]["release"][form].items()}
+
+    assert found == pytest.approx(by_hand)
+    assert asked in shown
+    assert f",{asked}," in (place / "out.csv").read_text()
+    assert counts["intervals"]["release"][form]["i2t"][asked]
+
+
+def test_a_metric_of_an_installed_package_is_known_and_a_broken_one_is_named(place, monkeypatch):
+    """By an entry point; one that cannot be loaded is said in one line."""
+    similarities = write_similarities(place, "npz")
+    call = ["evaluate", "--similarities", similarities, "--release", "release", "--metrics", "first"]
+    for value, status in (("mitl.metrics.table:OWN_FIRST", 0), ("no_such_package:metric", 2)):
+        point = EntryPoint("first", value, "mitl.metrics")
+        monkeypatch.setattr(table, "entry_points", lambda group, point=point: [point])
+        monkeypatch.setattr(table, "OWN_FIRST", OWN["MRR"][0], raising=False)
+        monkeypatch.delitem(TABLE, "first", raising=False)
+        table.load_installed.cache_clear()
+        if status == 0:
+            counts = ok(*call, "--json").json["counts"]
+            assert counts["scores"]["release"]["similarities"]["i2t"]["first"] == pytest.approx(0.75)
+        else:
+            assert "'no_such_package:metric'" in fails(status, *call)
+    TABLE.pop("first", None)
+    table.load_installed.cache_clear()
 
 
 @pytest.mark.parametrize("form", ["npy", "npz"])
@@ -221,9 +302,9 @@ def test_text_ids_are_ranked_in_their_own_order(place):
         image_ids=np.array(images),
         caption_ids=np.array(captions),
     )
-    from mitl.stages.evaluating.models.files import read_model
-    from mitl.stages.evaluating.models.options import ModelFiles
-    from mitl.stages.evaluating.models.sides import Side, Sides
+    from mitl.stages.evaluating.model_files import read_model
+    from mitl.stages.evaluating.models import Side, Sides
+    from mitl.stages.evaluating.request import ModelFiles
 
     raw = read_model(ModelFiles("text", similarities=place / "text.npz"), "dot")
     sides = Sides(Side.of("image", raw.held("image")), Side.of("caption", raw.held("caption")))

@@ -9,8 +9,7 @@ from cli_kit import mitl, ok
 from world_kit import ANNOTATORS, make_world, run_build, run_propose, work_until_done
 
 from annotators.scoring.similarity import inner_products
-from mitl.metrics.graded.labels import FOUR_GRADES, GradedLabels
-from mitl.metrics.graded.measures import kendall
+from mitl.metrics.graded import FOUR_GRADES, GradedLabels, kendall
 
 
 @pytest.fixture(scope="module")

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from cli_kit import ok
 
+from mitl.metrics.embeddings import EmbeddingSet, score_official_embeddings
 from mitl.metrics.official import official_sets
-from mitl.metrics.similarities.from_embeddings import EmbeddingSet, score_official_embeddings
 
 NAMES = {
     "coco_1k": "official-original-1k",

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mitl.stages.evaluating.figures import Comparison, Figure
-from mitl.stages.evaluating.latex import escape_tex, to_latex
-from mitl.stages.evaluating.tables import comparison_table, score_tables
+from mitl.stages.evaluating.tables import comparison_table, escape_tex, score_tables, to_latex
 
 
 def figure(metric, value, low, high):

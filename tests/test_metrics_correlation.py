@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mitl.errors import MetricError
-from mitl.metrics.crisscrossed.average_ranks import RankedValues
-from mitl.metrics.crisscrossed.correlation import ScoredPairs, paired_spearman, pearson, sampled_spearman
-from mitl.metrics.crisscrossed.pseudo_labels import Pooling, pseudo_labels
+from mitl.metrics.correlation import RankedValues, ScoredPairs, paired_spearman, pearson, sampled_spearman
 from mitl.metrics.positives import Positives
+from mitl.metrics.pseudo_labels import Pooling, pseudo_labels
 
 
 def world(seed=0, queries=40, noise=1.0):
@@ -243,7 +242,7 @@ def test_a_sentence_encoders_labels_agree_with_people_as_published(shared_data):
     from annotators.text_models.sentences import shared_encoder
     from mitl.datasets.compact import read_compact
     from mitl.datasets.crisscrossed import read_rated_pairs
-    from mitl.metrics.crisscrossed.tasks import Likeness
+    from mitl.metrics.crisscrossed import Likeness
 
     data = read_compact(captions).captions
     text_of = {int(caption.external_id): caption.text for caption in data}

@@ -11,19 +11,20 @@ from hypothesis import strategies as st
 
 from mitl.datasets.crisscrossed import read_rated_pairs
 from mitl.errors import DatasetError, MetricError
-from mitl.metrics.crisscrossed import within_modality
-from mitl.metrics.crisscrossed.tasks import (
+from mitl.metrics import crisscrossed
+from mitl.metrics.crisscrossed import (
     Likeness,
     RatedPairs,
     Task,
     across_positives,
+    first_ranks_within,
     image_positives,
     pair_similarities,
+    score_within,
     scored_pairs,
     text_positives,
     without_self,
 )
-from mitl.metrics.crisscrossed.within_modality import first_ranks_within, score_within
 from mitl.metrics.positives import Positives
 from mitl.metrics.retrieval import score_queries
 
@@ -175,7 +176,7 @@ def test_ranks_do_not_depend_on_how_much_is_held_at_once(monkeypatch):
     positives = Positives.from_mapping({10: [13, 15], 13: [10, 14], 15: [11]})
     whole = first_ranks_within(np.arange(10, 16), SIX, positives).tolist()
 
-    monkeypatch.setattr(within_modality, "_CELLS", 7)
+    monkeypatch.setattr(crisscrossed, "_CELLS", 7)
 
     assert first_ranks_within(np.arange(10, 16), SIX, positives).tolist() == whole
 

@@ -27,7 +27,7 @@ from mitl.metrics import (
     split_folds,
 )
 from mitl.metrics.official import OfficialSets
-from mitl.metrics.similarities.similarity_ranks import Wanted, ranks_of_vectors
+from mitl.metrics.similarity_ranks import Wanted, ranks_of_vectors
 from mitl.records import AnnotatorKind
 from mitl.retrieval.rescoring import canonical_similarities
 from mitl.retrieval.topk import top_k
@@ -99,9 +99,7 @@ def test_embeddings_score_as_their_full_rankings(world, tile, median_rank):
     wanted = score_queries(*full_rankings(sides, query_ids, gallery_ids), positives, **options)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "mitl.metrics.similarities.embedding_ranks.ranks_of_vectors", partial(ranks_of_vectors, tile=tile)
-        )
+        patch.setattr("mitl.metrics.embeddings.ranks_of_vectors", partial(ranks_of_vectors, tile=tile))
         equal(score_embeddings(*sides, query_ids, gallery_ids, positives, **options), wanted)
 
 
@@ -201,7 +199,7 @@ def test_official_sets_from_embeddings_score_as_from_rankings(world, seed, media
     options = {"ks": (1, 2), "median_rank": median_rank, "short": "zero"}
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in ("official", "similarities.from_embeddings"):
+        for module in ("official", "embeddings"):
             patch.setattr(f"mitl.metrics.{module}.official_sets", lambda: sets)
         found, wanted = score_official_embeddings(*sides, **options), score_official(rankings, **options)
     assert found.keys() == wanted.keys()

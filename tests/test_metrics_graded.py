@@ -9,10 +9,19 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mitl.errors import MetricError
-from mitl.metrics.graded import measures as graded
-from mitl.metrics.graded import tau
-from mitl.metrics.graded.labels import BIAS_GRADES, CXC_RANGE, FOUR_GRADES, GradedLabels, grades_of
-from mitl.metrics.graded.measures import exponential, kendall, kendall_dense, linear, ndcg
+from mitl.metrics import graded
+from mitl.metrics.graded import (
+    BIAS_GRADES,
+    CXC_RANGE,
+    FOUR_GRADES,
+    GradedLabels,
+    exponential,
+    grades_of,
+    kendall,
+    kendall_dense,
+    linear,
+    ndcg,
+)
 from mitl.records import Label
 
 RANKINGS = np.array(
@@ -211,8 +220,8 @@ def test_long_rows_have_the_tau_of_short_ones(monkeypatch):
     one, other = rng.integers(0, 50, (3, 300)), rng.integers(0, 4, (3, 300))
 
     long = kendall_dense(np.arange(3), one, other)
-    monkeypatch.setattr(tau, "_LONG", 10**6)
-    monkeypatch.setattr(tau, "_CELLS", 1)
+    monkeypatch.setattr(graded, "_LONG", 10**6)
+    monkeypatch.setattr(graded, "_CELLS", 1)
 
     assert kendall_dense(np.arange(3), one, other).values == pytest.approx(long.values)
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from mitl.errors import MetricError
-from mitl.metrics import resampling
+from mitl.metrics import intervals
 from mitl.metrics.intervals import interval, paired
-from mitl.metrics.query_values import QueryValues, Statistic
+from mitl.metrics.positives import QueryValues, Statistic
 
 
 def of(values, *, ids=None, statistic=Statistic.MEAN, weights=None, metric="R@1"):
@@ -28,7 +28,7 @@ def test_resampled_means_have_the_distribution_that_enumeration_gives():
     values = [0.0, 1.0, 5.0]
     exact = Counter(sum(draw) / 3 for draw in product(values, repeat=3))
 
-    drawn = resampling.bootstrap(resampling.Units.of(np.arange(3), "m"), [of(values)], 54_000, 0)
+    drawn = intervals.bootstrap(intervals.Units.of(np.arange(3), "m"), [of(values)], 54_000, 0)
 
     for mean, count in exact.items():
         share = np.isclose(drawn, mean).mean()
@@ -41,7 +41,7 @@ def test_resampled_medians_have_the_distribution_that_enumeration_gives():
     exact = Counter(float(np.median(draw)) for draw in product(values, repeat=4))
     model = of(values, statistic=Statistic.MEDIAN)
 
-    drawn = resampling.bootstrap(resampling.Units.of(np.arange(4), "m"), [model], 51_200, 0)
+    drawn = intervals.bootstrap(intervals.Units.of(np.arange(4), "m"), [model], 51_200, 0)
 
     for median, count in exact.items():
         assert np.isclose(drawn, median).mean() == pytest.approx(count / 256, abs=0.01)
@@ -51,11 +51,11 @@ def test_resampled_medians_have_the_distribution_that_enumeration_gives():
 def test_drawing_distinct_values_gives_the_same_distribution_as_drawing_queries(monkeypatch, statistic):
     """The fast way for values of few kinds is a matter of speed alone."""
     model = of(np.arange(320) % 4, statistic=statistic)
-    units = resampling.Units.of(model.query_ids, "m")
+    units = intervals.Units.of(model.query_ids, "m")
 
-    fast = resampling.bootstrap(units, [model], 4000, 0)
-    monkeypatch.setattr(resampling, "_FEW", 1000)
-    plain = resampling.bootstrap(units, [model], 4000, 1)
+    fast = intervals.bootstrap(units, [model], 4000, 0)
+    monkeypatch.setattr(intervals, "_FEW", 1000)
+    plain = intervals.bootstrap(units, [model], 4000, 1)
 
     assert fast.mean() == pytest.approx(plain.mean(), abs=0.03)
     assert fast.std() == pytest.approx(plain.std(), rel=0.1)
@@ -107,7 +107,7 @@ def test_an_interval_does_not_depend_on_how_many_samples_are_held_at_once(monkey
     values = of(np.random.default_rng(1).random(50), statistic=statistic)
 
     whole = interval(values)
-    monkeypatch.setattr(resampling, "_CELLS", 77)
+    monkeypatch.setattr(intervals, "_CELLS", 77)
 
     small = interval(values)
     assert (small.low, small.high) == pytest.approx((whole.low, whole.high), rel=1e-12)
@@ -124,7 +124,7 @@ def test_weights_count_in_the_estimate_and_in_the_resamples():
     """Of two queries with shares 3/4 and 1/4 the resamples are 00, 01, 10, 11 with means 0, 1/4, 1/4, 1."""
     model = of([0.0, 1.0], weights=[0.75, 0.25])
 
-    drawn = resampling.bootstrap(resampling.Units.of(model.query_ids, "m"), [model], 4000, 0)
+    drawn = intervals.bootstrap(intervals.Units.of(model.query_ids, "m"), [model], 4000, 0)
 
     assert model.estimate == 0.25
     assert sorted(set(np.round(drawn, 12))) == [0, 0.25, 1]
@@ -138,7 +138,7 @@ def test_a_query_of_several_folds_is_drawn_with_all_its_values(statistic, means)
     """Two queries, one always 0 and one always 1, each thrice: no resample may mix values of one query."""
     model = of([0, 0, 0, 1, 1, 1], ids=[4, 4, 4, 9, 9, 9], statistic=statistic)
 
-    drawn = resampling.bootstrap(resampling.Units.of(model.query_ids, "m"), [model], 500, 0)
+    drawn = intervals.bootstrap(intervals.Units.of(model.query_ids, "m"), [model], 500, 0)
 
     assert set(np.round(drawn, 12)) == means
 

@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from mitl.datasets.objects import read_image_objects
 from mitl.datasets.plausible_matches import read_plausible_matches
 from mitl.errors import DatasetError, MetricError
-from mitl.metrics.plausible import r_precision as plausible
-from mitl.metrics.plausible import search as plausible_search
-from mitl.metrics.plausible.object_vectors import ObjectVectors
-from mitl.metrics.plausible.r_precision import listed_r_precision, plausible_r_precision
+from mitl.metrics import plausible
+from mitl.metrics.plausible import ObjectVectors, listed_r_precision, plausible_r_precision
 from mitl.metrics.positives import Positives
 from mitl.records import Direction
 
@@ -175,7 +173,6 @@ def test_values_do_not_depend_on_how_much_is_held_at_once(monkeypatch):
     whole = [scored(values) for values in on_paper()]
 
     monkeypatch.setattr(plausible, "_CELLS", 7)
-    monkeypatch.setattr(plausible_search, "_CELLS", 3)
 
     assert [scored(values) for values in on_paper()] == whole
 

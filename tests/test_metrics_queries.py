@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from mitl.errors import MetricError
 from mitl.metrics import ListRankings, Positives, score_folds, score_queries, score_ranked, split_folds
-from mitl.metrics.first_ranks import Members, first_ranks
 from mitl.metrics.ranked import ArrayRankings
+from mitl.metrics.ranks import Members, first_ranks
 
 QUERIES = np.arange(6)
 RANKINGS = np.array(
@@ -98,10 +98,10 @@ def test_the_first_rank_is_the_naive_one_however_it_is_read(seed, depth, cells):
         naive.append((ranks or [0])[0])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("mitl.metrics.first_ranks._CELLS", cells)
-        patch.setattr("mitl.metrics.first_ranks._FIRST_PLACES", 3)
+        patch.setattr("mitl.metrics.ranks._CELLS", cells)
+        patch.setattr("mitl.metrics.ranks._FIRST_PLACES", 3)
         for rankings in (ArrayRankings(np.arange(7), items), ListRankings(dict(enumerate(items.tolist())))):
-            assert first_ranks(rankings, positives, members=Members(inside)).ranks.tolist() == naive
+            assert first_ranks(rankings, positives, members=Members(inside)).first.tolist() == naive
 
 
 def test_members_far_apart_are_found():

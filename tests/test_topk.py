@@ -17,10 +17,9 @@ from mitl.errors import RetrievalError
 from mitl.progress import Advance
 from mitl.records import AnnotatorKind
 from mitl.retrieval import topk
-from mitl.retrieval.blocks import Cost, plan
 from mitl.retrieval.choosing import Choice
-from mitl.retrieval.float_product import NumpyProduct
-from mitl.retrieval.products import Operand
+from mitl.retrieval.products import NumpyProduct, Operand
+from mitl.retrieval.search import Cost, plan
 from mitl.retrieval.topk import top_k
 
 KINDS = [AnnotatorKind.INNER_PRODUCT, AnnotatorKind.MULTI_VECTOR]

@@ -21,14 +21,13 @@ from topk_kit import SHAPES, Vectors, encoded, full_sort, same_bytes, some_vecto
 from annotators.base import Encoded, Ranking
 from mitl.errors import RetrievalError
 from mitl.records import AnnotatorKind
-from mitl.retrieval import bounds, choosing, compiled, faiss_search, threads, topk, vectors
-from mitl.retrieval.bounds import UNIT
+from mitl.retrieval import choosing, faiss_search, processor, topk, vectors
 from mitl.retrieval.device_product import DeviceProduct, cell_bytes, tile_for
-from mitl.retrieval.products import MOST_SHARE, Buffers
+from mitl.retrieval.products import MOST_SHARE, Buffers, Floors
 from mitl.retrieval.rescoring import Rescorer, canonical_similarities
-from mitl.retrieval.seeding import seeds
 from mitl.retrieval.survivors import Survivors
 from mitl.retrieval.topk import top_k, top_k_both
+from mitl.retrieval.vectors import UNIT
 
 BACKENDS = ["auto", "numpy", "torch", "bf16", "int8", "device", "faiss"]
 
@@ -49,8 +48,8 @@ def loops(compiled_ones: bool) -> Iterator[None]:
     """With the compiled loops, where numba is installed, or without."""
     with pytest.MonkeyPatch.context() as patch:
         found = import_module("mitl.retrieval.kernels") if compiled_ones and find_spec("numba") else None
-        patch.setattr(compiled, "_loops", found)
-        patch.setattr(compiled, "STARTING_WORK", float("inf"))
+        patch.setattr(processor, "_loops", found)
+        patch.setattr(processor, "STARTING_WORK", float("inf"))
         yield
 
 
@@ -333,7 +332,7 @@ def test_settings_of_libraries_come_back():
 
     left, right = encoded(some_vectors(1, (300, 24))), encoded(some_vectors(2, (5000, 24)), "caption")
     broken = encoded(np.full((50, 24), np.nan, np.float32), "caption")
-    before, number = state(), threads.count()
+    before, number = state(), processor.count()
 
     for backend in ("numpy", "bf16", "int8"):
         ranked(backend, left, right, 5)
@@ -341,38 +340,38 @@ def test_settings_of_libraries_come_back():
             ranked(backend, left, broken, 5)
 
     assert state() == before
-    assert threads.count() == number
+    assert processor.count() == number
 
 
 def test_compiled_loops_start_once_a_process_has_searched_enough(monkeypatch):
     """Small searches never start them; many of them do, and what they find stays the same."""
     pytest.importorskip("numba", reason="extra 'fast' is missing")
     left, right = encoded(some_vectors(1, (20, 24))), encoded(some_vectors(2, (300, 24)), "caption")
-    monkeypatch.setattr(compiled, "_loops", None)
-    monkeypatch.setattr(compiled, "_work", 0.0)
-    monkeypatch.setattr(compiled, "STARTING_WORK", 20 * 300 * 24 * 2)
+    monkeypatch.setattr(processor, "_loops", None)
+    monkeypatch.setattr(processor, "_work", 0.0)
+    monkeypatch.setattr(processor, "STARTING_WORK", 20 * 300 * 24 * 2)
 
     before = ranked("numpy", left, right, 25)
-    assert compiled.loops() is None
+    assert processor.compiled_loops() is None
     after = ranked("numpy", left, right, 25)
 
-    assert compiled.loops() is not None
+    assert processor.compiled_loops() is not None
     assert same_bytes(before, after)
 
 
 def test_a_numba_that_cannot_keep_what_it_compiles_is_done_without(monkeypatch):
     """numba refuses at its import where no folder can be written."""
     pytest.importorskip("numba", reason="extra 'fast' is missing")
-    monkeypatch.setattr(compiled, "_loops", None)
-    monkeypatch.setattr(compiled, "_work", 0.0)
+    monkeypatch.setattr(processor, "_loops", None)
+    monkeypatch.setattr(processor, "_work", 0.0)
 
     def refused(name: str) -> None:
         raise RuntimeError("cannot cache function: no locator available")
 
-    monkeypatch.setattr(compiled, "import_module", refused)
-    compiled.about_to_search(compiled.STARTING_WORK)
+    monkeypatch.setattr(processor, "import_module", refused)
+    processor.about_to_search(processor.STARTING_WORK)
 
-    assert compiled.loops() is None
+    assert processor.compiled_loops() is None
 
 
 CHAIN = 126
@@ -413,7 +412,7 @@ def test_what_a_sum_in_float32_loses_is_allowed_for(backend, monkeypatch):
 
         assert same_bytes(top_k(Vectors(), *sides, 1), expected)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(bounds, "gamma", lambda width, unit=UNIT: 0.0)
+            patch.setattr(vectors, "gamma", lambda width, unit=UNIT: 0.0)
             decided.append(set(top_k(Vectors(), *sides, 1).item_ids.ravel()) == {9})
     if not any(decided):
         pytest.skip("this library adds in another order, which loses less")
@@ -454,7 +453,7 @@ def test_a_gpus_tile_takes_as_much_memory_as_is_counted(products, side, share):
     least = torch.full((rows if side == "left" else columns,), level)
 
     with Counting() as counted:
-        found = product._found(tile, least, side, slice(0, columns), most)
+        found = product._found(tile, least, Floors(np.empty(0), side, slice(0, columns), most))
 
     assert found is not None
     assert counted.peak + tile.nbytes <= cells * cell_bytes(products)
@@ -521,8 +520,8 @@ PRODUCTS = ["numpy", "torch", "bf16", "int8", "device"]
 def off_by(product, one, other, tile, exact) -> tuple[np.ndarray, np.ndarray]:
     """How far near similarities lie from canonical ones, and how far they may."""
     whole = slice(0, len(one)), slice(0, len(other))
-    near = product.near(tile, one, other, *whole).astype(np.float64)
-    allowed = bounds.product_errors(
+    near = product.near(tile, *whole).astype(np.float64)
+    allowed = vectors.product_errors(
         one.lengths, one.losses, other.lengths, other.losses, one.data.shape[2], product.roundoff
     )
     return np.abs(near - exact[:, other.places]), allowed + product.rounding * np.abs(near)
@@ -561,10 +560,10 @@ def test_a_pair_reaches_its_own_similarity(backend, side, positive):
     left, right = near_ties()
     if positive:  # floors, which bf16 compares by their bits
         left, right = (rows[rows.min(axis=1) > 0] for rows in (left, right))
-    product, one, other, tile, exact = loaded(backend, left, right, 1 if side == "right" else None)
+    product, _, other, tile, exact = loaded(backend, left, right, 1 if side == "right" else None)
     pairs = exact if side == "left" else exact.T
     for number, floors in enumerate(pairs.T):
-        found = product.reached(tile, one, other, floors, side, slice(0, len(other)), exact.size)
+        found = product.reached(tile, Floors(floors, side, slice(0, len(other)), exact.size))
 
         ours, theirs = (found.rows, found.columns) if side == "left" else (found.columns, found.rows)
         mine = theirs == number
@@ -585,9 +584,9 @@ def test_a_first_floor_is_reached_by_k(backend, side, k, rounded_up):
     right = np.repeat(right, 3, axis=0)
     if side == "right":
         left, right = right, left
-    product, one, other, tile, exact = loaded(backend, left, right, 1)
+    product, _, _, tile, exact = loaded(backend, left, right, 1)
 
-    lowest = seeds(product, tile, one, other, k, side)
+    lowest = product.seeds(tile, k, side)
 
     assert lowest is not None
     counts = (exact >= lowest[:, None]).sum(1) if side == "left" else (exact >= lowest).sum(0)

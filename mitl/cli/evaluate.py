@@ -10,7 +10,7 @@ import click
 from mitl.cli.app import App, common
 
 if TYPE_CHECKING:
-    from mitl.stages.evaluating.models.options import ModelFiles
+    from mitl.stages.evaluating.request import ModelFiles
 
 FILE = click.Path(path_type=Path, dir_okay=False)
 FOLDER = click.Path(path_type=Path)
@@ -160,10 +160,9 @@ def command(app: App, **given: Any) -> None:
     metric.
     """
     from mitl.records import Direction
-    from mitl.stages.evaluating.choices import parse_metrics
     from mitl.stages.evaluating.evaluate import evaluate_models
     from mitl.stages.evaluating.figures import Sampling
-    from mitl.stages.evaluating.request import Against, Request
+    from mitl.stages.evaluating.request import Against, Request, parse_metrics
 
     direction = given["direction"]
     request = Request(
@@ -183,7 +182,7 @@ def command(app: App, **given: Any) -> None:
 
 def _models(given: dict[str, Any]) -> list[ModelFiles]:
     """The model of the options that name files, and those of ``--model``."""
-    from mitl.stages.evaluating.models.options import files_of_options, parse_model
+    from mitl.stages.evaluating.request import files_of_options, parse_model
 
     single = files_of_options(
         images=given["image_embeddings"],

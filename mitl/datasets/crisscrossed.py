@@ -10,7 +10,7 @@ import numpy as np
 from mitl.datasets.assembling import check_unique
 from mitl.datasets.files import Row, read_rows
 from mitl.errors import DatasetError
-from mitl.metrics.crisscrossed.tasks import Likeness, RatedPairs
+from mitl.metrics.crisscrossed import Likeness, RatedPairs
 
 _CAPTION = (re.compile(r"COCO_\w+:sentid:([0-9]+)"), "captions as 'COCO_val2014:sentid:<id>'")
 _IMAGE = (re.compile(r"COCO_\w+_([0-9]{12})\.\w+"), "images as 'COCO_val2014_<12 digits>.jpg'")

@@ -9,38 +9,44 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mitl.metrics.coco_folds import Fold, score_folds, split_folds
-    from mitl.metrics.crisscrossed.correlation import ScoredPairs, paired_spearman, pearson, sampled_spearman
-    from mitl.metrics.crisscrossed.tasks import RatedPairs, across_positives, image_positives, text_positives
-    from mitl.metrics.crisscrossed.within_modality import score_within
-    from mitl.metrics.graded.labels import GradedLabels
-    from mitl.metrics.graded.measures import kendall, ndcg
-    from mitl.metrics.intervals import Interval, PairedTest, interval, paired
-    from mitl.metrics.means import average_precision_at_r, map_at_r, r_precision, recall_at_k, score
-    from mitl.metrics.official import official_sets, score_official
-    from mitl.metrics.plausible.object_vectors import ObjectVectors
-    from mitl.metrics.plausible.r_precision import listed_r_precision, plausible_r_precision
-    from mitl.metrics.positives import Positives, locate
-    from mitl.metrics.query_values import QueryValues, Statistic
-    from mitl.metrics.ranked import ArrayRankings, ListRankings
-    from mitl.metrics.retrieval import score_queries, score_ranked
-    from mitl.metrics.similarities.embedding_ranks import EmbeddingSet
-    from mitl.metrics.similarities.from_embeddings import (
+    from mitl.metrics.correlation import ScoredPairs, paired_spearman, pearson, sampled_spearman
+    from mitl.metrics.crisscrossed import (
+        RatedPairs,
+        across_positives,
+        image_positives,
+        score_within,
+        text_positives,
+    )
+    from mitl.metrics.embeddings import (
+        EmbeddingSet,
         score_both_ways,
         score_embeddings,
         score_official_embeddings,
         score_similarities,
     )
+    from mitl.metrics.graded import GradedLabels, kendall, ndcg
+    from mitl.metrics.intervals import Interval, PairedTest, interval, paired
+    from mitl.metrics.means import average_precision_at_r, map_at_r, r_precision, recall_at_k, score
+    from mitl.metrics.official import Fold, official_sets, score_folds, score_official, split_folds
+    from mitl.metrics.plausible import ObjectVectors, listed_r_precision, plausible_r_precision
+    from mitl.metrics.positives import Positives, QueryValues, Statistic, locate
+    from mitl.metrics.ranked import ArrayRankings, ListRankings
+    from mitl.metrics.ranks import PositiveRanks
+    from mitl.metrics.retrieval import score_metrics, score_queries, score_ranked
+    from mitl.metrics.table import METRICS, Metric
 
 __all__ = [
+    "METRICS",
     "ArrayRankings",
     "EmbeddingSet",
     "Fold",
     "GradedLabels",
     "Interval",
     "ListRankings",
+    "Metric",
     "ObjectVectors",
     "PairedTest",
+    "PositiveRanks",
     "Positives",
     "QueryValues",
     "RatedPairs",
@@ -67,6 +73,7 @@ __all__ = [
     "score_both_ways",
     "score_embeddings",
     "score_folds",
+    "score_metrics",
     "score_official",
     "score_official_embeddings",
     "score_queries",
@@ -78,76 +85,21 @@ __all__ = [
 ]
 
 _MODULES = {
-    "coco_folds": (
-        "Fold",
-        "score_folds",
-        "split_folds",
-    ),
-    "crisscrossed.correlation": (
-        "ScoredPairs",
-        "paired_spearman",
-        "pearson",
-        "sampled_spearman",
-    ),
-    "crisscrossed.tasks": (
-        "RatedPairs",
-        "across_positives",
-        "image_positives",
-        "text_positives",
-    ),
-    "similarities.embedding_ranks": ("EmbeddingSet",),
-    "similarities.from_embeddings": (
-        "score_both_ways",
-        "score_embeddings",
-        "score_official_embeddings",
-        "score_similarities",
-    ),
-    "graded.measures": (
-        "kendall",
-        "ndcg",
-    ),
-    "graded.labels": ("GradedLabels",),
-    "intervals": (
-        "Interval",
-        "PairedTest",
-        "interval",
-        "paired",
-    ),
-    "plausible.object_vectors": ("ObjectVectors",),
-    "official": (
-        "official_sets",
-        "score_official",
-    ),
-    "plausible.r_precision": (
-        "listed_r_precision",
-        "plausible_r_precision",
-    ),
-    "positives": (
-        "Positives",
-        "locate",
-    ),
-    "query_values": (
-        "QueryValues",
-        "Statistic",
-    ),
-    "ranked": (
-        "ArrayRankings",
-        "ListRankings",
-    ),
-    "means": (
-        "average_precision_at_r",
-        "map_at_r",
-        "r_precision",
-        "recall_at_k",
-        "score",
-    ),
-    "retrieval": (
-        "score_queries",
-        "score_ranked",
-    ),
-    "crisscrossed.within_modality": ("score_within",),
+    "correlation": "ScoredPairs paired_spearman pearson sampled_spearman",
+    "crisscrossed": "RatedPairs across_positives image_positives score_within text_positives",
+    "embeddings": "EmbeddingSet score_both_ways score_embeddings score_official_embeddings score_similarities",
+    "graded": "GradedLabels kendall ndcg",
+    "intervals": "Interval PairedTest interval paired",
+    "means": "average_precision_at_r map_at_r r_precision recall_at_k score",
+    "official": "Fold official_sets score_folds score_official split_folds",
+    "plausible": "ObjectVectors listed_r_precision plausible_r_precision",
+    "positives": "Positives QueryValues Statistic locate",
+    "ranked": "ArrayRankings ListRankings",
+    "ranks": "PositiveRanks",
+    "retrieval": "score_metrics score_queries score_ranked",
+    "table": "METRICS Metric",
 }
-_HOMES = {name: module for module, names in _MODULES.items() for name in names}
+_HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> Any:

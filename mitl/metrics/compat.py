@@ -36,12 +36,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.errors import MetricError
-from mitl.metrics.coco_folds import score_folds_ranked, split_folds
-from mitl.metrics.official import SIDES, Side, Values, read_positives, scored_by_name
-from mitl.metrics.positives import Positives
+from mitl.metrics.official import SIDES, Side, read_positives, score_folds_ranked, scored_by_name, split_folds
+from mitl.metrics.positives import Positives, Short
 from mitl.metrics.ranked import ArrayRankings, ListRankings, Rankings
-from mitl.metrics.relevance import Short
-from mitl.metrics.retrieval import MAP_AT_R, R_PRECISION, recall_name, score_ranked
+from mitl.metrics.retrieval import Values, score_metrics
+from mitl.metrics.table import MAP_AT_R, R_PRECISION, usual_metrics
 
 Retrieved = Mapping[int, Sequence[int]] | tuple[NDArray[Any], NDArray[Any]]
 """Item ids, best first: by query id, or as ``(query_ids, items)``."""
@@ -141,7 +140,7 @@ class Metrics:
             MetricError: as ``score_folds``.
         """
         found = self._folds(retrieved_items, modality, (K,))
-        score: Score = {side: means[recall_name(K)] for side, means in found}
+        score: Score = {side: means[f"R@{K}"] for side, means in found}
         return score if modality == "all" else score[modality]
 
     def coco_5k_recalls(self, retrieved_items: Mapping[str, Retrieved], modality: str, K: int = 1) -> Score:
@@ -159,7 +158,7 @@ class Metrics:
     def eccv_metrics(self, retrieved_items: Mapping[str, Retrieved], modality: str) -> dict[str, Score]:
         """``eccv_map_at_r``, ``eccv_rprecision`` and ``eccv_r1``; MetricError as ``score_queries``."""
         means = dict(self._means("eccv_gts", retrieved_items, modality, (1,), by_r=True))
-        names = {**_BY_R, "eccv_r1": recall_name(1)}
+        names = {**_BY_R, "eccv_r1": "R@1"}
         return {key: {side: of[name] for side, of in means.items()} for key, name in names.items()}
 
     def pmrp(self, retrieved_items: Mapping[str, Retrieved], modality: str) -> Score:
@@ -203,14 +202,14 @@ class Metrics:
                     if name == "coco_1k"
                     else self._means(f"{name.removesuffix('_5k')}_gts", given, "all", ks)
                 )
-                metrics |= _by_metric(dict(found), {f"{name}_r{k}": recall_name(k) for k in ks})
+                metrics |= _by_metric(dict(found), {f"{name}_r{k}": f"R@{k}" for k in ks})
         if "pmrp" in targets:
             metrics["pmrp"] = self.pmrp(given, "all")
         names = {key: name for key, name in _BY_R.items() if key in targets}
         ks = _ks("eccv", targets, Ks)
         if names or ks:
             found = self._means("eccv_gts", given, "all", ks, by_r=bool(names))
-            metrics |= _by_metric(dict(found), names | {f"eccv_r{k}": recall_name(k) for k in ks})
+            metrics |= _by_metric(dict(found), names | {f"eccv_r{k}": f"R@{k}" for k in ks})
         if self.verbose:
             for key, score in metrics.items():
                 print(f"{key:16}", *(f"{side} {value:.4f}" for side, value in score.items()), file=sys.stderr)
@@ -231,7 +230,7 @@ class Metrics:
         return {"i2t": self.i2t_retrived_items, "t2i": self.t2i_retrived_items}
 
     def _recalls(self, name: str, given: Mapping[str, Retrieved], modality: str, k: int) -> Score:
-        return {side: means[recall_name(k)] for side, means in self._means(name, given, modality, (k,))}
+        return {side: means[f"R@{k}"] for side, means in self._means(name, given, modality, (k,))}
 
     def _means(
         self,
@@ -242,11 +241,12 @@ class Metrics:
         *,
         by_r: bool = False,
     ) -> Iterable[tuple[Side, dict[str, float]]]:
+        asked = usual_metrics(ks, by_r=by_r, median_rank=False)
         for side in _sides(given, modality):
             positives = self._arrays[name][side]
 
             def score(rankings: Rankings, positives: Positives = positives) -> Values:
-                return score_ranked(rankings, positives, ks=ks, by_r=by_r, short=self._short)
+                return score_metrics(rankings, positives, asked, short=self._short)
 
             yield side, self._scored(score, given[side], side, positives)
 
@@ -255,11 +255,12 @@ class Metrics:
     ) -> Iterable[tuple[Side, dict[str, float]]]:
         sides = _sides(given, modality)
         tables = self._arrays["coco_gts"]
+        asked = usual_metrics(ks, by_r=False, median_rank=False)
         folds = dict(zip(SIDES, split_folds(self.coco_ids, tables["t2i"], tables["i2t"]), strict=True))
         for side in sides:
 
             def score(rankings: Rankings, side: Side = side) -> Values:
-                return score_folds_ranked(rankings, folds[side], ks=ks, short=self._short)
+                return score_folds_ranked(rankings, folds[side], asked, short=self._short)
 
             yield side, self._scored(score, given[side], side, tables[side])
 

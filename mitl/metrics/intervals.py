@@ -6,15 +6,21 @@ with each of them. Weights go with their values, and the shares of a resample ar
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mitl.errors import MetricError
-from mitl.metrics.positives import Ids
-from mitl.metrics.query_values import QueryValues
-from mitl.metrics.resampling import Floats, Units, bootstrap, shares, swaps
+from mitl.metrics.positives import Ids, QueryValues, Statistic
 
+Floats = NDArray[np.float64]
+
+_CELLS = 1 << 20
+"""Draws held at once: some 30 MB, whatever the numbers of queries and samples are."""
+_FEW = 32
+"""Distinct values are drawn in place of queries where they are this many times fewer: the same distribution, faster."""
 _ROUNDING = 1e-12
 """Relative difference up to which two sums over the same numbers count as equal."""
 
@@ -151,3 +157,145 @@ def _check(values: QueryValues, samples: int, confidence: float) -> None:
         len(values.weights) != len(values) or not (np.isfinite(values.weights) & (values.weights > 0)).all()
     ):
         raise MetricError(f"{values.metric} needs a weight above 0 for each of its {len(values)} values")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Units:
+    """The queries as they are drawn: ``codes`` (N,) is the query's number, below ``n``, of each value."""
+
+    codes: Ids
+    n: int
+
+    @classmethod
+    def of(cls, query_ids: Ids, metric: str) -> Units:
+        """The distinct queries; MetricError where they are fewer than two."""
+        known, codes = np.unique(query_ids, return_inverse=True)
+        if len(known) < 2:
+            raise MetricError(f"{metric} was taken over 1 query; an interval or a test needs at least 2")
+        return cls(codes.astype(np.int64), len(known))
+
+    def sums(self, values: Floats) -> Floats:
+        """(n,) the sum of each query's values."""
+        return np.asarray(np.bincount(self.codes, values, self.n), dtype=np.float64)
+
+
+def bootstrap(units: Units, models: list[QueryValues], samples: int, seed: int) -> Floats:
+    """(samples,) the statistic of one model, or of the first minus the second, on resamples of the queries."""
+    rng = np.random.default_rng(seed)
+    if models[0].statistic is Statistic.MEAN:
+        return _resampled_means(units, models, samples, rng)
+    return _resampled_medians(units, models, samples, rng)
+
+
+def swaps(units: Units, one: QueryValues, other: QueryValues, samples: int, seed: int) -> Floats:
+    """(samples,) the difference when the models' values are swapped within queries chosen by a fair coin."""
+    rng = np.random.default_rng([seed, 1])  # apart from the bootstrap's stream
+    if one.statistic is Statistic.MEDIAN:
+        return _swapped_medians(units, one, other, samples, rng)
+    sums = units.sums((one.values - other.values) * shares(one))
+    sums = sums[sums != 0]  # a swap of equal values changes nothing
+    if not len(sums):
+        return np.zeros(samples)
+    return np.concatenate([sums.sum() - 2 * (coins @ sums) for coins in _coins(len(sums), samples, rng)])
+
+
+def shares(values: QueryValues) -> Floats:
+    """(Q,) each value's share of the mean."""
+    return np.full(len(values), 1 / len(values)) if values.weights is None else values.weights
+
+
+def _resampled_means(
+    units: Units, models: list[QueryValues], samples: int, rng: np.random.Generator
+) -> Floats:
+    values = models[0].values if len(models) == 1 else models[0].values - models[1].values
+    share = shares(models[0])
+    rows, sizes = _distinct(np.stack([units.sums(values * share), units.sums(share)], axis=1))  # (U, 2)
+    if len(sizes) < units.n:
+        share_of = sizes / units.n
+        blocks = _blocks(samples, len(sizes))
+        totals = np.concatenate([rng.multinomial(units.n, share_of, size=size) @ rows for size in blocks])
+    else:
+        totals = np.concatenate([_totals(rows, drawn) for drawn in _draws(units.n, samples, rng)])
+    return np.asarray(totals[:, 0] / totals[:, 1], dtype=np.float64)
+
+
+def _totals(rows: Floats, drawn: Ids) -> Floats:
+    """(B, 2) the sums of the rows (U, 2) that are drawn (B, U); gathering is faster than products with counts."""
+    values, weights = (np.ascontiguousarray(column) for column in rows.T)
+    equal = bool((weights == weights[0]).all())
+    whole = np.full(len(drawn), weights.sum()) if equal else weights.take(drawn).sum(axis=1)
+    return np.stack([values.take(drawn).sum(axis=1), whole], axis=1)
+
+
+def _resampled_medians(
+    units: Units, models: list[QueryValues], samples: int, rng: np.random.Generator
+) -> Floats:
+    columns = [np.unique(model.values, return_inverse=True) for model in models]
+    place_of = np.argsort(units.codes)  # where each query stands once
+    blocks = []
+    for drawn in _draws(units.n, samples, rng):
+        if units.n < len(units.codes):
+            times = _counts(drawn, units.n)[:, units.codes]  # (B, N)
+            medians = [_medians(known, _counts(codes, len(known), times)) for known, codes in columns]
+        else:
+            places = place_of[drawn]
+            medians = [_medians(known, _counts(codes[places], len(known))) for known, codes in columns]
+        blocks.append(medians[0] if len(medians) == 1 else medians[0] - medians[1])
+    return np.concatenate(blocks)
+
+
+def _swapped_medians(
+    units: Units, one: QueryValues, other: QueryValues, samples: int, rng: np.random.Generator
+) -> Floats:
+    known, codes = np.unique([one.values, other.values], return_inverse=True)
+    first, second = codes.reshape(2, -1)
+    whole = np.bincount(codes.ravel(), minlength=len(known))
+    blocks = []
+    for coins in _coins(units.n, samples, rng):
+        counts = _counts(np.where(coins[:, units.codes] > 0, second, first), len(known))
+        blocks.append(_medians(known, counts) - _medians(known, whole - counts))
+    return np.concatenate(blocks)
+
+
+def _counts(codes: Ids, distinct: int, times: Ids | None = None) -> Ids:
+    """(B, distinct) how often each code is in a row of (B, N), or in a row of (N,) for all, each ``times`` (B, N)."""
+    shape = codes.shape if times is None else times.shape
+    apart = codes + np.arange(shape[0])[:, None] * distinct
+    weights = None if times is None else times.ravel()
+    counts = np.bincount(apart.ravel(), weights, shape[0] * distinct)
+    return counts.reshape(shape[0], distinct).astype(np.int64, copy=False)
+
+
+def _medians(known: Floats, counts: Ids) -> Floats:
+    """(B,) the median of the rising values ``known`` (K,), each taken as often as a row of ``counts`` (B, K) says."""
+    upto = np.cumsum(counts, axis=1)
+    total = upto[:, -1:]
+    lower = (upto > (total - 1) // 2).argmax(axis=1)
+    upper = (upto > total // 2).argmax(axis=1)
+    return np.asarray((known[lower] + known[upper]) / 2, dtype=np.float64)
+
+
+def _distinct(rows: Floats) -> tuple[Floats, Ids]:
+    """The distinct rows and how often each is there, where they are few; else the rows, once each."""
+    known, sizes = np.unique(rows, axis=0, return_counts=True)
+    if len(known) * _FEW <= len(rows):
+        return known, sizes.astype(np.int64)
+    return rows, np.ones(len(rows), dtype=np.int64)
+
+
+def _draws(n: int, samples: int, rng: np.random.Generator) -> Iterator[Ids]:
+    """Blocks (B, n) of ``n`` queries drawn with replacement."""
+    for rows in _blocks(samples, n):
+        yield rng.integers(0, n, (rows, n))
+
+
+def _coins(n: int, samples: int, rng: np.random.Generator) -> Iterator[NDArray[np.int8]]:
+    """Blocks (B, n) of fair coins, 0 or 1."""
+    for rows in _blocks(samples, n):
+        yield rng.integers(0, 2, (rows, n), dtype=np.int8)
+
+
+def _blocks(samples: int, width: int) -> Iterator[int]:
+    """The rows of each block."""
+    block = max(1, _CELLS // width)
+    yield from (min(block, samples - start) for start in range(0, samples, block))

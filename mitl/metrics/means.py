@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.metrics.positives import Positives
-from mitl.metrics.query_values import QueryValues
-from mitl.metrics.relevance import NoPositives, Short
-from mitl.metrics.retrieval import MAP_AT_R, R_PRECISION, recall_name, score_queries
+from mitl.metrics.positives import NoPositives, Positives, Short
+from mitl.metrics.retrieval import score_queries
+from mitl.metrics.table import MAP_AT_R, R_PRECISION
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,19 +25,6 @@ class RetrievalScores:
     r_precision: float | None
     """None where only recall was asked for; so is ``map_at_r``."""
     map_at_r: float | None
-
-    @classmethod
-    def of(cls, values: Sequence[QueryValues], positives: Positives, ks: Sequence[int]) -> RetrievalScores:
-        """The means of what :func:`score_queries` gave."""
-        means = {each.metric: each.estimate for each in values}
-        scored = int(np.count_nonzero(positives.counts))
-        return cls(
-            n_queries=scored,
-            left_out=len(positives) - scored,
-            recall={k: means[recall_name(k)] for k in ks},
-            r_precision=means.get(R_PRECISION),
-            map_at_r=means.get(MAP_AT_R),
-        )
 
 
 def recall_at_k(
@@ -115,10 +101,14 @@ def score(
     Raises:
         MetricError: see :func:`score_queries`.
     """
-    found = score_queries(
+    values = score_queries(
         query_ids, items, positives, ks=ks, by_r=by_r, short=short, no_positives=no_positives
     )
-    return RetrievalScores.of(found, positives, ks)
+    means = {each.metric: each.estimate for each in values}
+    scored = int(np.count_nonzero(positives.counts))
+    recall = {k: means[f"R@{k}"] for k in ks}
+    r_precision, map_at_r = means.get(R_PRECISION), means.get(MAP_AT_R)
+    return RetrievalScores(scored, len(positives) - scored, recall, r_precision, map_at_r)
 
 
 def average_precision_at_r(ranking: Sequence[int], positives: Collection[int]) -> float:

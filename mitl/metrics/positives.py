@@ -1,11 +1,12 @@
-"""Which items match each query, as three flat arrays."""
+"""What metrics take and give: which items match each query, as flat arrays, and a value for each query."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,11 @@ from numpy.typing import NDArray
 from mitl.errors import MetricError
 
 Ids = NDArray[np.int64]
+
+Short = Literal["raise", "zero"]
+"""A ranking that ends too early: refuse it, or count the missing places as misses."""
+NoPositives = Literal["raise", "leave_out"]
+"""A query without positives: refuse it, or leave it out of the mean."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -170,3 +176,106 @@ def locate(
                 number = outside.setdefault(item, first_free + len(outside))
             numbers.append(number)
     return Located(Positives.from_mapping(numbered), len(outside))
+
+
+class Statistic(StrEnum):
+    """How the values of the queries become one number."""
+
+    MEAN = "mean"
+    MEDIAN = "median"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueryValues:
+    """The values of one metric on one set of positives in one direction: ``values[i]`` is of ``query_ids[i]``.
+
+    Both are (Q,). A query may stand there several times, once a fold. A value is never a stand-in for "undefined":
+    such queries are left out, and ``left_out`` counts them.
+    """
+
+    metric: str
+    """``R@5``, ``R-Precision``, ``mAP@R``, ``median rank``, ``PMRP``, ``nDCG``."""
+    query_ids: Ids
+    values: NDArray[np.float64]
+    statistic: Statistic = Statistic.MEAN
+    weights: NDArray[np.float64] | None = None
+    """(Q,) each value's share of the mean, adding up to 1; equal shares where None. A median takes none."""
+    left_out: int = 0
+    """Queries without positives, where those are left out."""
+
+    def __post_init__(self) -> None:
+        if len(self.query_ids) != len(self.values):
+            raise MetricError(
+                f"{self.metric} has {len(self.values)} values for {len(self.query_ids)} queries"
+            )
+        if not len(self.values):
+            raise MetricError(f"{self.metric} has no query to be taken over")
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @property
+    def estimate(self) -> float:
+        """The metric: the mean or the median of the values."""
+        if self.statistic is Statistic.MEDIAN:
+            return float(np.median(self.values))
+        if self.weights is None:
+            return float(self.values.mean())
+        return float(self.values @ self.weights)
+
+
+_SPAN = 1 << 24
+"""Ids that lie within this span are looked up in a table, others by bisection."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Places:
+    """Where each of N different ids stands; what the ids are of is told in ``what``."""
+
+    what: str
+    ids: Ids
+    _low: int
+    _table: NDArray[np.int32]
+    """Place of each id from ``_low`` on, -1 where there is none; empty where ids lie too far apart."""
+    _order: Ids
+
+    @classmethod
+    def of(cls, ids: NDArray[Any], what: str) -> Places:
+        """MetricError where an id comes twice, or there are none."""
+        ids = np.asarray(ids, dtype=np.int64)
+        if not len(ids):
+            raise MetricError(f"no {what} were given")
+        order = np.argsort(ids, kind="stable")
+        twice = np.flatnonzero(ids[order][1:] == ids[order][:-1])
+        if len(twice):
+            raise MetricError(f"{what} hold id {ids[order][twice[0]]} twice; keep one")
+        low, span = int(ids.min()), int(ids.max()) - int(ids.min()) + 1
+        table = np.empty(0, dtype=np.int32)
+        if span <= _SPAN:
+            table = np.full(span, -1, dtype=np.int32)
+            table[ids - low] = np.arange(len(ids))
+        return cls(what, ids, low, table, order)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def find(self, wanted: NDArray[Any]) -> NDArray[np.integer[Any]]:
+        """The place of each wanted id, -1 where it is not among these; of any shape."""
+        if not len(self._table):
+            ordered = self.ids[self._order]
+            near = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
+            return np.asarray(np.where(ordered[near] == wanted, self._order[near], -1))
+        shifted = np.asarray(wanted, dtype=np.int64) - self._low
+        inside = (shifted >= 0) & (shifted < len(self._table))
+        if inside.all():
+            return np.asarray(self._table[shifted])
+        return np.asarray(np.where(inside, self._table[np.where(inside, shifted, 0)], -1))
+
+    def need(self, wanted: NDArray[Any], whose: str) -> NDArray[np.integer[Any]]:
+        """As :meth:`find`; MetricError where an id is not among these. ``whose`` names what the ids are from."""
+        places = self.find(wanted)
+        missing = places < 0
+        if missing.any():
+            first = np.asarray(wanted)[missing].flat[0]
+            raise MetricError(f"{whose} name {first}, which is not among the {len(self)} {self.what}")
+        return places

@@ -1,30 +1,28 @@
-"""Recall@K, R-Precision, mAP@R and median rank of rankings.
+"""Rankings, or ranks that are known already, under the metrics of the table.
 
-A metric that is undefined for a query says so: nothing is scored as -1. Rankings are (Q, depth) integer
-arrays of item ids, best first, with the query id of each row; only the head that a metric needs is read.
+Rankings are (Q, depth) integer arrays of item ids, best first, with the query id of each row; only the head that a
+metric needs is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mitl.errors import MetricError
-from mitl.metrics.first_ranks import first_ranks
-from mitl.metrics.positives import Ids, Positives
-from mitl.metrics.query_values import QueryValues, Statistic
-from mitl.metrics.ranked import ArrayRankings, Rankings, Rows
-from mitl.metrics.relevance import NoPositives, Relevance, Short, relevance
+from mitl.metrics.positives import Ids, NoPositives, Positives, QueryValues, Short
+from mitl.metrics.ranked import ArrayRankings, Rankings
+from mitl.metrics.ranks import PositiveRanks, first_ranks, ranks_in
+from mitl.metrics.table import ANYWHERE, Asked, Scores, asked_metrics, usual_metrics
 
-Scores = NDArray[np.float64]
-
-R_PRECISION, MAP_AT_R, MEDIAN_RANK = "R-Precision", "mAP@R", "median rank"
+Values = tuple[QueryValues, ...]
 
 _CELLS = 1 << 20
 """Pairs of a positive and a place looked at in one go; bounds the memory to some 10 MB whatever R is."""
+_COUNT_AS_MISSES = "or count the missing places as misses (short='zero')"
 
 
 def score_queries(
@@ -37,7 +35,7 @@ def score_queries(
     median_rank: bool = False,
     short: Short = "raise",
     no_positives: NoPositives = "raise",
-) -> tuple[QueryValues, ...]:
+) -> Values:
     """All metrics of one direction, query by query: ``R@K`` for each K, ``R-Precision``, ``mAP@R``, ``median rank``.
 
     Args:
@@ -54,15 +52,9 @@ def score_queries(
         MetricError: K is below 1; ids are no integers; a query has no ranking, or two; a ranking names a positive
             twice; and as ``short`` and ``no_positives`` say, with the query named.
     """
-    return score_ranked(
-        ArrayRankings(query_ids, items),
-        positives,
-        ks=ks,
-        by_r=by_r,
-        median_rank=median_rank,
-        short=short,
-        no_positives=no_positives,
-    )
+    asked = usual_metrics(ks, by_r=by_r, median_rank=median_rank)
+    rankings = ArrayRankings(query_ids, items)
+    return score_metrics(rankings, positives, asked, short=short, no_positives=no_positives)
 
 
 def score_ranked(
@@ -74,75 +66,75 @@ def score_ranked(
     median_rank: bool = False,
     short: Short = "raise",
     no_positives: NoPositives = "raise",
-) -> tuple[QueryValues, ...]:
+) -> Values:
     """As :func:`score_queries`, for rankings of any form."""
-    refuse_low(ks)
+    asked = usual_metrics(ks, by_r=by_r, median_rank=median_rank)
+    return score_metrics(rankings, positives, asked, short=short, no_positives=no_positives)
+
+
+def score_metrics(
+    rankings: Rankings,
+    positives: Positives,
+    metrics: Iterable[Asked | str],
+    *,
+    short: Short = "raise",
+    no_positives: NoPositives = "raise",
+) -> Values:
+    """Any metrics of ``METRICS``, by name or as :func:`asked_metrics` gives them; else as :func:`score_queries`."""
+    asked = tuple(
+        one for each in metrics for one in (asked_metrics([each]) if isinstance(each, str) else (each,))
+    )
     scored = with_positives(positives, no_positives)
     rows = rankings.rows_of(scored.query_ids)
-    if short == "raise" and (ks or by_r):
-        _refuse_short(scored, rankings.lengths(rows), ks, by_r=by_r)
-    found = _values_of_heads(rankings, rows, scored, ks, by_r=by_r) if ks or by_r else {}
-    left_out = len(positives) - len(scored)
-    values = [QueryValues(name, scored.query_ids, each, left_out=left_out) for name, each in found.items()]
-    if median_rank:
-        ranks = _first_ranks(rankings, rows, scored, short)
-        values.append(
-            QueryValues(MEDIAN_RANK, scored.query_ids, ranks, statistic=Statistic.MEDIAN, left_out=left_out)
-        )
-    return tuple(values)
-
-
-def _values_of_heads(
-    rankings: Rankings, rows: Rows, positives: Positives, ks: Sequence[int], *, by_r: bool
-) -> dict[str, Scores]:
-    names = [recall_name(k) for k in ks] + [R_PRECISION, MAP_AT_R] * by_r
-    values = {name: np.zeros(len(positives)) for name in names}
-    for block in _blocks(positives, ks, by_r=by_r):
-        part = _rows(positives, block)
-        found = relevance(rankings.block(rows[block], 0, _head(part, ks, by_r=by_r)), part)
-        for k in ks:
-            values[recall_name(k)][block] = found.hits[:, :k].any(axis=1)
-        if by_r:
-            values[R_PRECISION][block] = r_precisions(found)
-            values[MAP_AT_R][block] = average_precisions_at_r(found)
-    return values
-
-
-def _first_ranks(rankings: Rankings, rows: Rows, positives: Positives, short: Short) -> Scores:
-    ranks = first_ranks(rankings, positives).ranks
-    missing = np.flatnonzero(ranks == 0)
-    if len(missing):
-        lengths = rankings.lengths(rows[missing])
+    far, near = [one for one in asked if one.reads_on], [one for one in asked if not one.reads_on]
+    found: dict[str, list[Scores]] = {one.name: [] for one in asked}
+    if near:
+        lengths = rankings.lengths(rows)
         if short == "raise":
-            raise MetricError(
-                f"no positive of query {positives.query_ids[missing[0]]} is among the {lengths[0]} items that its "
-                f"ranking names ({len(missing)} of {len(ranks)} queries are so), so the median rank is not known; "
-                "rank deeper, or count a missing positive as right behind the end (short='zero')"
-            )
-        ranks[missing] = lengths + 1
-    return ranks.astype(np.float64)
+            _refuse_short(scored, lengths, near)
+        longest = int(lengths.max())
+        for block in _query_blocks(scored, near, longest):
+            part = _rows(scored, block)
+            depth = _depth(part.counts, near, longest)
+            ranks = ranks_in(rankings.block(rows[block], 0, depth), part)
+            known = PositiveRanks.of(part, ranks, lengths[block], depth)
+            if short == "raise":
+                _refuse_unmet(known, near)
+            for one in near:
+                found[one.name].append(one.metric.of(known, one.k))
+    if far:
+        known = first_ranks(rankings, scored)
+        if short == "raise":
+            _refuse_unmet(known, far)
+        for one in far:
+            found[one.name].append(one.metric.of(known, one.k))
+    left_out = len(positives) - len(scored)
+    return tuple(one.values(found[one.name], scored.query_ids, left_out) for one in asked)
 
 
-def recall_name(k: int) -> str:
-    """Of Recall@K, as :class:`QueryValues` names it."""
-    return f"R@{k}"
+def score_ranks(
+    positives: Positives, ranks: Ids, gallery: int, asked: Sequence[Asked], *, short: Short, left_out: int = 0
+) -> Values:
+    """The metrics of queries whose positives' ranks in a gallery of so many items are known, (P,).
 
+    A rank is 0 where the positive is not in the gallery, or does not matter to a metric.
 
-def r_precisions(found: Relevance) -> Scores:
-    """R-Precision of each query: (Q,). Places beyond what was read are misses."""
-    return np.asarray(_within_r(found).sum(axis=1) / found.counts, dtype=np.float64)
-
-
-def average_precisions_at_r(found: Relevance) -> Scores:
-    """AP@R of each query: (Q,). Places beyond what was read are misses."""
-    hits = _within_r(found)
-    precision = np.cumsum(hits, axis=1) / np.arange(1, found.depth + 1)  # (Q, depth)
-    return np.asarray((precision * hits).sum(axis=1) / found.counts, dtype=np.float64)
-
-
-def _within_r(found: Relevance) -> NDArray[np.bool_]:
-    inside: NDArray[np.bool_] = found.hits & (np.arange(found.depth) < found.counts[:, None])
-    return inside
+    Raises:
+        MetricError: the gallery has fewer items than K or R, or none of a query's positives, and ``short`` is "raise".
+    """
+    if short == "raise":
+        _refuse_small(positives, gallery, asked)
+    found: dict[str, list[Scores]] = {one.name: [] for one in asked}
+    for block in _query_blocks(positives, asked, gallery):
+        part = _rows(positives, block)
+        own = ranks[positives.offsets[block.start] : positives.offsets[block.stop]]
+        depth = _depth(part.counts, asked, gallery)
+        known = PositiveRanks.of(part, own, np.full(len(part), gallery), depth)
+        if short == "raise":
+            _refuse_unheld(known, asked)
+        for one in asked:
+            found[one.name].append(one.metric.of(known, one.k))
+    return tuple(one.values(found[one.name], positives.query_ids, left_out) for one in asked)
 
 
 def with_positives(positives: Positives, no_positives: NoPositives) -> Positives:
@@ -159,39 +151,16 @@ def with_positives(positives: Positives, no_positives: NoPositives) -> Positives
     return scored
 
 
-def refuse_low(ks: Sequence[int]) -> None:
-    """MetricError where a K is below 1."""
-    for k in ks:
-        if k < 1:
-            raise MetricError(f"K is {k}, but ranks start at 1")
+def _depth(counts: Ids, asked: Sequence[Asked], longest: int) -> int:
+    """The places of a ranking of ``longest`` items that any of these metrics asks for."""
+    reaches = [int(one.reach(counts).max(initial=0)) for one in asked if not one.reads_on]
+    return max((longest if reach == ANYWHERE else reach for reach in reaches), default=0)
 
 
-def _refuse_short(positives: Positives, lengths: Ids, ks: Sequence[int], *, by_r: bool) -> None:
-    deepest = max(ks, default=0)
-    shortest = int(lengths.argmin())
-    if lengths[shortest] < deepest:
-        raise MetricError(
-            f"Recall@{deepest} needs {deepest} ranked items, but the rankings end at {lengths[shortest]} "
-            f"(query {positives.query_ids[shortest]}); rank deeper, or count the missing places as misses "
-            "(short='zero')"
-        )
-    lacking = positives.counts - lengths
-    worst = int(lacking.argmax())
-    if by_r and lacking[worst] > 0:
-        raise MetricError(
-            f"query {positives.query_ids[worst]} has {positives.counts[worst]} positives, "
-            f"but its ranking ends at {lengths[worst]}; rank deeper, or count the missing places as misses "
-            "(short='zero')"
-        )
-
-
-def _head(positives: Positives, ks: Sequence[int], *, by_r: bool) -> int:
-    return max([*ks, int(positives.counts.max()) if by_r else 0])
-
-
-def _blocks(positives: Positives, ks: Sequence[int], *, by_r: bool) -> Iterator[slice]:
+def _query_blocks(positives: Positives, asked: Sequence[Asked], longest: int) -> Iterator[slice]:
+    """Queries that are scored together."""
     each = max(1, -(-len(positives.item_ids) // len(positives)))
-    size = max(1, _CELLS // (each * max(1, _head(positives, ks, by_r=by_r))))
+    size = max(1, _CELLS // (each * max(1, _depth(positives.counts, asked, longest))))
     for start in range(0, len(positives), size):
         yield slice(start, min(start + size, len(positives)))
 
@@ -201,3 +170,70 @@ def _rows(positives: Positives, block: slice) -> Positives:
     return Positives(
         positives.query_ids[block], offsets - offsets[0], positives.item_ids[offsets[0] : offsets[-1]]
     )
+
+
+def _deepest(asked: Sequence[Asked]) -> Asked | None:
+    """The metric of the largest K."""
+    return max((one for one in asked if one.metric.places == "K"), key=lambda one: one.k, default=None)
+
+
+def _refuse_short(positives: Positives, lengths: Ids, asked: Sequence[Asked]) -> None:
+    """MetricError where a ranking ends before K or R."""
+    deepest, shortest = _deepest(asked), int(lengths.argmin())
+    if deepest is not None and lengths[shortest] < deepest.k:
+        raise MetricError(
+            f"{deepest.long_name} needs {deepest.k} ranked items, but the rankings end at {lengths[shortest]} "
+            f"(query {positives.query_ids[shortest]}); rank deeper, {_COUNT_AS_MISSES}"
+        )
+    lacking = positives.counts - lengths
+    worst = int(lacking.argmax())
+    if any(one.metric.places == "R" for one in asked) and lacking[worst] > 0:
+        raise MetricError(
+            f"query {positives.query_ids[worst]} has {positives.counts[worst]} positives, "
+            f"but its ranking ends at {lengths[worst]}; rank deeper, {_COUNT_AS_MISSES}"
+        )
+
+
+def _refuse_unmet(found: PositiveRanks, asked: Sequence[Asked]) -> None:
+    """MetricError where a metric needs ranks wherever they are, and a ranking ends before them."""
+    for one in asked:
+        if one.metric.places != "any":
+            continue
+        lacking = found.first == 0
+        if one.metric.positives == "all":
+            lacking = np.minimum.reduceat(found.ranks, found.positives.offsets[:-1]) == 0
+        missing = np.flatnonzero(lacking)
+        if len(missing):
+            which = "no positive" if one.metric.positives == "first" else "not every positive"
+            raise MetricError(
+                f"{which} of query {found.positives.query_ids[missing[0]]} is among the {found.ends[missing[0]]} items "
+                f"that its ranking names ({len(missing)} of {len(lacking)} queries are so), so the {one.name} is not "
+                "known; rank deeper, or count a missing positive as right behind the end (short='zero')"
+            )
+
+
+def _refuse_small(positives: Positives, gallery: int, asked: Sequence[Asked]) -> None:
+    """MetricError where a gallery has fewer items than K or R."""
+    deepest = _deepest(asked)
+    if deepest is not None and deepest.k > gallery:
+        raise MetricError(
+            f"{deepest.long_name} needs {deepest.k} ranked items, but the gallery has {gallery}; "
+            f"ask for less, {_COUNT_AS_MISSES}"
+        )
+    longest = int(positives.counts.argmax())
+    if any(one.metric.places == "R" for one in asked) and positives.counts[longest] > gallery:
+        raise MetricError(
+            f"query {positives.query_ids[longest]} has {positives.counts[longest]} positives, but the gallery has "
+            f"{gallery} items; count the missing places as misses (short='zero')"
+        )
+
+
+def _refuse_unheld(found: PositiveRanks, asked: Sequence[Asked]) -> None:
+    """MetricError where a metric needs ranks wherever they are, and the gallery lacks the positives."""
+    far = [one for one in asked if one.metric.places == "any"]
+    if far and (found.first == 0).any():
+        query = found.positives.query_ids[found.first == 0][0]
+        raise MetricError(
+            f"the gallery holds no positive of query {query}, so the {far[0].name} is not known; leave the query out, "
+            "or count a missing positive as right behind the end (short='zero')"
+        )

@@ -14,12 +14,10 @@ import numpy as np
 
 from annotators.base import Encoded
 from mitl.errors import RetrievalError
-from mitl.retrieval.bounds import product_errors
-from mitl.retrieval.float_product import FloatProduct, NumpyProduct
-from mitl.retrieval.products import Backend, Buffers, Product, Side, tile_errors
+from mitl.retrieval.processor import count, loaded_torch, one_thread_of_blas
+from mitl.retrieval.products import Backend, Buffers, FloatProduct, NumpyProduct, Product, Side
 from mitl.retrieval.search import RESCORING
-from mitl.retrieval.threads import count, loaded_torch, one_thread_of_blas
-from mitl.retrieval.vectors import Floats, Vectors
+from mitl.retrieval.vectors import Floats, Vectors, product_errors
 
 PROBE_WORK = 2e9
 """Multiply-adds from which a probe of some milliseconds pays (and is kept for later searches)."""
@@ -253,17 +251,17 @@ def _probe_s(make: Callable[[], Product], left: Vectors, right: Vectors, clock: 
         tile = product.multiply(one, other, buffers)
     except (RuntimeError, RetrievalError):
         return math.inf
-    near = product.near(tile, one, other, *part)
+    near = product.near(tile, *part)
     items = right.array[:, 0][other.places][part[1]]
     exact = left.array[part[0], 0].astype(np.float64) @ items.T.astype(np.float64)
-    allowed = tile_errors(product, one, other)[part[0], None] + product.rounding * np.abs(near)
+    allowed = product.errors(one, other)[part[0], None] + product.rounding * np.abs(near)
     if not (np.abs(near - exact) <= allowed).all():
         return math.inf
     times = []
     for _ in range(3):
         start = clock()
         tile = product.multiply(one, other, buffers)
-        product.near(tile, one, other, slice(0, 1), slice(0, 1))  # a card is done when it can be read
+        product.near(tile, slice(0, 1), slice(0, 1))  # a card is done when it can be read
         times.append(clock() - start)
     return min(times)
 

@@ -8,17 +8,15 @@ from typing import Any
 import numpy as np
 
 from mitl.errors import RetrievalError
-from mitl.retrieval.bounds import Doubles
-from mitl.retrieval.products import MOST_SHARE, Buffers, Operand, Reached, Side, tile_errors
-from mitl.retrieval.seeding import near_kth
-from mitl.retrieval.threads import exactly
+from mitl.retrieval.processor import exactly
+from mitl.retrieval.products import MOST_SHARE, Buffers, Floors, Operand, Product, Reached, Side, Tile
 from mitl.retrieval.torch_products import Bfloat16Product, import_torch
 from mitl.retrieval.vectors import Floats, Vectors, bounded, writeable
 
 _CPU_MEMORY = 1 << 28
 
 
-class DeviceProduct:
+class DeviceProduct(Product):
     """bfloat16 on a device of torch's, accumulated in float32; tiles (K L, rows, columns) stay there.
 
     Args:
@@ -33,8 +31,6 @@ class DeviceProduct:
     # Matrix units align and truncate what they add: some bits less than float32 in each step.
     roundoff = 2.0**-22
     rounding = Bfloat16Product.rounding
-    cell_bytes = 0
-    number_bytes = 0
     threads = 4
     chunk = 128
 
@@ -74,51 +70,39 @@ class DeviceProduct:
                     self._kept[key] = operand
         return operand
 
-    def multiply(self, left: Operand, right: Operand, buffers: Buffers) -> Any:
+    def multiply(self, left: Operand, right: Operand, buffers: Buffers) -> Tile:
         """(K L, rows, columns) bfloat16 on the device."""
         torch = self._torch
         shape = (len(left.data) * len(right.data), len(left), len(right))
-        tile = buffers.kept(
+        cells = buffers.kept(
             "device tile", shape, lambda: torch.empty(shape, dtype=torch.bfloat16, device=self._device)
         )
         pairs = ((query, item) for query in left.data for item in right.data)
         with exactly():
-            for out, (query, item) in zip(tile, pairs, strict=True):
+            for out, (query, item) in zip(cells, pairs, strict=True):
                 torch.mm(query, item.T, out=out)
-        return tile
+        return Tile(cells, left, right)
 
-    def near(self, tile: Any, left: Operand, right: Operand, rows: slice, columns: slice) -> Floats:
+    def near(self, tile: Tile, rows: slice, columns: slice) -> Floats:
         """The numbers, brought here."""
-        near: Floats = _largest(tile[:, rows, columns]).float().cpu().numpy()
+        near: Floats = _largest(tile.cells[:, rows, columns]).float().cpu().numpy()
         return near
 
-    kth = near_kth
-
-    def reached(
-        self, tile: Any, left: Operand, right: Operand, floors: Doubles, side: Side, part: slice, most: int
-    ) -> Reached | None:
+    def reached(self, tile: Tile, floors: Floors) -> Reached | None:
         """For rows the best of each chunk first; all on the device, from where only the survivors come."""
-        pair = (left, right) if side == "left" else (right, left)
-        errors = tile_errors(self, *pair)
-        lowest = floors - errors
-        # Rounding keeps the order: from here on no exact sum of interest can be rounded to less.
-        least = np.nextafter(
-            (lowest - self.rounding * np.abs(lowest)).astype(np.float32), np.float32(-np.inf)
-        )
-        found = self._found(tile, self._torch.from_numpy(least).to(self._device), side, part, most)
+        errors = self.errors(*tile.seen_from(floors.side))
+        least = self._torch.from_numpy(self.least_near(floors, errors)).to(self._device)
+        found = self._found(tile.cells, least, floors)
         if found is None:
             return None
-        rows, columns, values = (one.cpu().numpy() for one in found)
-        wide = values.astype(np.float64)
-        highest = wide + self.rounding * np.abs(wide) + errors[rows if side == "left" else columns]
-        return Reached(rows, columns, highest)
+        rows, columns, values = (on_device.cpu().numpy() for on_device in found)
+        return self.with_highest(Reached(rows, columns, np.empty(0)), values, errors, floors.side)
 
-    def _found(
-        self, tile: Any, least: Any, side: Side, part: slice, most: int
-    ) -> tuple[Any, Any, Any] | None:
-        """Rows, columns and values that reach ``least``, on the device; None where there are more than ``most``."""
+    def _found(self, tile: Any, least: Any, floors: Floors) -> tuple[Any, Any, Any] | None:
+        """Rows, columns and values that reach ``least``, on the device; None where there are too many."""
+        part, most = floors.part, floors.most
         _, rows, columns = tile.shape
-        if side == "left" and part == slice(0, columns) and columns % self.chunk == 0:
+        if floors.side == "left" and part == slice(0, columns) and columns % self.chunk == 0:
             chunks = columns // self.chunk
             peaks = _largest(tile.view(-1, rows, chunks, self.chunk).amax(3)).float()
             hits = (peaks >= least[:, None]).view(-1).nonzero()[:, 0]
@@ -131,7 +115,7 @@ class DeviceProduct:
                 hit_chunk = hits[hit]
                 return hit_chunk // chunks, hit_chunk % chunks * self.chunk + place, cells[hit, place]
         cells = _largest(tile[:, :, part]).float()
-        reach = cells >= (least[:, None] if side == "left" else least[part])
+        reach = cells >= (least[:, None] if floors.side == "left" else least[part])
         if int(reach.sum()) > most:
             return None
         row, column = reach.nonzero(as_tuple=True)

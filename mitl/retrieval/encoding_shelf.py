@@ -1,18 +1,201 @@
-"""Where encoded items lie: the parts of one annotator's images or captions, and putting them into one."""
+"""Where encoded items lie: by the part, a folder with one ``.npy`` file an array, the items' keys and checksums.
+
+``numpy.load(folder / "embedding.npy", mmap_mode="r")`` opens an array for anybody. Rows are checked in blocks, so
+that a damaged sector costs its block and not the part. A shelf holds the parts of one annotator's images or captions,
+and puts them into one.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+import json
+import logging
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mitl.errors import RetrievalError
 from mitl.retrieval.item_keys import Keys
-from mitl.retrieval.parts import Arrays, Part, read_part, row_bytes, split, write_part
-from mitl.retrieval.whole_files import remove_folder
+from mitl.retrieval.whole_files import remove_folder, to_disk, whole_folder
+
+logger = logging.getLogger(__name__)
+
+Arrays = Mapping[str, NDArray[Any]]
+Shapes = Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]
+"""Of each array: its type, and its shape without the first axis."""
+
+BLOCK_ROWS = 64
+"""Rows under one checksum."""
+_COPIED_BYTES = 64 << 20
+"""Memory for rows on their way from file to file."""
+_PRIVATE_BYTES = 4 << 30
+_ABOUT = "part.json"
+_KEYS = "item_keys"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Part:
+    """What one folder holds: ``keys`` (N,), arrays of N rows, and which rows are undamaged."""
+
+    folder: Path
+    keys: Keys
+    shapes: Shapes
+    sound: NDArray[np.bool_]
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether every row is as it was written."""
+        return bool(self.sound.all())
+
+    def open(self) -> dict[str, NDArray[Any]]:
+        """The arrays as memory maps, each of which takes an open file; FileNotFoundError where they have moved."""
+        return {name: _mapped(self.folder / f"{name}.npy") for name in self.shapes}
+
+
+def write_part(folder: Path, keys: Keys, blocks: Iterable[Arrays]) -> None:
+    """Write a part whole or not at all; one that is there already stays.
+
+    Args:
+        keys: (N,), a key a row.
+        blocks: the rows in order, by array name; a multiple of ``BLOCK_ROWS`` but in the last block.
+
+    Raises:
+        RetrievalError: arrays of another shape or type than in the block before, or not of plain numbers.
+        OSError: the file system refuses, a full disk among others.
+    """
+    with whole_folder(folder) as part:
+        files = _Files(part, len(keys))
+        try:
+            for block in blocks:
+                files.append(block)
+            files.append({_KEYS: keys})
+            files.finish()
+        finally:
+            files.close()
+        about = {"rows": len(keys), "crc32": files.checksums}
+        with (part / _ABOUT).open("wb") as sink:
+            sink.write(json.dumps(about).encode())
+            to_disk(sink)
+
+
+def split(rows: int, row_bytes: int) -> Iterator[slice]:
+    """Rows by the block: as many as memory is good for, a multiple of ``BLOCK_ROWS``."""
+    step = max(1, _COPIED_BYTES // max(1, row_bytes * BLOCK_ROWS)) * BLOCK_ROWS
+    for start in range(0, rows, step):
+        yield slice(start, min(start + step, rows))
+
+
+def shapes_of(arrays: Arrays) -> Shapes:
+    """Types and shapes of arrays."""
+    return {name: (array.dtype, array.shape[1:]) for name, array in arrays.items()}
+
+
+def row_bytes(shapes: Shapes) -> int:
+    """What one row of all arrays takes."""
+    return sum(dtype.itemsize * int(np.prod(shape)) for dtype, shape in shapes.values())
+
+
+def read_part(folder: Path) -> Part | None:
+    """The part in a folder; None where nothing of it can be used. Damage is told as a warning in the log."""
+    try:
+        about = json.loads((folder / _ABOUT).read_bytes())
+        rows, checksums = int(about["rows"]), about["crc32"]
+        keys = np.load(folder / f"{_KEYS}.npy", allow_pickle=False)
+        arrays = {name: _mapped(folder / f"{name}.npy") for name in checksums if name != _KEYS}
+        if {len(keys), *map(len, arrays.values())} != {rows} or keys.dtype != np.uint64:
+            raise ValueError(f"its arrays do not all have {rows} rows")
+        if not _sound_rows(keys, checksums[_KEYS]).all():
+            raise ValueError("its keys are not those that were written")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError) as error:
+        if folder.exists():  # else another run has put its rows elsewhere
+            logger.warning("%s is damaged: %s; its items are encoded again", folder, _line(error))
+        return None
+    sound = np.ones(rows, bool)
+    for name, array in arrays.items():
+        sound &= _sound_rows(array, checksums[name])
+    if not sound.all():
+        logger.warning("%s: %d of %d items are damaged and are encoded again", folder, (~sound).sum(), rows)
+    return Part(folder, keys, shapes_of(arrays), sound)
+
+
+def _mapped(path: Path) -> NDArray[Any]:
+    # "c" is private to this process and unlike "r" no memory that torch warns of; but systems refuse to promise that
+    # much more than they have could be written to.
+    small = path.stat().st_size < _PRIVATE_BYTES
+    found: NDArray[Any] = np.load(path, mmap_mode="c" if small else "r", allow_pickle=False)
+    return found
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()).rstrip(".")
+
+
+def _sound_rows(array: NDArray[Any], checksums: list[int]) -> NDArray[np.bool_]:
+    sound = np.zeros(len(array), bool)
+    for place, start in enumerate(range(0, len(array), BLOCK_ROWS)):
+        block = slice(start, start + BLOCK_ROWS)
+        sound[block] = place < len(checksums) and zlib.crc32(_bytes(array[block])) == checksums[place]
+    return sound
+
+
+def _bytes(array: NDArray[Any]) -> memoryview:
+    # zlib takes no memory of zero bytes that is not flat.
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+class _Files:
+    """The array files of a part while they are written."""
+
+    def __init__(self, folder: Path, rows: int) -> None:
+        self._folder, self._rows = folder, rows
+        self._sinks: dict[str, BinaryIO] = {}
+        self._like: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
+        self.checksums: dict[str, list[int]] = {}
+
+    def append(self, block: Arrays) -> None:
+        """Write the next rows of some arrays."""
+        for name, array in block.items():
+            like = (array.shape[1:], array.dtype)
+            if self._like.setdefault(name, like) != like:
+                raise RetrievalError(
+                    f"the encoded array {name!r} is {like[1]} {like[0]} an item, but {self._like[name][1]} "
+                    f"{self._like[name][0]} for the items before; all items must have arrays of one shape"
+                )
+            sink = self._sinks.get(name) or self._begin(name, array)
+            for start in range(0, len(array), BLOCK_ROWS):
+                content = _bytes(array[start : start + BLOCK_ROWS])
+                self.checksums[name].append(zlib.crc32(content))
+                sink.write(content)
+
+    def finish(self) -> None:
+        """See everything to the disk."""
+        for sink in self._sinks.values():
+            to_disk(sink)
+
+    def close(self) -> None:
+        """Close the files, as far as they got."""
+        with ExitStack() as stack:  # each is closed, though another may fail
+            for sink in self._sinks.values():
+                stack.callback(sink.close)
+
+    def _begin(self, name: str, array: NDArray[Any]) -> BinaryIO:
+        if array.dtype.hasobject or not name.isidentifier():
+            raise RetrievalError(f"the encoded array {name!r} of {array.dtype} cannot be kept as a file")
+        sink = self._sinks[name] = (self._folder / f"{name}.npy").open("wb")
+        header = {
+            "descr": np.lib.format.dtype_to_descr(array.dtype),
+            "fortran_order": False,
+            "shape": (self._rows, *array.shape[1:]),
+        }
+        np.lib.format.write_array_header_1_0(sink, header)
+        self.checksums[name] = []
+        return sink
 
 
 def part_name(keys: Keys) -> str:

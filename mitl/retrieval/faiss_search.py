@@ -13,13 +13,11 @@ from numpy.typing import NDArray
 
 from mitl.errors import RetrievalError
 from mitl.progress import Advance
-from mitl.retrieval.blocks import cut
-from mitl.retrieval.bounds import UNIT, product_errors
+from mitl.retrieval.processor import one_thread_of_blas
 from mitl.retrieval.rescoring import Rescorer
-from mitl.retrieval.search import Found
+from mitl.retrieval.search import Found, cut
 from mitl.retrieval.survivors import Survivors
-from mitl.retrieval.threads import one_thread_of_blas
-from mitl.retrieval.vectors import Floats, Vectors
+from mitl.retrieval.vectors import UNIT, Floats, Vectors, product_errors
 
 logger = logging.getLogger(__name__)
 

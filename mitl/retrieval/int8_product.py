@@ -9,19 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.errors import RetrievalError
-from mitl.retrieval import compiled
-from mitl.retrieval.bounds import UNIT, Doubles, product_errors
+from mitl.retrieval.processor import compiled_loops
 from mitl.retrieval.products import (
-    MANY_THREADS,
     Buffers,
+    Floors,
     Operand,
+    Product,
     Reached,
     Side,
+    Tile,
     compared,
     places,
-    tile_errors,
 )
-from mitl.retrieval.seeding import near_kth
 from mitl.retrieval.torch_products import (
     PIECE,
     cells_of,
@@ -31,7 +30,7 @@ from mitl.retrieval.torch_products import (
     lengths_of,
     pieces,
 )
-from mitl.retrieval.vectors import Floats, Vectors, bounded, writeable
+from mitl.retrieval.vectors import UNIT, Doubles, Floats, Vectors, bounded, product_errors, writeable
 
 _MOST = 127
 _WIDTHS = 8
@@ -42,7 +41,7 @@ _ROOM = 1.1
 """How much longer than the sample's longest number the common step reaches."""
 
 
-class Int8Product:
+class Int8Product(Product):
     """Integers of 8 bits, each item in steps of its own.
 
     The items of the right are sorted by their steps, so that a chunk of them has nearly one step and one error: a
@@ -57,11 +56,8 @@ class Int8Product:
 
     name = "int8"
     roundoff = 0.0
-    rounding = 0.0
     cell_bytes = 6
     number_bytes = 1
-    threads = MANY_THREADS
-    tile = (1024, 2048)
     chunk = 64
 
     def __init__(self, left_step: float | None = None) -> None:
@@ -111,53 +107,37 @@ class Int8Product:
         reach = np.maximum(block.max(axis=(1, 2)), -block.min(axis=(1, 2))).astype(np.float64)
         return np.asarray(np.maximum(reach, _LEAST) / _MOST)
 
-    def multiply(self, left: Operand, right: Operand, buffers: Buffers) -> NDArray[np.int32]:
+    def multiply(self, left: Operand, right: Operand, buffers: Buffers) -> Tile:
         """(K L, rows, padded columns) sums."""
         shape = (len(left.data) * len(right.data), left.data.shape[1], right.data.shape[1])
-        tile = buffers.get("tile", shape, np.int32)
-        outs = iter(self._torch.from_numpy(tile))
+        cells = buffers.get("tile", shape, np.int32)
+        outs = iter(self._torch.from_numpy(cells))
         for query in left.data:
             for item in right.data:
                 self._torch._int_mm(query, item.T, out=next(outs))
-        return tile
+        return Tile(cells, left, right)
 
-    def near(
-        self, tile: NDArray[np.int32], left: Operand, right: Operand, rows: slice, columns: slice
-    ) -> Floats:
+    def near(self, tile: Tile, rows: slice, columns: slice) -> Floats:
         """The sums times their steps."""
-        cells = largest(tile[:, rows, : len(right)])[:, columns]
-        steps = right.steps[columns].astype(np.float32)
+        cells = largest(tile.cells[:, rows, : len(tile.right)])[:, columns]
+        steps = tile.right.steps[columns].astype(np.float32)
         near: Floats = np.multiply(cells, steps, dtype=np.float32)
-        near *= left.steps[rows, None].astype(np.float32)
+        near *= tile.left.steps[rows, None].astype(np.float32)
         return near
 
-    kth = near_kth
-
-    def reached(
-        self,
-        tile: NDArray[np.int32],
-        left: Operand,
-        right: Operand,
-        floors: Doubles,
-        side: Side,
-        part: slice,
-        most: int,
-    ) -> Reached | None:
+    def reached(self, tile: Tile, floors: Floors) -> Reached | None:
         """In integers: for rows the best of each chunk first, for columns everything."""
-        if side == "right":
-            found = self._columns_reached(tile, left, right, floors, part, most)
-        else:
-            found = self._rows_reached(tile, left, right, floors, part, most)
-        return found and found._replace(columns=right.places[found.columns])
+        reached = self._columns_reached if floors.side == "right" else self._rows_reached
+        found = reached(tile, floors)
+        return found and found._replace(columns=tile.right.places[found.columns])
 
-    def _rows_reached(
-        self, tile: NDArray[np.int32], left: Operand, right: Operand, floors: Doubles, part: slice, most: int
-    ) -> Reached | None:
-        errors, least = self._chunk_floors(left, right, floors)
+    def _rows_reached(self, tile: Tile, floors: Floors) -> Reached | None:
+        left, right, part, most = tile.left, tile.right, floors.part, floors.most
+        errors, least = self._chunk_floors(left, right, floors.values)
         whole = part.stop - part.start == len(right)
-        hits = chunk_hits(self._torch, tile, least, self.chunk) if whole else None
+        hits = chunk_hits(self._torch, tile.cells, least, self.chunk) if whole else None
         if hits is None:
-            cells = largest(tile)
+            cells = largest(tile.cells)
             reach = cells.reshape(len(left), -1, self.chunk) >= least[:, :, None]
             found = places(reach.reshape(cells.shape)[:, part], most)
             if found is None:
@@ -166,29 +146,27 @@ class Int8Product:
             columns += part.start
             values = cells[rows, columns]
         else:
-            (rows, columns, _), values = cells_of(tile, hits, least, self.chunk)
+            (rows, columns, _), values = cells_of(tile.cells, hits, least, self.chunk)
             if len(rows) > most:
                 return None
             real = np.flatnonzero(columns < len(right))
             rows, columns, values = rows[real], columns[real], values[real]
         highest = values * (left.steps[rows] * right.steps[columns])
         highest += errors.reshape(-1)[rows * errors.shape[1] + columns // self.chunk]
-        reached = np.flatnonzero(highest >= floors[rows])
+        reached = np.flatnonzero(highest >= floors.values[rows])
         return Reached(rows[reached], columns[reached], highest[reached])
 
-    def _columns_reached(
-        self, tile: NDArray[np.int32], left: Operand, right: Operand, floors: Doubles, part: slice, most: int
-    ) -> Reached | None:
+    def _columns_reached(self, tile: Tile, floors: Floors) -> Reached | None:
         assert self._left_step is not None, "rows of different steps have no common floor"
-        floors = floors[right.places]
-        errors = tile_errors(self, right, left)
+        right, values = tile.right, floors.values[tile.right.places]
+        errors = self.errors(right, tile.left)
         units: Doubles = self._left_step * right.steps
-        cells = largest(tile)[:, : len(right)]
-        found = compared(cells, _least((floors - errors) / units), "right", part, most)
+        cells = largest(tile.cells)[:, : len(right)]
+        found = compared(cells, _least((values - errors) / units), floors)
         if found is None:
             return None
         highest = cells[found.rows, found.columns] * units[found.columns] + errors[found.columns]
-        reached = np.flatnonzero(highest >= floors[found.columns])
+        reached = np.flatnonzero(highest >= values[found.columns])
         return Reached(found.rows[reached], found.columns[reached], highest[reached])
 
     def _chunk_floors(
@@ -207,7 +185,7 @@ class Int8Product:
 def _to_steps(vectors: NDArray[Any], steps: Doubles, scaled: Floats, whole: Floats) -> Doubles:
     """Put ``vectors`` (n, D) as whole steps into ``whole`` and give the lengths of what is lost, (n,)."""
     inverses = (1 / steps).astype(np.float32)
-    if (loops := compiled.loops()) is not None:
+    if (loops := compiled_loops()) is not None:
         lost = np.empty(len(vectors))
         loops.to_steps(vectors, inverses, whole, lost)
         return bounded(lost, vectors.shape[1]) * steps

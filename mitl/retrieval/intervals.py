@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy.typing import NDArray
 
-_STEPS = 60
-_TINY = 1e-300
 _UNSEEN = 4
 """Things that an unseen share may miss beyond the worst seen."""
 
@@ -18,9 +14,11 @@ def clopper_pearson(hits: float, trials: float, confidence: float) -> tuple[floa
 
     Source: Clopper and Pearson, Biometrika 1934, by quantiles of the beta distribution.
     """
+    from scipy.special import betaincinv
+
     tail = (1 - confidence) / 2
-    low = 0.0 if hits <= 0 else _beta_quantile(tail, hits, trials - hits + 1)
-    high = 1.0 if hits >= trials else _beta_quantile(1 - tail, hits + 1, trials - hits)
+    low = 0.0 if hits <= 0 else float(betaincinv(hits, trials - hits + 1, tail))
+    high = 1.0 if hits >= trials else float(betaincinv(hits + 1, trials - hits, 1 - tail))
     return low, high
 
 
@@ -37,51 +35,3 @@ def mean_of_shares(shares: NDArray[np.float64], each: int, confidence: float) ->
     mean, variance = float(reckoned.mean()), float(reckoned.var(ddof=1)) / len(reckoned)
     trials = min(max(mean * (1 - mean) / variance, 1.0), len(shares) * each) if variance > 0 else len(shares)
     return clopper_pearson(float(shares.mean()) * trials, trials, confidence)
-
-
-def _beta_quantile(share: float, a: float, b: float) -> float:
-    low, high = 0.0, 1.0
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        if _beta_share(middle, a, b) < share:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
-
-
-def _beta_share(x: float, a: float, b: float) -> float:
-    """The regularised incomplete beta function, by its continued fraction."""
-    if x <= 0 or x >= 1:
-        return float(x >= 1)
-    if x > (a + 1) / (a + b + 2):
-        return 1 - _beta_share(1 - x, b, a)
-    log_front = (
-        math.lgamma(a + b)
-        - math.lgamma(a)
-        - math.lgamma(b)
-        + a * math.log(x)
-        + b * math.log1p(-x)
-        - math.log(a)
-    )
-    return math.exp(log_front) * _fraction(x, a, b)
-
-
-def _fraction(x: float, a: float, b: float) -> float:
-    """Lentz's evaluation from the front; it converges in O(sqrt(a + b)) steps for x below the mean."""
-    c, d = 1.0, 1 / _away_from_0(1 - (a + b) * x / (a + 1))
-    value = d
-    for m in range(1, 10_000):
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        for term in (even, odd):
-            d = 1 / _away_from_0(1 + term * d)
-            c = _away_from_0(1 + term / c)
-            value *= c * d
-        if abs(c * d - 1) < 1e-14:
-            break
-    return value
-
-
-def _away_from_0(value: float) -> float:
-    return value if abs(value) > _TINY else _TINY

@@ -1,4 +1,4 @@
-"""Similarities of chosen pairs in float64, compiled by numba. Imported late, see ``mitl.retrieval.compiled``.
+"""Similarities of chosen pairs in float64, compiled by numba. Imported late, see ``mitl.retrieval.processor``.
 
 The first use on a machine compiles for a second and keeps the result on disk beside this file.
 """

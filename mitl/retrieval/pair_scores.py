@@ -15,8 +15,7 @@ import numpy as np
 
 from mitl.errors import AnnotatorError
 from mitl.progress import Advance
-from mitl.retrieval.known_scores import Floats, KnownScores, Places, ScoredItems
-from mitl.retrieval.score_log import Frame, ScoreLog
+from mitl.retrieval.known_scores import Floats, Frame, KnownScores, Places, ScoredItems, ScoreLog
 from mitl.retrieval.whole_files import one_clear_line
 
 FIRST_UNIT = 2048

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.retrieval.bounds import Doubles, product_errors
-from mitl.retrieval.vectors import Floats, Vectors
+from mitl.retrieval.processor import can_limit_blas
+from mitl.retrieval.vectors import UNIT, Doubles, Floats, Vectors, product_errors
 
 Backend = Literal["auto", "numpy", "torch", "bf16", "int8", "cuda", "faiss"]
 """``mitl.settings.BACKENDS`` lists them."""
@@ -24,6 +24,8 @@ Side = Literal["left", "right"]
 MANY_THREADS = 1 << 16
 MOST_SHARE = 12
 """``Product.reached`` is asked for one of so many cells of a large tile at most."""
+_SEEDS = 2048
+"""Items from which a first floor is estimated."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,6 +50,33 @@ class Operand:
         out = np.empty_like(values)
         out[self.places] = values
         return out
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tile:
+    """The products of two blocks, in the form that their maker understands."""
+
+    cells: Any
+    left: Operand
+    right: Operand
+
+    def seen_from(self, side: Side) -> tuple[Operand, Operand]:
+        """The block that asks, and its partner."""
+        return (self.left, self.right) if side == "left" else (self.right, self.left)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Floors:
+    """Which pairs of a tile are wanted: those whose canonical similarity may reach the floor of their row or column."""
+
+    values: Doubles
+    """(rows,) or (columns,) canonical similarities."""
+    side: Side
+    """Whose floors: the rows' (``left``) or the columns' (``right``)."""
+    part: slice
+    """A share of the columns; shares that together hold all columns find every pair once."""
+    most: int
+    """Where more pairs than so many reach, None is given instead."""
 
 
 class Reached(NamedTuple):
@@ -81,82 +110,147 @@ class Buffers:
         return shape_and_made[1]
 
 
-class Product(Protocol):
-    """Inner products of all items of two blocks, the largest of K x L for each pair."""
+class Product:
+    """Inner products of all items of two blocks, the largest of K x L for each pair.
 
-    name: str
-    roundoff: float
+    A unit of the processor overrides ``load``, ``multiply``, ``near`` and ``reached``.
+    """
+
+    name = ""
+    roundoff = UNIT
     """Unit roundoff of the sums."""
-    rounding: float
-    """How far a value may be off relative to itself, beside what ``tile_errors`` says."""
-    cell_bytes: int
+    rounding = 0.0
+    """How far a value may be off relative to itself, beside what ``errors`` says."""
+    cell_bytes = 0
     """Memory for each pair of a tile and each of its K x L products."""
-    number_bytes: int
+    number_bytes = 0
     """Memory for each number of a loaded block."""
-    threads: int
+    threads = MANY_THREADS
     """The most threads that gain anything."""
-    tile: tuple[int, int]
+    tile = (1024, 2048)
     """The rows and columns from which on larger tiles gain nothing."""
 
-    def load(self, vectors: Vectors, rows: slice, side: Side) -> Any:
-        """The ``Operand`` of some items; RetrievalError where one is not finite."""
-        ...
+    def load(self, vectors: Vectors, rows: slice, side: Side) -> Operand:
+        """Some items as this product wants them; RetrievalError where one is not finite."""
+        raise NotImplementedError
 
-    def multiply(self, left: Any, right: Any, buffers: Buffers) -> Any:
+    def multiply(self, left: Operand, right: Operand, buffers: Buffers) -> Tile:
         """The tile of products; valid until the next call with these buffers."""
-        ...
+        raise NotImplementedError
 
-    def near(self, tile: Any, left: Any, right: Any, rows: slice, columns: slice) -> Floats:
+    def near(self, tile: Tile, rows: slice, columns: slice) -> Floats:
         """The near similarities of a part of a tile, in the order of the operands' rows."""
-        ...
+        raise NotImplementedError
 
-    def kth(
-        self, tile: Any, left: Any, right: Any, rows: slice, columns: slice, k: int, side: Side
-    ) -> Floats | None:
-        """For each row (or column) of a part of a tile a near similarity that at least k of its cells reach.
+    def reached(self, tile: Tile, floors: Floors) -> Reached | None:
+        """The pairs whose canonical similarity may reach their floor; None where they are more than ``floors.most``."""
+        raise NotImplementedError
+
+    def kth(self, tile: Tile, k: int, side: Side, seen: slice) -> Floats | None:
+        """For each row (or column) a near similarity that at least k of its cells with the ``seen`` partners reach.
 
         None where there are fewer than 2 k cells.
         """
-        ...
+        if side == "left":
+            return kth_of_chunks(self.near(tile, slice(None), seen), k)
+        return kth_of_chunks(self.near(tile, seen, slice(None)).T, k)
 
-    def reached(
-        self, tile: Any, left: Any, right: Any, floors: Doubles, side: Side, part: slice, most: int
-    ) -> Reached | None:
-        """The pairs whose canonical similarity may reach the floor of their row (``left``) or column (``right``).
+    def seeds(self, tile: Tile, k: int, side: Side) -> Doubles | None:
+        """For each row (or column) of a tile a number that the canonical similarities of at least k of its items reach.
 
-        Args:
-            floors: (rows,) or (columns,) canonical similarities.
-            part: a share of the columns; shares that together hold all columns find every pair once.
-            most: give None instead where there are more pairs than so many.
+        From the k-th best of the best of 4 k disjoint chunks; None where there are fewer than 2 k items.
         """
-        ...
+        seen = slice(0, max(_SEEDS, 4 * k))
+        kth = self.kth(tile, k, side, seen)
+        if kth is None:
+            return None
+        asking, partner = tile.seen_from(side)
+        lowest = np.asarray(kth, np.float64)
+        lowest = lowest - self.errors(asking, partner, seen) - self.rounding * np.abs(lowest)
+        return asking.by_item(lowest)
+
+    def errors(self, asking: Operand, partner: Operand, seen: slice = slice(None)) -> Doubles:
+        """The bound of ``product_errors`` for each item of one block against all ``seen`` ones of the other, (n,)."""
+        length, loss = partner.lengths[seen].max(keepdims=True), partner.losses[seen].max(keepdims=True)
+        width = asking.data.shape[2]
+        return product_errors(asking.lengths, asking.losses, length, loss, width, self.roundoff)[:, 0]
+
+    def least_near(self, floors: Floors, errors: Doubles) -> Floats:
+        """Near values, float32, below which nothing can reach the floors: rounding keeps the order of sums."""
+        lowest = floors.values - errors
+        return at_most(lowest * (1 - np.sign(lowest) * self.rounding))
+
+    def reached_among(self, cells: Floats, tile: Tile, floors: Floors) -> Reached | None:
+        """``reached`` for near similarities of float32 whose errors are alike for all pairs of a row or column."""
+        errors = self.errors(*tile.seen_from(floors.side))
+        found = compared(cells, self.least_near(floors, errors), floors)
+        return found and self.with_highest(found, cells[found.rows, found.columns], errors, floors.side)
+
+    def with_highest(self, found: Reached, values: NDArray[Any], errors: Doubles, side: Side) -> Reached:
+        """The same pairs with the highest that similarities of these near values can be."""
+        wide = values.astype(np.float64)
+        own = errors[found.rows if side == "left" else found.columns]
+        return found._replace(highest=wide + self.rounding * np.abs(wide) + own)
 
 
-def tile_errors(product: Product, one: Operand, other: Operand, seen: slice | None = None) -> Doubles:
-    """The bound of ``product_errors`` for each item of one block against all (or ``seen``) of the other, (n,)."""
-    seen = seen or slice(None)
-    length, loss = other.lengths[seen].max(keepdims=True), other.losses[seen].max(keepdims=True)
-    return product_errors(one.lengths, one.losses, length, loss, one.data.shape[2], product.roundoff)[:, 0]
+class FloatProduct(Product):
+    """Tiles (rows, columns) of float32 in memory."""
+
+    cell_bytes = 5
+    number_bytes = 4
+
+    def multiply(self, left: Operand, right: Operand, buffers: Buffers) -> Tile:
+        """(rows, columns) float32."""
+        best: Floats | None = None
+        for query in left.data:
+            for item in right.data:
+                name = "best" if best is None else "other"
+                out = buffers.get(name, (len(left), len(right)), np.float32)
+                self._multiply(query, item, out)
+                best = out if best is None else np.maximum(best, out, out=best)
+        return Tile(best, left, right)
+
+    def _multiply(self, query: Any, item: Any, out: Floats) -> None:
+        raise NotImplementedError
+
+    def near(self, tile: Tile, rows: slice, columns: slice) -> Floats:
+        """The tile itself."""
+        return np.asarray(tile.cells[rows, columns])
+
+    def reached(self, tile: Tile, floors: Floors) -> Reached | None:
+        """By one comparison of everything."""
+        return self.reached_among(tile.cells, tile, floors)
 
 
-def float_reached(
-    product: Product,
-    cells: Floats,
-    left: Operand,
-    right: Operand,
-    floors: Doubles,
-    side: Side,
-    part: slice,
-    most: int,
-) -> Reached | None:
-    """``Product.reached`` for a tile of float32 whose errors are much the same for all pairs of a row or column."""
-    pair = (left, right) if side == "left" else (right, left)
-    errors = tile_errors(product, *pair)
-    # Rounding keeps the order: no exact sum of interest can be rounded to less.
-    lowest = floors - errors
-    thresholds = at_most(lowest * (1 - np.sign(lowest) * product.rounding))
-    found = compared(cells, thresholds, side, part, most)
-    return found and with_errors(found, cells[found.rows, found.columns], errors, product.rounding, side)
+class NumpyProduct(FloatProduct):
+    """The float32 product of numpy's BLAS."""
+
+    name = "numpy"
+
+    def __init__(self) -> None:
+        # Where BLAS cannot be held to one thread, it brings its own instead of ours.
+        self.threads = MANY_THREADS if can_limit_blas() else 1
+
+    def load(self, vectors: Vectors, rows: slice, side: Side) -> Operand:
+        """The items as float32, not copied where they are float32 already."""
+        block = vectors.block(rows)
+        lengths = vectors.lengths(block, rows.start)
+        return Operand(block.transpose(1, 0, 2), lengths, np.zeros(len(lengths)))
+
+    def _multiply(self, query: Any, item: Any, out: Floats) -> None:
+        np.matmul(query, item.T, out=out)
+
+
+def kth_of_chunks(cells: NDArray[Any], k: int) -> NDArray[Any] | None:
+    """A value that at least k entries of each row reach, (n,); None where a row has fewer than 2 k entries."""
+    chunks = min(cells.shape[1], 4 * k)
+    if chunks < 2 * k:
+        return None
+    best = cells[:, :chunks].copy()
+    for start in range(chunks, cells.shape[1] - chunks + 1, chunks):
+        np.maximum(best, cells[:, start : start + chunks], out=best)
+    best.partition(chunks - k, axis=1)
+    return np.asarray(best[:, chunks - k])
 
 
 def at_most(values: Doubles) -> Floats:
@@ -165,29 +259,15 @@ def at_most(values: Doubles) -> Floats:
         return np.asarray(np.nextafter(values.astype(np.float32), np.float32(-np.inf)))
 
 
-def compared(
-    cells: NDArray[Any], thresholds: NDArray[Any], side: Side, part: slice, most: int
-) -> Reached | None:
-    """Places of (n, m) cells that reach thresholds of their own type; None where there are more than ``most``.
-
-    Args:
-        thresholds: (n,) for ``left``, (m,) for ``right``.
-    """
-    seen = cells[:, part]
-    found = places(seen >= (thresholds[:, None] if side == "left" else thresholds[part]), most)
+def compared(cells: NDArray[Any], thresholds: NDArray[Any], floors: Floors) -> Reached | None:
+    """Places of (n, m) cells that reach thresholds of their own type, (n,) or (m,) in place of the floors."""
+    seen = cells[:, floors.part]
+    least = thresholds[:, None] if floors.side == "left" else thresholds[floors.part]
+    found = places(seen >= least, floors.most)
     if found is None:
         return None
     rows, columns = np.divmod(found, seen.shape[1])
-    return Reached(rows, columns + part.start, np.empty(0))
-
-
-def with_errors(
-    found: Reached, values: NDArray[Any], errors: Doubles, rounding: float, side: Side
-) -> Reached:
-    """The same pairs with the highest that similarities of these near values can be."""
-    wide = values.astype(np.float64)
-    highest = wide + rounding * np.abs(wide) + errors[found.rows if side == "left" else found.columns]
-    return found._replace(highest=highest)
+    return Reached(rows, columns + floors.part.start, np.empty(0))
 
 
 def places(reach: NDArray[np.bool_], most: int) -> NDArray[np.int64] | None:

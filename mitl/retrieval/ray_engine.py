@@ -3,12 +3,15 @@
 Only the arrays of a unit of work travel, and only results come back: whoever gave out the work keeps them. A unit
 whose worker or machine is lost is given out again. Encoding and scoring need the annotators' files (weights, pictures)
 under the same paths on every machine; searching needs none.
+
+A search is cut into tiles of queries x gallery: the top k of everything is the top k of the tiles' top k. Similarities
+are canonical, so that neither the cut nor the order in which tiles arrive changes a byte.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
 
@@ -26,7 +29,12 @@ from mitl.retrieval.pair_scores import Scored, Unit
 from mitl.retrieval.products import Backend
 from mitl.retrieval.ray_cluster import Begin, RayCluster, Ref
 from mitl.retrieval.ray_work import Order, Space
-from mitl.retrieval.tiles import VECTOR_KINDS, Merger, Tile, tile_shape, tiles
+from mitl.retrieval.topk import VECTOR_KINDS
+
+TILE_QUERIES, TILE_ITEMS = 8192, 65536
+"""About half a second of two cores at 512 numbers an item."""
+_JOINT_SHRINK = 4
+"""Both sides are so much shorter where an annotator compares pairs itself; still multiples of ``topk.BLOCK``."""
 
 
 class RayEngine:
@@ -122,7 +130,7 @@ class RayEngine:
             return self._here.top_k(annotator, queries, gallery, k, progress=progress)
         merger = Merger(queries, k)
 
-        def begin(tile: Tile, block: Encoded, others: Ref) -> Begin:
+        def begin(tile: SearchTile, block: Encoded, others: Ref) -> Begin:
             depth = min(k, tile.gallery.stop - tile.gallery.start)
             return _begin(search, asked, block, others, depth, self._backend)
 
@@ -148,7 +156,7 @@ class RayEngine:
             return self._here.top_k_both(annotator, images, captions, k_i2t, k_t2i, progress=progress)
         i2t, t2i = Merger(images, k_i2t), Merger(captions, k_t2i)
 
-        def begin(tile: Tile, block: Encoded, others: Ref) -> Begin:
+        def begin(tile: SearchTile, block: Encoded, others: Ref) -> Begin:
             rows, columns = (part.stop - part.start for part in (tile.queries, tile.gallery))
             return _begin(search, asked, block, others, min(k_i2t, columns), min(k_t2i, rows), self._backend)
 
@@ -164,14 +172,14 @@ class RayEngine:
         kind: AnnotatorKind,
         queries: Encoded,
         gallery: Encoded,
-        begin: Callable[[Tile, Encoded, Ref], Begin],
+        begin: Callable[[SearchTile, Encoded, Ref], Begin],
         cores: int,
         progress: Progress,
         label: str,
-    ) -> Iterator[tuple[Tile, Any]]:
+    ) -> Iterator[tuple[SearchTile, Any]]:
         """What workers found in each tile, in any order; a block of the gallery travels once for all of its tiles."""
 
-        def jobs() -> Iterator[tuple[Tile, Begin]]:
+        def jobs() -> Iterator[tuple[SearchTile, Begin]]:
             held: tuple[int, Ref] | None = None
             for tile in tiles(len(queries), len(gallery), tile_shape(kind)):
                 if held is None or held[0] != tile.gallery.start:
@@ -237,3 +245,77 @@ def _plain(encoded: Encoded) -> Encoded:
         name: np.ascontiguousarray(np.asarray(array)) for name, array in encoded.arrays.items()
     }
     return Encoded(encoded.modality, np.ascontiguousarray(encoded.ids), arrays)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchTile:
+    """Some rows of the queries and some of the gallery."""
+
+    number: int
+    queries: slice
+    gallery: slice
+
+    @property
+    def pairs(self) -> int:
+        """How many comparisons it takes."""
+        return int((self.queries.stop - self.queries.start) * (self.gallery.stop - self.gallery.start))
+
+    @property
+    def turned(self) -> SearchTile:
+        """The same tile seen from the other side."""
+        return SearchTile(self.number, self.gallery, self.queries)
+
+
+def tile_shape(kind: AnnotatorKind) -> tuple[int, int]:
+    """Queries and items of one tile."""
+    if kind in VECTOR_KINDS:
+        return TILE_QUERIES, TILE_ITEMS
+    return TILE_QUERIES // _JOINT_SHRINK, TILE_ITEMS // _JOINT_SHRINK
+
+
+def tiles(queries: int, items: int, shape: tuple[int, int]) -> Iterator[SearchTile]:
+    """All of queries x gallery, one gallery block after the other, so that its vectors travel once."""
+    number = 0
+    for first in range(0, items, shape[1]):
+        for start in range(0, queries, shape[0]):
+            yield SearchTile(
+                number,
+                slice(start, min(start + shape[0], queries)),
+                slice(first, min(first + shape[1], items)),
+            )
+            number += 1
+
+
+class Merger:
+    """The best k of each query over the tiles seen so far, (Q, k)."""
+
+    def __init__(self, queries: Encoded, k: int) -> None:
+        self._ids = np.asarray(queries.ids, np.int64)
+        self._k = k
+        self._best: dict[int, Ranking] = {}
+
+    def add(self, tile: SearchTile, found: Ranking) -> None:
+        """Take in one tile's ranking."""
+        known = self._best.get(tile.queries.start)
+        self._best[tile.queries.start] = found if known is None else merged(known, found, self._k)
+
+    def ranking(self) -> Ranking:
+        """Every query's k best, once all tiles are in."""
+        parts = [self._best[start] for start in sorted(self._best)]
+        if not parts:
+            empty = np.empty((0, self._k))
+            return Ranking(self._ids, empty.astype(np.int64), empty.astype(np.float32))
+        items = np.concatenate([part.item_ids for part in parts])
+        return Ranking(self._ids, items, np.concatenate([part.similarities for part in parts]))
+
+
+def merged(one: Ranking, other: Ranking, k: int) -> Ranking:
+    """The k best of two rankings of the same queries over different items, in canonical order."""
+    items = np.concatenate([one.item_ids, other.item_ids], axis=1)
+    similarities = np.concatenate([one.similarities, other.similarities], axis=1)
+    order = np.lexsort((items, -similarities), axis=1)[:, :k]
+    return Ranking(
+        one.query_ids,
+        np.take_along_axis(items, order, axis=1),
+        np.take_along_axis(similarities, order, axis=1),
+    )

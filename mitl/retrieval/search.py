@@ -13,12 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.progress import Advance
-from mitl.retrieval.blocks import Plan, column_blocks, cut
-from mitl.retrieval.products import MOST_SHARE, Buffers, Operand, Product, Reached, Side, tile_errors
-from mitl.retrieval.rescoring import Rescorer
-from mitl.retrieval.seeding import seeds
+from mitl.retrieval.processor import exactly, loaded_torch, one_thread_of_blas
+from mitl.retrieval.products import MOST_SHARE, Buffers, Floors, Operand, Product, Reached, Side, Tile
+from mitl.retrieval.rescoring import CHUNK_BYTES, Rescorer
 from mitl.retrieval.survivors import Survivors
-from mitl.retrieval.threads import exactly, loaded_torch, one_thread_of_blas
 from mitl.retrieval.vectors import Floats, Vectors
 
 Submit = Callable[..., "Future[Any]"]
@@ -31,6 +29,92 @@ _MOST = 4096
 """Newcomers that are taken in at once from a small tile."""
 RESCORING = 40
 """What one number of a rescored pair costs, in multiply-adds of the float32 product (measured 30 to 60)."""
+
+
+_ROUND = 128
+"""Columns come in multiples of it where there are enough: products look at chunks."""
+_KEY_BYTES = 20
+"""Memory for each place of a survivor: its key, and the key once more while rows are sorted."""
+_LEAST_TILE = 1 << 16
+"""Pairs of a tile below which one more thread gains nothing."""
+_LEAST_ROWS = 256
+"""Queries of a tile below which loading the gallery costs more than multiplying it."""
+_LOADS = 2
+"""Spans in memory: one is searched while the next is loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What things take in memory, in bytes."""
+
+    cell: int
+    """A pair of a tile."""
+    query: int
+    """A query that is loaded, with its survivors."""
+    item: int
+    """An item of the gallery that is loaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Tiles of ``rows`` x ``columns`` by so many threads, for ``group`` queries and ``span`` items at a time."""
+
+    threads: int
+    rows: int
+    columns: int
+    group: int
+    span: int
+    chunk_bytes: int
+    """For rescoring, by each thread."""
+
+
+def survivor_bytes(places: int) -> int:
+    """Memory for the survivors of a query with so many places."""
+    return places * _KEY_BYTES
+
+
+def most_places(block_bytes: int) -> int:
+    """Places for survivors that leave room for tiles of a sensible height."""
+    return block_bytes // (3 * _LEAST_ROWS * _KEY_BYTES)
+
+
+def plan(
+    queries: int, items: int, tile: tuple[int, int], cost: Cost, *, threads: int, block_bytes: int
+) -> Plan:
+    """A plan within about ``block_bytes``; at least one query, one item and one thread.
+
+    A third of the memory each is for tiles, for the queries of a group with their survivors, and for loaded items.
+    """
+    share = max(1, block_bytes // 3)
+    most_queries, most_items = share // max(1, cost.query), share // max(1, cost.item * _LOADS)
+    rows = max(1, min(tile[0], queries, most_queries))
+    columns = max(1, min(tile[1], items, most_items))
+    threads = max(1, min(threads, share // max(1, min(rows * columns, _LEAST_TILE) * cost.cell)))
+    while rows * columns * cost.cell * threads > share and rows * columns > 1:
+        if columns >= rows:
+            columns = (columns + 1) // 2
+        else:
+            rows = (rows + 1) // 2
+    group, span = max(rows, min(queries, most_queries)), max(columns, min(items, most_items))
+    chunk = max(1, min(CHUNK_BYTES, share // (4 * threads)))
+    return Plan(threads, rows, columns, group, span, chunk)
+
+
+def cut(start: int, stop: int, most: int, multiple: int = 1) -> Iterator[slice]:
+    """Parts of nearly equal size, none above ``most``, all but the last multiples of ``multiple`` where that fits."""
+    count = -(-(stop - start) // most)
+    if not count:
+        return
+    size = -(-(stop - start) // count)
+    if multiple > 1 and -(-size // multiple) * multiple <= most:
+        size = -(-size // multiple) * multiple
+    for first in range(start, stop, size):
+        yield slice(first, min(first + size, stop))
+
+
+def column_blocks(span: slice, most: int) -> list[slice]:
+    """The tiles' columns of a span."""
+    return list(cut(span.start, span.stop, most, _ROUND))
 
 
 @dataclass(slots=True, eq=False)
@@ -171,22 +255,21 @@ class Search:
         self._offer(product, tile, row, column, "right")
         return len(row.operand) * len(column.operand)
 
-    def _offer(self, product: Product, tile: Any, row: Block, column: Block, side: Side) -> None:
+    def _offer(self, product: Product, tile: Tile, row: Block, column: Block, side: Side) -> None:
         """Give the survivors of one side of a tile whoever may reach their floors."""
         block, partner = (row, column) if side == "left" else (column, row)
         survivors = block.survivors
         if survivors is None:
             return
-        pair = row.operand, column.operand
-        if not block.seen and (known := seeds(product, tile, *pair, survivors.k, side)) is not None:
+        if not block.seen and (known := product.seeds(tile, survivors.k, side)) is not None:
             survivors.reach(known)
-        errors = block.operand.by_item(tile_errors(product, block.operand, partner.operand))
-        shape = len(pair[0]), len(pair[1])
+        errors = block.operand.by_item(product.errors(block.operand, partner.operand))
+        shape = len(tile.left), len(tile.right)
         most = max(*shape, _MOST, shape[0] * shape[1] // MOST_SHARE)
         parts = [slice(0, shape[1])]
         while parts:
             part = parts.pop()
-            found = product.reached(tile, *pair, survivors.floors(), side, part, most)
+            found = product.reached(tile, Floors(survivors.floors(), side, part, most))
             if found is None:
                 # Their places would need more memory than the tile: take halves, between which floors rise.
                 parts += halves(part)

@@ -1,7 +1,12 @@
-"""Each query's k most similar gallery items: exact, in bounded memory, the same bytes on every backend."""
+"""Each query's k most similar gallery items: exact, in bounded memory, the same bytes on every backend.
+
+Vectors are searched (``mitl.retrieval.search``). Where only the annotator itself can compare, as with probabilities of
+matching and scores of pairs, its similarities are taken block by block.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -10,21 +15,28 @@ from annotators.base import Annotator, Encoded, Ranking, searches_itself
 from mitl.errors import RetrievalError
 from mitl.progress import Advance, Progress, no_progress
 from mitl.records import AnnotatorKind
-from mitl.retrieval.blocks import Cost, most_places, plan, survivor_bytes
 from mitl.retrieval.choosing import Task, choose
-from mitl.retrieval.compiled import about_to_search
 from mitl.retrieval.faiss_search import best_by_faiss
-from mitl.retrieval.products import Backend
-from mitl.retrieval.scoring import best_by_annotator
-from mitl.retrieval.search import Found, Search
-from mitl.retrieval.sort_keys import MOST_POSITIONS
-from mitl.retrieval.threads import count, one_thread_of_blas
-from mitl.retrieval.vectors import Vectors
+from mitl.retrieval.processor import about_to_search, count, one_thread_of_blas
+from mitl.retrieval.products import Backend, Floors, compared, kth_of_chunks
+from mitl.retrieval.search import Cost, Found, Search, halves, most_places, plan, survivor_bytes
+from mitl.retrieval.survivors import MOST_POSITIONS, Survivors
+from mitl.retrieval.vectors import Floats, Vectors
 from mitl.settings import BACKENDS
 
 DEFAULT_BLOCK_BYTES = 256 << 20
 
-_VECTORS = (AnnotatorKind.INNER_PRODUCT, AnnotatorKind.MULTI_VECTOR)
+VECTOR_KINDS = (AnnotatorKind.INNER_PRODUCT, AnnotatorKind.MULTI_VECTOR)
+"""Kinds whose similarities follow from the vectors alone."""
+
+
+_PAIR_BYTES = 256
+"""Memory for each pair of a block: room for some 50 numbers (7 x 7 samples, say) besides our own."""
+BLOCK = (128, 2048)
+"""Queries and items of a block, from the first ones on. An engine's tiles are multiples of it, so that what has a part
+in how an annotator's sums are rounded comes together alike everywhere."""
+_MOST_SHARE = 16
+"""Newcomers that are taken in at once: one of so many pairs of a block."""
 
 
 def top_k(
@@ -62,7 +74,7 @@ def top_k(
     if searches_itself(annotator):
         return annotator.top_k(queries, gallery, k, block_bytes=block_bytes, progress=progress)
     with progress(f"rank {annotator.name}", total=len(queries) * len(gallery)) as advance:
-        if annotator.kind not in _VECTORS:
+        if annotator.kind not in VECTOR_KINDS:
             found = best_by_annotator(
                 annotator, queries, gallery, k, block_bytes=block_bytes, advance=advance
             )
@@ -105,7 +117,7 @@ def top_k_both(
     """
     _check(annotator, images, captions, k_i2t, block_bytes, backend)
     _check(annotator, captions, images, k_t2i, block_bytes, backend)
-    if searches_itself(annotator) or annotator.kind not in _VECTORS or backend == "faiss":
+    if searches_itself(annotator) or annotator.kind not in VECTOR_KINDS or backend == "faiss":
         options: Any = {"block_bytes": block_bytes, "progress": progress, "backend": backend, "used": used}
         return (
             top_k(annotator, images, captions, k_i2t, **options),
@@ -189,3 +201,63 @@ def _check(
         raise RetrievalError(
             f"gallery ids must rise, but {gallery.ids[falling[0] + 1]} follows {gallery.ids[falling[0]]}"
         )
+
+
+def best_by_annotator(
+    annotator: Annotator, queries: Encoded, gallery: Encoded, k: int, *, block_bytes: int, advance: Advance
+) -> Found:
+    """The best k of the gallery for each query, by blocks of ``annotator.similarities``.
+
+    Raises:
+        RetrievalError: a block is of the wrong shape, or a value is not finite.
+    """
+    found = Found.empty(len(queries), k)
+    places = 2 * k + 64
+    cost = Cost(_PAIR_BYTES, survivor_bytes(places), 0)
+    chosen = plan(*BLOCK, BLOCK, cost, threads=1, block_bytes=block_bytes)
+    for rows in _blocks(len(queries), chosen.rows):
+        survivors = Survivors(rows.stop - rows.start, k, places, None)
+        for columns in _blocks(len(gallery), chosen.columns):
+            values = _similarities(annotator, queries.rows(rows), gallery.rows(columns))
+            _offer(survivors, values, columns.start)
+            advance(values.size)
+        found.positions[rows], found.similarities[rows] = survivors.finish()
+    return found
+
+
+def _blocks(count: int, step: int) -> Iterator[slice]:
+    return (slice(start, min(start + step, count)) for start in range(0, count, step))
+
+
+def _offer(survivors: Survivors, values: Floats, start: int) -> None:
+    """Give the survivors whoever reaches their floors in a block (Q, B) from gallery position ``start`` on."""
+    if start == 0 and (known := kth_of_chunks(values, survivors.k)) is not None:
+        survivors.reach(known)
+    nothing, most = np.zeros(len(values)), max(len(values), values.size // _MOST_SHARE)
+    parts = [slice(0, values.shape[1])]
+    while parts:
+        part = parts.pop()
+        floors = Floors(survivors.floors(), "left", part, most)
+        found = compared(values, floors.values.astype(np.float32), floors)
+        if found is None:
+            parts += halves(part)
+        else:
+            reached = values[found.rows, found.columns]
+            survivors.add(found.rows, found.columns + start, reached, nothing)
+
+
+def _similarities(annotator: Annotator, queries: Encoded, gallery: Encoded) -> Floats:
+    """The annotator's block (Q, B), checked."""
+    values = np.ascontiguousarray(annotator.similarities(queries, gallery), np.float32)
+    if values.shape != (len(queries), len(gallery)):
+        raise RetrievalError(
+            f"annotator {annotator.name!r} gave similarities {values.shape} "
+            f"for {len(queries)} queries and {len(gallery)} gallery items"
+        )
+    if not np.isfinite(values).all():
+        row, column = np.argwhere(~np.isfinite(values))[0]
+        raise RetrievalError(
+            f"annotator {annotator.name!r} gave {values[row, column]} for query {queries.ids[row]} "
+            f"and item {gallery.ids[column]}; similarities must be finite"
+        )
+    return values

@@ -9,24 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.errors import RetrievalError
-from mitl.retrieval import compiled
-from mitl.retrieval.bounds import UNIT, Doubles
-from mitl.retrieval.float_product import FloatProduct
+from mitl.retrieval.processor import compiled_loops, exactly
 from mitl.retrieval.products import (
-    MANY_THREADS,
     Buffers,
+    FloatProduct,
+    Floors,
     Operand,
+    Product,
     Reached,
     Side,
+    Tile,
     at_most,
     compared,
-    float_reached,
-    tile_errors,
-    with_errors,
+    kth_of_chunks,
 )
-from mitl.retrieval.seeding import kth_of_chunks, near_kth
-from mitl.retrieval.threads import exactly
-from mitl.retrieval.vectors import Floats, Vectors, bounded, writeable
+from mitl.retrieval.vectors import Doubles, Floats, Vectors, bounded, writeable
 
 PIECE = 512
 """Items that are converted at once; they stay in a core's cache."""
@@ -71,7 +68,7 @@ class TorchProduct(FloatProduct):
                 self._torch.mm(query, item.T, out=self._torch.from_numpy(out))
 
 
-class Bfloat16Product:
+class Bfloat16Product(Product):
     """Numbers of 8 significant bits, accumulated in float32 and rounded to bfloat16 once more.
 
     Tiles are (K L, rows, columns) of the bits, int16: numpy has no bfloat16, and positive ones have the order of
@@ -79,11 +76,9 @@ class Bfloat16Product:
     """
 
     name = "bf16"
-    roundoff = UNIT
     rounding = 2.0**-8 * (1 + 2.0**-8)
     cell_bytes = 4
     number_bytes = 2
-    threads = MANY_THREADS
     tile = (1024, 2560)
     chunk = 128
 
@@ -94,7 +89,7 @@ class Bfloat16Product:
         """The items rounded to bfloat16; what that takes away is measured."""
         torch, count = self._torch, rows.stop - rows.start
         lengths, losses = np.empty(count), np.zeros(count)
-        if (loops := compiled.loops()) is not None:
+        if (loops := compiled_loops()) is not None:
             bits = np.empty((vectors.per_item, count, vectors.width), np.int16)
             for piece, block in pieces(vectors, rows):
                 loops.to_bfloat16(writeable(block), bits[:, piece], lengths[piece], losses[piece])
@@ -118,71 +113,50 @@ class Bfloat16Product:
         losses[lengths == 0] = 0
         return Operand(data, lengths, losses)
 
-    def multiply(self, left: Operand, right: Operand, buffers: Buffers) -> NDArray[np.int16]:
+    def multiply(self, left: Operand, right: Operand, buffers: Buffers) -> Tile:
         """(K L, rows, columns) bits."""
         torch = self._torch
         shape = (len(left.data) * len(right.data), len(left), len(right))
-        tile = buffers.get("tile", shape, np.int16)
-        outs = iter(torch.from_numpy(tile).view(torch.bfloat16))
+        cells = buffers.get("tile", shape, np.int16)
+        outs = iter(torch.from_numpy(cells).view(torch.bfloat16))
         with exactly():
             for query in left.data:
                 for item in right.data:
                     torch.mm(query, item.T, out=next(outs))
-        return tile
+        return Tile(cells, left, right)
 
-    def near(
-        self, tile: NDArray[np.int16], left: Operand, right: Operand, rows: slice, columns: slice
-    ) -> Floats:
+    def near(self, tile: Tile, rows: slice, columns: slice) -> Floats:
         """The numbers of the bits."""
-        return largest(self._floats(tile[:, rows, columns]))
+        return largest(self._floats(tile.cells[:, rows, columns]))
 
-    def kth(
-        self,
-        tile: NDArray[np.int16],
-        left: Operand,
-        right: Operand,
-        rows: slice,
-        columns: slice,
-        k: int,
-        side: Side,
-    ) -> Floats | None:
+    def kth(self, tile: Tile, k: int, side: Side, seen: slice) -> Floats | None:
         """By the bits, whose order is that of the numbers where the k-th are positive."""
-        if len(tile) == 1:
-            cells = tile[0, rows, columns]
-            bits = kth_of_chunks(cells if side == "left" else cells.T, k)
+        if len(tile.cells) == 1:
+            bits = kth_of_chunks(tile.cells[0, :, seen] if side == "left" else tile.cells[0, seen].T, k)
             if bits is None or bits.min() > 0:
                 return None if bits is None else self._floats(bits)
-        return near_kth(self, tile, left, right, rows, columns, k, side)
+        return super().kth(tile, k, side, seen)
 
-    def reached(
-        self,
-        tile: NDArray[np.int16],
-        left: Operand,
-        right: Operand,
-        floors: Doubles,
-        side: Side,
-        part: slice,
-        most: int,
-    ) -> Reached | None:
+    def reached(self, tile: Tile, floors: Floors) -> Reached | None:
         """By the bits where all floors are positive; rounding keeps the order, so that truncated floors do."""
-        pair = (left, right) if side == "left" else (right, left)
-        errors = tile_errors(self, *pair)
-        thresholds = at_most(floors - errors)
+        products: NDArray[np.int16] = tile.cells
+        errors = self.errors(*tile.seen_from(floors.side))
+        thresholds = at_most(floors.values - errors)
         if not thresholds.min() > 0:
-            return float_reached(self, largest(self._floats(tile)), left, right, floors, side, part, most)
+            return self.reached_among(largest(self._floats(products)), tile, floors)
         bits = (thresholds.view(np.int32) >> 16).astype(np.int16)
-        hits = None
-        if side == "left" and part == slice(0, tile.shape[2]) and tile.shape[2] % self.chunk == 0:
-            hits = chunk_hits(self._torch, tile, bits[:, None], self.chunk)
+        hits, columns = None, products.shape[2]
+        if floors.side == "left" and floors.part == slice(0, columns) and columns % self.chunk == 0:
+            hits = chunk_hits(self._torch, products, bits[:, None], self.chunk)
         if hits is None:
-            cells = largest(tile)
-            found = compared(cells, bits, side, part, most)
+            cells = largest(products)
+            found = compared(cells, bits, floors)
             values = cells[found.rows, found.columns] if found else cells[:0]
         else:
-            found, values = cells_of(tile, hits, bits[:, None], self.chunk)
-        if found is None or len(found.rows) > most:
+            found, values = cells_of(products, hits, bits[:, None], self.chunk)
+        if found is None or len(found.rows) > floors.most:
             return None
-        return with_errors(found, self._floats(values), errors, self.rounding, side)
+        return self.with_highest(found, self._floats(values), errors, floors.side)
 
     def _floats(self, bits: NDArray[np.int16]) -> Floats:
         """The float32 of bfloat16 bits."""

@@ -5,41 +5,42 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from mitl.metrics.crisscrossed.correlation import ScoredPairs
-from mitl.metrics.crisscrossed.tasks import Likeness
+from mitl.metrics.correlation import ScoredPairs
+from mitl.metrics.crisscrossed import Likeness
 from mitl.progress import Progress, no_progress
 from mitl.records import Direction, StageResult, several
 from mitl.retrieval.whole_files import whole_file
 from mitl.settings import Settings
+from mitl.stages.evaluating.crisscrossed import (
+    compare_correlations,
+    correlations,
+    rated_similarities,
+    score_within_sides,
+)
 from mitl.stages.evaluating.figures import (
+    SCORES_FILE,
     Comparison,
     Figure,
     Sampling,
     Scored,
     compare,
     figures,
+    keep_scores,
     nested,
     nested_intervals,
     rsums,
 )
 from mitl.stages.evaluating.gathering import Gathered, gather
-from mitl.stages.evaluating.keeping import SCORES_FILE, keep_scores
-from mitl.stages.evaluating.latex import to_latex
 from mitl.stages.evaluating.request import Against, Request
+from mitl.stages.evaluating.scoring import score_model
 from mitl.stages.evaluating.tables import (
     comparison_table,
     correlation_table,
     rsum_table,
     score_tables,
     to_csv,
+    to_latex,
 )
-from mitl.stages.evaluating.tasks.crisscrossed import (
-    compare_correlations,
-    correlations,
-    rated_similarities,
-    score_within_sides,
-)
-from mitl.stages.evaluating.tasks.scoring import score_model
 
 __all__ = ["SCORES_FILE", "evaluate", "evaluate_models"]
 

@@ -9,34 +9,32 @@ import numpy as np
 
 from mitl.datasets.objects import read_image_objects
 from mitl.errors import StoreError, UsageError
-from mitl.metrics.coco_folds import Fold, split_folds
-from mitl.metrics.crisscrossed.tasks import Likeness
+from mitl.metrics.crisscrossed import Likeness
+from mitl.metrics.official import Fold, split_folds
 from mitl.metrics.positives import Ids
 from mitl.progress import Progress
 from mitl.records import Direction
 from mitl.settings import Settings
-from mitl.stages.evaluating.choices import Wanted
-from mitl.stages.evaluating.image_of import image_of
-from mitl.stages.evaluating.models.files import RankingModel, RawModel, read_model
-from mitl.stages.evaluating.models.model import Model
-from mitl.stages.evaluating.models.sides import Sides
+from mitl.stages.evaluating.crisscrossed import Crisscrossed, across_task, read_crisscrossed, split_of
+from mitl.stages.evaluating.graded import GRADED_RELEASE, cxc_grades, release_grades
+from mitl.stages.evaluating.model_files import RankingModel, RawModel, read_model
+from mitl.stages.evaluating.models import Model, Sides
+from mitl.stages.evaluating.plausible import plausible_task
 from mitl.stages.evaluating.project import Need, Project, ranked_models, read_project, similarities_of
-from mitl.stages.evaluating.request import Against, Request
-from mitl.stages.evaluating.searched import searched
+from mitl.stages.evaluating.request import Against, Request, Wanted
+from mitl.stages.evaluating.scoring import FoldsTask, PositivesTask, Task
 from mitl.stages.evaluating.sets import (
     FOLDS,
     ByQuery,
     PositiveSet,
     environment_of,
+    image_of,
     located,
     official_by_query,
     official_names,
     release_by_query,
+    searched,
 )
-from mitl.stages.evaluating.tasks.crisscrossed import Crisscrossed, across_task, read_crisscrossed, split_of
-from mitl.stages.evaluating.tasks.graded import GRADED_RELEASE, cxc_grades, release_grades
-from mitl.stages.evaluating.tasks.plausible import plausible_task
-from mitl.stages.evaluating.tasks.task import FoldsTask, PositivesTask, Task
 
 PROJECT_ORIGINALS = "original"
 RELEASE = "release"
@@ -163,7 +161,7 @@ def _task(one: PositiveSet, wanted: Wanted) -> PositivesTask:
 
 
 def _add_folds(found: Gathered, wanted: Wanted) -> None:
-    if not (wanted.ks or wanted.median_rank):
+    if not wanted.of_first:
         found.warnings.append(
             f"the official set {FOLDS!r} has Recall@K and the median rank alone; neither is asked"
         )

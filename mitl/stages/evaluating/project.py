@@ -19,10 +19,9 @@ from mitl.metrics.positives import Ids
 from mitl.progress import Progress
 from mitl.records import Direction
 from mitl.retrieval.encodings import check_encoded, encode_items
-from mitl.retrieval.tiles import VECTOR_KINDS
+from mitl.retrieval.topk import VECTOR_KINDS
 from mitl.settings import Settings
-from mitl.stages.evaluating.models.model import EVERY, Model, Ranked
-from mitl.stages.evaluating.models.sides import Side, Sides
+from mitl.stages.evaluating.models import EVERY, Model, Ranked, Side, Sides
 from mitl.stages.proposing.computing import Means
 from mitl.stages.proposing.ranking import Items, build_annotators, rank_all
 

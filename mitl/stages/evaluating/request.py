@@ -1,17 +1,46 @@
-"""What ``mitl evaluate`` was asked: which models, against what, and how."""
+"""What ``mitl evaluate`` was asked: which models, in which files, against what, under which metrics, and how."""
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
-from mitl.errors import UsageError
+from mitl.errors import MetricError, UsageError
+from mitl.metrics.positives import Short
+from mitl.metrics.table import USUAL, Asked, asked_metrics
 from mitl.records import Direction
-from mitl.stages.evaluating.choices import Wanted
 from mitl.stages.evaluating.figures import Sampling
-from mitl.stages.evaluating.models.files import Similarity
-from mitl.stages.evaluating.models.options import ModelFiles
+
+Similarity = Literal["dot", "cosine"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The metrics of a set of positives."""
+
+    metrics: tuple[Asked, ...] = field(default_factory=lambda: asked_metrics(USUAL))
+    short: Short = "raise"
+
+    @property
+    def of_first(self) -> tuple[Asked, ...]:
+        """Those that follow from each query's first positive."""
+        return tuple(one for one in self.metrics if one.metric.positives == "first")
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFiles:
+    """The files of one model, before they are read; one of the three kinds."""
+
+    name: str
+    embeddings: tuple[Path, Path] | None = None
+    """Of the images and of the captions."""
+    similarities: Path | None = None
+    rankings: tuple[Path, ...] = ()
+    image_ids: Path | None = None
+    caption_ids: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,3 +78,110 @@ class Request:
         twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
         if twice is not None:
             raise UsageError(f"two models are called {twice!r}; give each a name of its own")
+
+
+def parse_metrics(texts: Sequence[str], short: Short) -> Wanted:
+    """The metrics named, several in one text parted by commas; the usual ones where none is.
+
+    Raises:
+        UsageError: there is no such metric.
+    """
+    names = [name.strip() for text in texts for name in text.split(",") if name.strip()]
+    try:
+        return Wanted(asked_metrics(names or USUAL), short)
+    except MetricError as error:
+        raise UsageError(str(error)) from error
+
+
+def files_of_options(
+    *,
+    images: Path | None,
+    captions: Path | None,
+    similarities: Path | None,
+    rankings: Sequence[Path],
+    image_ids: Path | None,
+    caption_ids: Path | None,
+    name: str | None,
+) -> list[ModelFiles]:
+    """The model that single options name, or none.
+
+    Raises:
+        UsageError: one side of embeddings alone, files of two kinds, or ids or a name without such files.
+    """
+    if (images is None) != (captions is None):
+        given, missing = ("image", "caption") if captions is None else ("caption", "image")
+        raise UsageError(f"--{given}-embeddings need --{missing}-embeddings beside them")
+    found = []
+    if images is not None and captions is not None:
+        found.append(ModelFiles(name or "embeddings", (images, captions)))
+    if similarities is not None:
+        found.append(ModelFiles(name or "similarities", similarities=similarities))
+    if rankings:
+        found.append(ModelFiles(name or "rankings", rankings=tuple(rankings)))
+    if len(found) > 1:
+        raise UsageError("files of one kind make a model; name several models by --model NAME=FILE[,FILE]")
+    if (image_ids or caption_ids) and not (found and not rankings):
+        raise UsageError("--image-ids and --caption-ids belong to embeddings or similarities in a .npy")
+    if name and not found:
+        raise UsageError("--name belongs to embeddings, similarities or rankings; --model names its own")
+    return [replace(one, image_ids=image_ids, caption_ids=caption_ids) for one in found]
+
+
+def parse_model(text: str) -> ModelFiles:
+    """``NAME=FILE[,FILE]`` as files whose kind is read from them.
+
+    Raises:
+        UsageError: no name, no file, or more files than a model has.
+        MetricError: a file is missing or holds none of the three kinds.
+    """
+    name, equals, rest = text.partition("=")
+    files = tuple(Path(part) for part in rest.split(",") if part)
+    if not equals or not name or not files or len(files) > 2:
+        raise UsageError(
+            f"{text!r} names no model; write NAME=IMAGES,CAPTIONS for embeddings, NAME=FILE for similarities, or "
+            "NAME=I2T,T2I for rankings"
+        )
+    for path in files:
+        if not path.is_file():
+            raise MetricError(f"there is no file {str(path)!r}; it should hold a part of the model {name!r}")
+    kinds = {_kind(path) for path in files}
+    if kinds == {"similarities"} and len(files) == 1:
+        return ModelFiles(name, similarities=files[0])
+    if kinds == {"rankings"}:
+        return ModelFiles(name, rankings=files)
+    if kinds <= {"embeddings", "similarities"} and len(files) == 2:
+        return ModelFiles(name, embeddings=(files[0], files[1]))
+    raise UsageError(
+        f"the files of {text!r} hold {' and '.join(sorted(kinds))}; a model is two files of embeddings, one of "
+        "similarities, or one or two of rankings"
+    )
+
+
+def _kind(path: Path) -> str:
+    if path.suffix == ".json":
+        return "rankings"
+    if path.suffix == ".parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        try:
+            return "rankings" if "rank" in pq.read_schema(path).names else "embeddings"
+        except (pa.ArrowException, OSError) as error:
+            reason = str(error).splitlines()[0]
+            raise MetricError(f"{str(path)!r} is not readable as Parquet: {reason}") from error
+    if path.suffix == ".npz":
+        try:
+            with zipfile.ZipFile(path) as archive:
+                names = {name.removesuffix(".npy") for name in archive.namelist()}
+        except (zipfile.BadZipFile, OSError) as error:
+            raise MetricError(f"{str(path)!r} is not readable as an .npz archive: {error}") from error
+        if "similarities" in names:
+            return "similarities"
+        return "rankings" if any(name.endswith("item_ids") for name in names) else "embeddings"
+    if path.suffix == ".npy":
+        return "similarities" if _ids_beside(path, "image_ids") else "embeddings"
+    raise MetricError(f"{str(path)!r} is no file of a model; it should end in .npy, .npz, .parquet or .json")
+
+
+def _ids_beside(path: Path, what: str) -> bool:
+    return any(path.with_suffix(f".{what}.{end}").is_file() for end in ("npy", "txt"))

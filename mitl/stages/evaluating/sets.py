@@ -1,4 +1,4 @@
-"""The sets of positives that models are held against, in the numbers of the images and captions searched."""
+"""The sets of positives that models are held against, in the numbers of the images and captions that are searched."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+import numpy as np
+
 from mitl.datasets.official import OfficialSet
 from mitl.errors import MetricError, UsageError
-from mitl.metrics.positives import Positives, locate
+from mitl.metrics.positives import Ids, Positives, locate
 from mitl.positives.folders import MANIFEST, read_manifest
 from mitl.positives.loading import official_positives, read_positives_json, read_release
 from mitl.records import Direction
-from mitl.stages.evaluating.models.sides import Side, Sides, strange_ids_hint
+from mitl.stages.evaluating.model_files import RankingModel, RawModel
+from mitl.stages.evaluating.models import Side, Sides, strange_ids_hint
+from mitl.stages.evaluating.project import Project
 
 OFFICIAL = ("original", "cxc", "eccv")
 FOLDS = "original-1k"
@@ -105,3 +109,59 @@ def _refuse_missing(name: str, table: Mapping[str, Sequence[str]], side: Side) -
             f"{len(side):,} searched; first: {missing[0]!r}{strange_ids_hint(list(table), side.ids)}; give the model "
             "all of them"
         )
+
+
+def searched(raw: Sequence[RawModel], release: ByQuery | None, *, whole_split: bool) -> Sides:
+    """The official test split, else what the first model with embeddings or similarities holds, else what is named.
+
+    Raises:
+        MetricError: rankings name no image, or no caption, of the release.
+    """
+    if whole_split:
+        originals = official_by_query("original")
+        return Sides(Side.of("image", originals[Direction.I2T]), Side.of("caption", originals[Direction.T2I]))
+    whole = [model for model in raw if not isinstance(model, RankingModel)]
+    if whole:
+        return Sides(Side.of("image", whole[0].held("image")), Side.of("caption", whole[0].held("caption")))
+    return _union(raw, release or {})
+
+
+def _union(raw: Sequence[RawModel], release: ByQuery) -> Sides:
+    """What rankings and a release name together: nothing else says what is searched."""
+    listed: dict[str, set[str]] = {"image": set(), "caption": set()}
+    for direction, table in release.items():
+        queries, items = ("image", "caption") if direction is Direction.I2T else ("caption", "image")
+        listed[queries].update(table)
+        listed[items].update(item for found in table.values() for item in found)
+    sides = []
+    for modality, ids in listed.items():
+        named: set[str] = set(ids)
+        for model in raw:
+            held = model.held(modality)
+            if ids and held and ids.isdisjoint(held):
+                raise MetricError(
+                    f"model {model.name!r} ranks none of the {len(ids):,} {modality}s of the release"
+                    f"{strange_ids_hint(sorted(ids), held)}; rank them under the release's ids"
+                )
+            named.update(held)
+        sides.append(Side.of(modality, named))
+    return Sides(*sides)
+
+
+def image_of(project: Project | None, sides: Sides) -> Ids:
+    """(C,) the image's number of each caption of the sides, from the project or from the official test split.
+
+    Raises:
+        UsageError: there is no project, and a caption is none of the official ones.
+    """
+    if project is not None:
+        return np.array([caption.image_id for caption in project.items.captions], np.int64)
+    originals = official_by_query("original")[Direction.T2I]
+    numbers = sides.images.number_of
+    try:
+        return np.array([numbers[originals[one][0]] for one in sides.captions.ids], np.int64)
+    except KeyError as error:
+        raise UsageError(
+            f"whose caption {error.args[0]} is cannot be told outside a project; work in one, or score on COCO's test "
+            "split"
+        ) from error

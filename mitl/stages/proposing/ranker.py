@@ -33,7 +33,7 @@ from mitl.retrieval.known_scores import ScoredItems
 from mitl.retrieval.pair_scores import PairScores, Scored, Unit
 from mitl.retrieval.pair_search import PairSearch
 from mitl.retrieval.shortlisted import Audit, shortlisted_top_k
-from mitl.retrieval.tiles import VECTOR_KINDS
+from mitl.retrieval.topk import VECTOR_KINDS
 from mitl.stages.proposing.computing import Means
 from mitl.stages.proposing.scopes import Scope
 

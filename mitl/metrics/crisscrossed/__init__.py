@@ -1,1 +1,0 @@
-"""Crisscrossed Captions: four retrieval tasks, correlations with human ratings, pseudo-labels."""

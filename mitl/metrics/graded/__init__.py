@@ -1,1 +1,0 @@
-"""Rankings against grades: nDCG and Kendall's tau-b."""

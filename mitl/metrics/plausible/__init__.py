@@ -1,1 +1,0 @@
-"""Plausible matches by the objects that an image holds, and PMRP."""

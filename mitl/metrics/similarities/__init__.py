@@ -1,1 +1,0 @@
-"""Metrics straight from embeddings or similarities, without full rankings."""

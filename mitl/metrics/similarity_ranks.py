@@ -1,0 +1,407 @@
+"""The ranks of chosen items among all, from embeddings or similarities tile by tile; no ranking is made.
+
+Exact, and the same for every tile: the ranks are those of the canonical similarity (``mitl.retrieval``) with ties to
+the smaller position. A float32 product with a proven error bound decides nearly all comparisons, the others are
+rescored; where those are many, the tile is multiplied again in float64.
+
+A tile is (n, m) similarities with the queries along one axis and items of the gallery along the other. An item comes
+before another one when it is more similar, or as similar and of the smaller position: ranks are made of such counts.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mitl.errors import MetricError, RetrievalError
+from mitl.metrics.positives import Ids
+
+if TYPE_CHECKING:
+    from mitl.retrieval.products import Operand
+    from mitl.retrieval.vectors import Vectors
+
+
+Axis = Literal[0, 1]
+"""Where the queries of a tile are."""
+Rescore = Callable[[Ids, Ids], NDArray[Any]]
+"""The true similarities of n pairs of a query and a gallery position, in order of queries, none twice."""
+
+TILE = 510, 2040
+"""Queries and items of a tile: a few MB (measured best), and as many flags as can be added up at once."""
+_CELLS = 1 << 20
+_WORD, _MOST_WORDS = 8, 255
+"""Flags are added eight at a time, as bytes of one integer, which overflow after so many."""
+_CROWDED = 16
+"""Pairs of a tile per doubtful one, below which multiplying all of it again is cheaper."""
+_ANY = np.iinfo(np.int64).max
+
+
+class Scratch:
+    """Memory for flags, kept by one thread: large arrays that come and go cost more than comparing."""
+
+    def __init__(self) -> None:
+        self._flags = np.empty(0, dtype=np.bool_)
+
+    def flags(self, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+        """A contiguous array; its content is whatever was there."""
+        size = shape[0] * shape[1]
+        if len(self._flags) < size:
+            self._flags = np.empty(size, dtype=np.bool_)
+        return self._flags[:size].reshape(shape)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SimilarityTile:
+    """Similarities of the queries ``part`` with the gallery positions ``span``."""
+
+    cells: NDArray[Any]
+    axis: Axis
+    part: slice
+    span: slice
+
+    def by_query(self, queries: Ids) -> NDArray[Any]:
+        """(n, items) of the queries at these places of the tile."""
+        return self.cells[queries] if self.axis == 0 else np.ascontiguousarray(self.cells[:, queries].T)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chosen:
+    """Items of the gallery, each for a query of a tile, whose ranks are wanted: (p,) each, in order of queries."""
+
+    queries: Ids
+    """Places of the queries within the tile."""
+    positions: Ids
+    """In the gallery, within the tile or not."""
+    similarities: NDArray[Any]
+    """The true ones."""
+    low: NDArray[Any]
+    """Between ``low`` and ``up`` a number of the tile leaves open whether that item comes before."""
+    up: NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counts:
+    """Of each chosen item, (p,): items that surely come before it, and further ones that may."""
+
+    sure: Ids
+    doubtful: Ids
+
+
+def count_before(tile: SimilarityTile, chosen: Chosen, scratch: Scratch) -> Counts:
+    """Compare the chosen items with all items of the tile; an item itself is in neither count."""
+    sure, doubtful = np.zeros((2, len(chosen.queries)), np.int64)
+    for entries, cells, axis, among in _layers(tile, chosen):
+        low, up = chosen.low[entries], chosen.up[entries]
+        if axis == 0:
+            low, up = low[:, None], up[:, None]
+        flags = scratch.flags(cells.shape)
+        above = _add_up(np.greater(cells, up, out=flags), axis)
+        maybe = _add_up(np.greater_equal(cells, low, out=flags), axis)
+        sure[entries[among]] = above[among]
+        doubtful[entries[among]] = (maybe - above)[among]
+    doubtful -= (chosen.positions >= tile.span.start) & (chosen.positions < tile.span.stop)
+    return Counts(sure, doubtful)
+
+
+def settle(tile: SimilarityTile, chosen: Chosen, counts: Counts, rescore: Rescore | None) -> Ids:
+    """Of each chosen item the items of the tile that come before it, (p,), the doubtful ones looked at one by one.
+
+    Args:
+        rescore: None where the tile holds true similarities, so that only equal ones are in doubt.
+    """
+    before = counts.sure.copy()
+    there = np.arange(tile.span.start, tile.span.stop)
+    for some in _some(np.flatnonzero(counts.doubtful > 0), len(there)):
+        near, own = tile.by_query(chosen.queries[some]), chosen.positions[some]
+        close = (near >= chosen.low[some, None]) & (near <= chosen.up[some, None])
+        if rescore is None:
+            before[some] += (close & (there < own[:, None])).sum(axis=1)
+            continue
+        number, column = np.nonzero(close)
+        other = there[column] != own[number]
+        number, position = number[other], there[column[other]]
+        keys = (chosen.queries[some[number]] + tile.part.start) * tile.span.stop + position
+        pairs, back = np.unique(keys, return_inverse=True)
+        true = rescore(*np.divmod(pairs, tile.span.stop))[back]
+        similarity = chosen.similarities[some[number]]
+        first = (true > similarity) | ((true == similarity) & (position < own[number]))
+        before[some] += np.bincount(number[first], minlength=len(some))
+    return before
+
+
+def _layers(tile: SimilarityTile, chosen: Chosen) -> Iterator[tuple[Ids, NDArray[Any], Axis, Any]]:
+    """The first chosen item of all queries, then the second of those that have two, and so on.
+
+    Gives the entries of ``chosen``, one for each query of the cells; the cells; where their queries are; and which of
+    these entries to listen to.
+    """
+    if not len(chosen.queries):
+        return
+    each = np.bincount(chosen.queries, minlength=tile.cells.shape[tile.axis])
+    starts = np.cumsum(each) - each
+    some = np.flatnonzero(each)
+    if 2 * len(some) >= len(each):
+        # A query without chosen items borrows an entry and is not listened to: copying the others costs more.
+        yield np.minimum(starts, len(chosen.queries) - 1), tile.cells, tile.axis, some
+    else:
+        yield starts[some], tile.by_query(some), 0, slice(None)
+    several = np.flatnonzero(each > 1)
+    several = several[np.argsort(-each[several], kind="stable")]
+    cells = tile.by_query(several)
+    for layer in range(1, int(each.max())):
+        count = int(np.count_nonzero(each[several] > layer))
+        yield starts[several[:count]] + layer, cells[:count], 0, slice(None)
+
+
+def _add_up(flags: NDArray[np.bool_], axis: Axis) -> Ids:
+    """How many flags of each query are set, (queries,)."""
+    if flags.shape[1] % _WORD:
+        return np.asarray(np.count_nonzero(flags, axis=1 - axis))
+    words, step = flags.view(np.uint64), _MOST_WORDS
+    if axis == 0:
+        sums = [np.add.reduce(words[:, at : at + step], axis=1) for at in range(0, words.shape[1], step)]
+        return np.asarray(np.stack(sums, axis=1).view(np.uint8).sum(axis=1, dtype=np.int64))
+    sums = [np.add.reduce(words[at : at + step], axis=0) for at in range(0, len(words), step)]
+    return np.asarray(np.stack(sums).view(np.uint8).sum(axis=0, dtype=np.int64))
+
+
+def _some(entries: Ids, width: int) -> Iterator[Ids]:
+    step = max(1, _CELLS // max(1, width))
+    for start in range(0, len(entries), step):
+        yield entries[start : start + step]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wanted:
+    """The gallery positions whose ranks are wanted, query ``i``'s from ``offsets[i]`` to ``offsets[i + 1]``."""
+
+    offsets: Ids
+    """(Q + 1,)"""
+    rows: Ids
+    """(P,) the query of each."""
+    positions: Ids
+    """(P,)"""
+    similarities: NDArray[Any]
+    """(P,) the true ones."""
+    caps: Ids
+    """(P,) ranks beyond these need not be exact: what is given there is some rank beyond."""
+
+    @classmethod
+    def of(
+        cls,
+        rows: Ids,
+        positions: Ids,
+        queries: int,
+        similarities: NDArray[Any] | None = None,
+        caps: Ids | None = None,
+    ) -> Wanted:
+        """Of pairs in order of rows, none twice; without caps all ranks are exact."""
+        offsets = np.searchsorted(rows, np.arange(queries + 1)).astype(np.int64)
+        known = np.zeros(len(rows), np.float32) if similarities is None else similarities
+        return cls(offsets, rows, positions, known, np.full(len(rows), _ANY) if caps is None else caps)
+
+    def inside(self, part: slice) -> slice:
+        """Where those of some queries are."""
+        return slice(int(self.offsets[part.start]), int(self.offsets[part.stop]))
+
+
+def ranks_of_vectors(
+    left: Vectors,
+    right: Vectors,
+    there: Wanted | None,
+    back: Wanted | None,
+    *,
+    tile: tuple[int, int] = TILE,
+) -> tuple[Ids, Ids]:
+    """Ranks of items of the right among all for queries of the left, and the other way, from one pass of products.
+
+    Args:
+        there: positions in ``right`` for each item of ``left``; None where that direction is not wanted.
+        back: positions in ``left`` for each item of ``right``.
+
+    Returns:
+        (P,) ranks from 1 for each direction, in the order of ``positions``.
+
+    Raises:
+        MetricError: an embedding is not finite; the message names the item.
+    """
+    try:
+        return _Ranking(left, right, tile).run(there, back)
+    except RetrievalError as error:
+        raise MetricError(str(error)) from error
+
+
+def ranks_of_blocks(blocks: Iterable[NDArray[Any]], wanted: Wanted, gallery: int) -> Ids:
+    """Ranks of items by similarities as they are given, ties to the smaller position.
+
+    Args:
+        blocks: (n, G) similarities of the queries in their order, some at a time; ``wanted`` need not know them.
+
+    Raises:
+        MetricError: a block is of another width, there are more or fewer rows than queries, or a similarity is NaN.
+    """
+    queries, start, scratch = len(wanted.offsets) - 1, 0, Scratch()
+    ranks = np.ones(len(wanted.positions), np.int64)
+    for block in blocks:
+        block = np.asarray(block)
+        part = slice(start, start + len(block))
+        if block.ndim != 2 or block.shape[1] != gallery or part.stop > queries:
+            raise MetricError(
+                f"similarities are {block.shape} from row {start} on, but {queries} query ids and {gallery} "
+                "gallery ids were given"
+            )
+        if block.dtype.kind not in "fiu":
+            raise MetricError(f"similarities are of type {block.dtype}; give numbers")
+        for rows in _spans(len(block), TILE[0]):
+            _rank_rows(block[rows], slice(start + rows.start, start + rows.stop), wanted, ranks, scratch)
+        start = part.stop
+    if start != queries:
+        raise MetricError(f"{start} rows of similarities were given for {queries} query ids")
+    return ranks
+
+
+def _rank_rows(block: NDArray[Any], part: slice, wanted: Wanted, ranks: Ids, scratch: Scratch) -> None:
+    inside = wanted.inside(part)
+    rows, positions = wanted.rows[inside] - part.start, wanted.positions[inside]
+    own = block[rows, positions]
+    chosen = Chosen(rows, positions, own, own, own)
+    for span in _spans(block.shape[1], TILE[1]):
+        cells = np.ascontiguousarray(block[:, span])
+        _refuse_nan(cells, part.start, span.start)
+        tile = SimilarityTile(cells, 0, part, span)
+        ranks[inside] += settle(tile, chosen, count_before(tile, chosen, scratch), None)
+
+
+def _refuse_nan(cells: NDArray[Any], row: int, column: int) -> None:
+    # A sum is NaN where a number is, or where infinities of both signs are; only then is it worth a closer look.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if cells.dtype.kind != "f" or not np.isnan(cells.sum()):
+            return
+    found = np.argwhere(np.isnan(cells))
+    if len(found):
+        raise MetricError(
+            f"the similarity in row {row + found[0][0]} and column {column + found[0][1]} (from 0) is NaN; "
+            "compute it again, or give -inf where a pair has none"
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Side:
+    """One direction: what is wanted of its queries, and what was counted so far."""
+
+    wanted: Wanted
+    before: Ids
+    rescore: Rescore
+    axis: Axis
+
+
+_Block = tuple[slice, "Operand"]
+
+
+@dataclass(slots=True, eq=False)
+class _Ranking:
+    """One pass over all tiles of ``left`` x ``right``."""
+
+    left: Vectors
+    right: Vectors
+    tile: tuple[int, int]
+    _product: Any = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _local: threading.local = field(default_factory=threading.local)
+
+    def run(self, there: Wanted | None, back: Wanted | None) -> tuple[Ids, Ids]:
+        from mitl.retrieval.processor import count, one_thread_of_blas
+        from mitl.retrieval.products import NumpyProduct
+
+        self._product = NumpyProduct()
+        sides = [self._side(there, 0), self._side(back, 1)]
+        with one_thread_of_blas(), ThreadPoolExecutor(min(count(), self._product.threads)) as pool:
+            lefts = list(pool.map(self._load_left, _spans(len(self.left), self.tile[0])))
+            rights = list(pool.map(self._load_right, _spans(len(self.right), self.tile[1])))
+            asked = [side for side in sides if len(side.before)]
+            work = [(row, column, asked) for column in rights for row in lefts] if asked else []
+            for _ in pool.map(self._count, work):
+                pass
+        return sides[0].before + 1, sides[1].before + 1
+
+    def _side(self, wanted: Wanted | None, axis: Axis) -> _Side:
+        from mitl.retrieval.rescoring import Rescorer
+
+        pair = (self.left, self.right) if axis == 0 else (self.right, self.left)
+        if wanted is None:
+            nothing = np.zeros(0, np.int64)
+            wanted = Wanted.of(nothing, nothing, len(pair[0]))
+        return _Side(wanted, np.zeros(len(wanted.rows), np.int64), Rescorer(*pair).similarities, axis)
+
+    def _load_left(self, part: slice) -> _Block:
+        return part, self._product.load(self.left, part, "left")
+
+    def _load_right(self, part: slice) -> _Block:
+        return part, self._product.load(self.right, part, "right")
+
+    def _count(self, work: tuple[_Block, _Block, list[_Side]]) -> None:
+        from mitl.retrieval.products import Buffers
+
+        row, column, sides = work
+        if not hasattr(self._local, "buffers"):
+            self._local.buffers, self._local.scratch = Buffers(), Scratch()
+        near = self._product.multiply(row[1], column[1], self._local.buffers).cells
+        for side in sides:
+            pair = (row, column) if side.axis == 0 else (column, row)
+            inside = side.wanted.inside(pair[0][0])
+            # What is beyond its cap already need not be counted any further.
+            open_ = np.flatnonzero(side.before[inside] < side.wanted.caps[inside]) + inside.start
+            before = self._before(near, side, open_, row, column)
+            with self._lock:
+                side.before[open_] += before
+
+    def _before(self, near: NDArray[Any], side: _Side, entries: Ids, row: _Block, column: _Block) -> Ids:
+        query, item = (row, column) if side.axis == 0 else (column, row)
+        tile, wanted = SimilarityTile(near, side.axis, query[0], item[0]), side.wanted
+        rows, own = wanted.rows[entries] - query[0].start, wanted.similarities[entries]
+        chosen = Chosen(rows, wanted.positions[entries], own, *self._doubt(own, rows, query[1], item[1]))
+        counts, rescore = count_before(tile, chosen, self._local.scratch), side.rescore
+        if counts.doubtful.sum() * _CROWDED <= near.size:
+            return settle(tile, chosen, counts, rescore)
+        tile = SimilarityTile(self._true(row, column), side.axis, query[0], item[0])
+        chosen = Chosen(rows, chosen.positions, own, own, own)
+        return settle(tile, chosen, count_before(tile, chosen, self._local.scratch), None)
+
+    def _doubt(
+        self, own: NDArray[Any], rows: Ids, query: Operand, item: Operand
+    ) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Between which near values the true one may be above ``own`` or below."""
+        from mitl.retrieval.products import at_most
+
+        errors = self._product.errors(query, item)[rows]
+        return at_most(own - errors), -at_most(-(own + errors))
+
+    def _true(self, row: _Block, column: _Block) -> NDArray[np.float32]:
+        """Canonical similarities of a whole tile."""
+        from mitl.retrieval.rescoring import Rescorer
+        from mitl.retrieval.vectors import gamma
+
+        best = np.full((len(row[1]), len(column[1])), -np.inf)
+        for query in row[1].data:
+            wide = query.astype(np.float64)
+            for item in column[1].data:
+                np.maximum(best, wide @ item.T.astype(np.float64), out=best)
+        # Both the sum of BLAS and that of the definition err by so much at most.
+        error = 2.01 * gamma(self.left.width, 2.0**-53) * self.left.longest * self.right.longest
+        low, high = (best - error).astype(np.float32), (best + error).astype(np.float32)
+        rows, columns = np.nonzero(low != high)
+        if len(rows):
+            rescore = Rescorer(self.left, self.right).similarities
+            low[rows, columns] = rescore(rows + row[0].start, columns + column[0].start)
+        return low
+
+
+def _spans(count: int, step: int) -> Iterator[slice]:
+    for start in range(0, count, step):
+        yield slice(start, min(start + step, count))

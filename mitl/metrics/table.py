@@ -1,0 +1,175 @@
+"""The table of metrics: each is a function of the ranks of a query's positives, and anybody may add one.
+
+A metric that is undefined for a query says so: nothing is scored as -1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mitl.errors import MetricError
+from mitl.metrics.positives import Ids, QueryValues, Statistic
+from mitl.metrics.ranks import PositiveRanks
+
+Scores = NDArray[np.float64]
+
+R_PRECISION, MAP_AT_R, MEDIAN_RANK = "R-Precision", "mAP@R", "median rank"
+
+ANYWHERE = np.iinfo(np.int64).max
+"""How far a rank matters where it always does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """How a value of each query follows from where its positives stand, and how it is shown."""
+
+    of: Callable[[PositiveRanks, int], NDArray[Any]]
+    """(Q,) from the ranks of some queries' positives and K, which is 0 where the name has none."""
+    positives: Literal["first", "all"] = "all"
+    """Whose ranks it needs: reading on to the first positive alone is cheaper."""
+    places: Literal["K", "R", "any"] = "any"
+    """How far down: to K, to the number of the query's positives, or wherever the positives stand."""
+    statistic: Statistic = Statistic.MEAN
+    is_share: bool = True
+    """Whether it is shown in percent."""
+    other_names: tuple[str, ...] = ()
+
+
+def recall_at_k(found: PositiveRanks, k: int) -> NDArray[np.bool_]:
+    """Whether a positive is among the first K items."""
+    return (found.first > 0) & (found.first <= k)
+
+
+def r_precisions(found: PositiveRanks, k: int = 0) -> Scores:
+    """The share of positives among the first R items. Places beyond what was read are misses."""
+    return np.asarray(found.hits(found.counts).sum(axis=1) / found.counts, dtype=np.float64)
+
+
+def average_precisions_at_r(found: PositiveRanks, k: int = 0) -> Scores:
+    """AP@R: precision at each place from 1 to R that holds a positive, summed, over R.
+
+    Source: Musgrave et al., A Metric Learning Reality Check, ECCV 2020, section 3.2.
+    """
+    hits = found.hits(found.counts)
+    precision = np.cumsum(hits, axis=1) / np.arange(1, found.depth + 1)  # (Q, depth)
+    return np.asarray((precision * hits).sum(axis=1) / found.counts, dtype=np.float64)
+
+
+def first_rank(found: PositiveRanks, k: int = 0) -> Ids:
+    """The rank of the first positive; one that was not met stands right behind the end."""
+    return np.where(found.first > 0, found.first, found.ends + 1)
+
+
+USUAL = ("R@1", "R@5", "R@10", R_PRECISION, MAP_AT_R)
+"""What is taken where no metric is named."""
+METRICS: dict[str, Metric] = {
+    "R@K": Metric(recall_at_k, "first", "K", other_names=("Recall@K",)),
+    R_PRECISION: Metric(r_precisions, "all", "R", other_names=("R-P",)),
+    MAP_AT_R: Metric(average_precisions_at_r, "all", "R"),
+    MEDIAN_RANK: Metric(first_rank, "first", "any", Statistic.MEDIAN, is_share=False),
+}
+"""By name, in the order of columns; ``@K`` at its end stands for any K. One entry more is one metric more, which
+`mitl evaluate` and :func:`score_metrics` take by its name. Installed packages add theirs as entry points of
+``mitl.metrics``."""
+
+
+@cache
+def load_installed() -> None:
+    """Put the metrics of installed packages into the table; MetricError where one cannot be loaded."""
+    for point in entry_points(group="mitl.metrics"):
+        try:
+            METRICS.setdefault(point.name, point.load())
+        except (ImportError, AttributeError) as error:
+            raise MetricError(
+                f"the metric {point.name!r} of an installed package cannot be loaded ({error}); mend its entry point "
+                f"{point.value!r} or uninstall it"
+            ) from error
+
+
+def metric_named(name: str) -> Metric | None:
+    """The metric that values of this name are of, such as ``R@5``; None where they are of none in the table."""
+    return METRICS.get(name) or METRICS.get(re.sub("@[0-9]+$", "@K", name))
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A metric that is asked for, with its K where it has one."""
+
+    name: str
+    """``R@5``, as :class:`QueryValues` names it."""
+    metric: Metric
+    k: int = 0
+
+    def reach(self, counts: Ids) -> Ids:
+        """(Q,) the rank beyond which a positive does not matter, for queries with so many positives."""
+        if self.metric.places == "R":
+            return counts
+        return np.full(len(counts), self.k if self.metric.places == "K" else ANYWHERE)
+
+    @property
+    def reads_on(self) -> bool:
+        """Whether a ranking is read until its first positive is met, and no further."""
+        return self.metric.positives == "first" and self.metric.places == "any"
+
+    @property
+    def long_name(self) -> str:
+        """``Recall@5``."""
+        names = [name for name in self.metric.other_names if name.endswith("@K")]
+        return f"{names[0][:-1]}{self.k}" if names else self.name
+
+    def values(self, parts: Iterable[Scores], query_ids: Ids, left_out: int = 0) -> QueryValues:
+        """The values of the parts of these queries, under the metric's name."""
+        whole = np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
+        return QueryValues(self.name, query_ids, whole, self.metric.statistic, left_out=left_out)
+
+
+def known_metrics() -> str:
+    """The names of all metrics, for messages."""
+    return ", ".join(
+        f"{name} for any K" if name.endswith("@K") else name.replace(" ", "-") for name in METRICS
+    )
+
+
+def asked_metrics(names: Iterable[str]) -> tuple[Asked, ...]:
+    """The metrics named, each once and in the order of the table; case does not matter.
+
+    Raises:
+        MetricError: there is no such metric.
+    """
+    load_installed()
+    found = {_place_of(name) for name in names}
+    return tuple(_asked(list(METRICS)[row], k) for row, k in sorted(found))
+
+
+def _place_of(name: str) -> tuple[int, int]:
+    """The metric's row in the table and its K, 0 where it has none."""
+    stem, at, k = name.strip().lower().replace(" ", "-").partition("@")
+    for row, (known, metric) in enumerate(METRICS.items()):
+        for other in (known, *metric.other_names):
+            said, _, ending = other.lower().replace(" ", "-").partition("@")
+            if stem == said and k == ending and ending != "k":
+                return row, 0
+            if stem == said and ending == "k" and at and re.fullmatch("[1-9][0-9]*", k):
+                return row, int(k)
+    raise MetricError(f"no metric called {name!r}; known: {known_metrics()}")
+
+
+def usual_metrics(ks: Sequence[int], *, by_r: bool, median_rank: bool) -> tuple[Asked, ...]:
+    """Recall at these K, R-Precision and mAP@R, and the median rank; MetricError where a K is below 1."""
+    for k in ks:
+        if k < 1:
+            raise MetricError(f"K is {k}, but ranks start at 1")
+    names = [R_PRECISION, MAP_AT_R] * by_r + [MEDIAN_RANK] * median_rank
+    return (*(_asked("R@K", k) for k in dict.fromkeys(ks)), *map(_asked, names))
+
+
+def _asked(name: str, k: int = 0) -> Asked:
+    return Asked(f"{name[:-1]}{k}" if name.endswith("@K") else name, METRICS[name], k)

@@ -1,0 +1,339 @@
+"""Models as files: embeddings of both sides, a similarity matrix, or rankings."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mitl.errors import MetricError
+from mitl.metrics.positives import Ids
+from mitl.metrics.ranked import NOTHING
+from mitl.records import Direction
+from mitl.stages.evaluating.models import Matrix, Model, Ranked, Side, Sides, Vectors, strange_ids_hint
+from mitl.stages.evaluating.ranking_files import ENDED, RankingTable, id_texts, read_rankings
+from mitl.stages.evaluating.request import ModelFiles, Similarity
+
+if TYPE_CHECKING:
+    from annotators.inputs.embedding_files import EmbeddingTable
+
+ARRAYS = ("similarities", "image_ids", "caption_ids")
+_BLOCK = 1 << 9
+"""Rows that are looked at in one go."""
+
+
+class RawModel(Protocol):
+    """A model as its files have it, under their own ids."""
+
+    @property
+    def name(self) -> str:
+        """What the user calls it."""
+        ...
+
+    def held(self, modality: str) -> Sequence[str]:
+        """The ids that the files name."""
+        ...
+
+    def fitted(self, sides: Sides, directions: Sequence[Direction]) -> Model:
+        """The model on these images and captions; MetricError where it lacks one."""
+        ...
+
+
+def read_model(files: ModelFiles, similarity: Similarity) -> RawModel:
+    """The model in these files.
+
+    Raises:
+        MetricError, AnnotatorError: a file is missing, malformed or does not fit the others.
+    """
+    if files.embeddings is not None:
+        return _read_embeddings(files, similarity)
+    if files.similarities is not None:
+        table = read_similarities(files.similarities, files.image_ids, files.caption_ids)
+        return SimilarityModel(files.name, table)
+    return _read_rankings(files)
+
+
+def _read_embeddings(files: ModelFiles, similarity: Similarity) -> EmbeddingModel:
+    from annotators.inputs.embedding_files import read_embeddings
+
+    assert files.embeddings is not None
+    for path in files.embeddings:
+        if not path.is_file():
+            raise MetricError(f"there is no file {str(path)!r}; it should hold embeddings")
+    images, captions = (
+        read_embeddings(path, ids)
+        for path, ids in zip(files.embeddings, (files.image_ids, files.caption_ids), strict=True)
+    )
+    if images.embedding.shape[1:] != captions.embedding.shape[1:]:
+        raise MetricError(
+            f"embeddings of model {files.name!r} differ in width: images {_width(images)}, captions "
+            f"{_width(captions)}; take both from one model"
+        )
+    return EmbeddingModel(files.name, images, captions, similarity)
+
+
+def _width(table: EmbeddingTable) -> str:
+    return " x ".join(str(one) for one in table.embedding.shape[1:])
+
+
+def _read_rankings(files: ModelFiles) -> RankingModel:
+    found: dict[Direction, RankingTable] = {}
+    for path in files.rankings:
+        for direction, table in read_rankings(path).items():
+            if direction in found:
+                raise MetricError(
+                    f"model {files.name!r} has two files of rankings {direction}: {str(found[direction].path)!r} and "
+                    f"{str(path)!r}; keep one"
+                )
+            found[direction] = table
+    return RankingModel(files.name, found)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EmbeddingModel:
+    """Embeddings of both sides."""
+
+    name: str
+    images: EmbeddingTable
+    captions: EmbeddingTable
+    similarity: Similarity
+
+    def held(self, modality: str) -> Sequence[str]:
+        """The ids of the embeddings."""
+        return list((self.images if modality == "image" else self.captions).row_of)
+
+    def fitted(self, sides: Sides, directions: Sequence[Direction]) -> Model:
+        """Rows in the order of the sides, scaled to unit length for cosines."""
+        return Model(self.name, similarities=Vectors(self._rows(sides.images), self._rows(sides.captions)))
+
+    def _rows(self, side: Side) -> NDArray[np.float32]:
+        from annotators.scoring.similarity import unit_rows
+
+        table = self.images if side.modality == "image" else self.captions
+        rows = np.asarray(table.embedding[_places(table.path, table.row_of, side)])
+        if self.similarity != "cosine":
+            return rows
+        empty = ~rows.any(axis=-1).reshape(len(rows), -1).all(axis=1)
+        if empty.any():
+            raise MetricError(
+                f"the embedding of {side.modality} {side.ids[int(empty.argmax())]} in {str(table.path)!r} is zero, so "
+                f"it has no cosine ({int(empty.sum())} of {len(rows):,} are so); encode it again, or compare by "
+                "--similarity dot"
+            )
+        return unit_rows(rows)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SimilarityModel:
+    """A matrix of similarities."""
+
+    name: str
+    table: SimilarityTable
+
+    def held(self, modality: str) -> Sequence[str]:
+        """The ids of the rows or columns."""
+        return list(self.table.image_row if modality == "image" else self.table.caption_column)
+
+    def fitted(self, sides: Sides, directions: Sequence[Direction]) -> Model:
+        """The matrix with the places of the sides' items in it."""
+        rows = _places(self.table.path, self.table.image_row, sides.images)
+        columns = _places(self.table.path, self.table.caption_column, sides.captions)
+        return Model(self.name, similarities=Matrix(self.table.values, rows, columns))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RankingModel:
+    """Rankings of one direction or both."""
+
+    name: str
+    tables: Mapping[Direction, RankingTable]
+
+    def held(self, modality: str) -> Sequence[str]:
+        """The ids that search or are found."""
+        found: list[str] = []
+        for direction, table in self.tables.items():
+            searches = (modality == "image") is (direction is Direction.I2T)
+            found += table.queries if searches else table.names
+        return found
+
+    def fitted(self, sides: Sides, directions: Sequence[Direction]) -> Model:
+        """The rankings in the sides' numbers; queries that the sides lack are left out.
+
+        Raises:
+            MetricError: a direction has no rankings, or they name an item that the gallery lacks.
+        """
+        missing = [one for one in directions if one not in self.tables]
+        if missing:
+            known = next(iter(self.tables))
+            raise MetricError(
+                f"model {self.name!r} has no rankings {missing[0]}; give their file too, or --direction {known}"
+            )
+        return Model(self.name, {one: self._fitted(self.tables[one], sides) for one in directions})
+
+    def _fitted(self, table: RankingTable, sides: Sides) -> Ranked:
+        queries, gallery = sides.queries(table.direction), sides.gallery(table.direction)
+        strange = [name for name in table.names if name not in gallery.number_of]
+        if strange:
+            raise MetricError(
+                f"{str(table.path)!r} ranks {len(strange)} {gallery.plural} that are not in the gallery of "
+                f"{len(gallery):,}; first: {strange[0]!r}{strange_ids_hint(gallery.ids, table.names)}"
+            )
+        kept = [place for place, one in enumerate(table.queries) if one in queries.number_of]
+        if not kept:
+            raise MetricError(
+                f"{str(table.path)!r} ranks for none of the {len(queries):,} {queries.plural}"
+                f"{strange_ids_hint(queries.ids, table.queries)}"
+            )
+        numbers = np.array([gallery.number_of[name] for name in table.names] + [NOTHING], np.int64)
+        rows = table.items[kept]
+        return Ranked(
+            np.array([queries.number_of[table.queries[place]] for place in kept], np.int64),
+            numbers[rows],  # ENDED is -1, which reads the last number
+            np.asarray((rows != ENDED).sum(axis=1), np.int64),
+        )
+
+
+def _places(path: Path, place_of: Mapping[str, int], side: Side) -> Ids:
+    missing = [one for one in side.ids if one not in place_of]
+    if missing:
+        raise MetricError(
+            f"{str(path)!r} lacks {len(missing):,} of {len(side):,} {side.plural}; first: {missing[0]!r}"
+            f"{strange_ids_hint(side.ids, list(place_of))}"
+        )
+    return np.array([place_of[one] for one in side.ids], np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SimilarityTable:
+    """Similarities (I, C), higher is closer: a row an image, a column a caption; ids are external."""
+
+    path: Path
+    image_row: Mapping[str, int]
+    caption_column: Mapping[str, int]
+    values: NDArray[Any]
+
+
+def read_similarities(
+    path: Path, image_ids: Path | None = None, caption_ids: Path | None = None
+) -> SimilarityTable:
+    """The matrix of a .npz with ``similarities``, ``image_ids`` and ``caption_ids``, or of a .npy.
+
+    A .npy stays on disk until it is used; its ids are in the files given (.npy, else a text with one a line), or
+    beside it in ``NAME.image_ids.npy`` or ``.txt`` and ``NAME.caption_ids.npy`` or ``.txt``.
+
+    Raises:
+        MetricError: missing, unreadable, not (I, C) real numbers, NaN among them, ids doubled or of another number.
+    """
+    if path.suffix == ".npy":
+        values = _load(path, mmap=True)
+        images = listed_ids(image_ids or ids_beside(path, "image_ids"))
+        captions = listed_ids(caption_ids or ids_beside(path, "caption_ids"))
+    elif path.suffix == ".npz":
+        if image_ids or caption_ids:
+            raise MetricError(f"{str(path)!r} has ids of its own; leave --image-ids and --caption-ids out")
+        values, images, captions = _from_npz(path)
+    else:
+        raise MetricError(f"{str(path)!r} is no file of similarities; it should end in .npy or .npz")
+    return _checked(path, values, images, captions)
+
+
+def _checked(path: Path, values: object, images: Sequence[str], captions: Sequence[str]) -> SimilarityTable:
+    if not isinstance(values, np.ndarray) or values.ndim != 2 or values.dtype.kind not in "fiu":
+        found = f"{values.dtype} of shape {values.shape}" if isinstance(values, np.ndarray) else "no array"
+        raise MetricError(
+            f"similarities in {str(path)!r} are {found}; they should be real numbers of shape (images, captions)"
+        )
+    if values.shape != (len(images), len(captions)):
+        turned = values.shape == (len(captions), len(images))
+        raise MetricError(
+            f"similarities in {str(path)!r} are {values.shape}, but {len(images)} image ids and {len(captions)} "
+            f"caption ids were given{'; turn the matrix: a row is an image' if turned else ''}"
+        )
+    table = SimilarityTable(
+        path, checked_ids(path, images, "image"), checked_ids(path, captions, "caption"), values
+    )
+    _refuse_nan(path, values, images, captions)
+    return table
+
+
+def _refuse_nan(path: Path, values: NDArray[Any], images: Sequence[str], captions: Sequence[str]) -> None:
+    if values.dtype.kind != "f":
+        return
+    for start in range(0, len(values), _BLOCK):
+        wrong = np.isnan(values[start : start + _BLOCK])
+        if wrong.any():
+            row, column = (int(place[0]) for place in np.nonzero(wrong))
+            raise MetricError(
+                f"the similarity of image {images[start + row]} and caption {captions[column]} in {str(path)!r} is "
+                "NaN, so neither has a rank; mend the model's output"
+            )
+
+
+def _from_npz(path: Path) -> tuple[object, list[str], list[str]]:
+    archive = _load(path, mmap=False)
+    if isinstance(archive, np.ndarray):
+        raise MetricError(f"{str(path)!r} holds one array, not an archive; call it .npy")
+    with archive:
+        missing = [name for name in ARRAYS if name not in archive]
+        if missing:
+            raise MetricError(
+                f"{str(path)!r} lacks the array {missing[0]!r}; it holds {', '.join(archive.files) or 'none'}"
+            )
+        try:
+            values, images, captions = (archive[name] for name in ARRAYS)
+        except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise MetricError(f"{str(path)!r} is not readable without pickles: {error}") from error
+    return values, id_texts(path, images), id_texts(path, captions)
+
+
+def _load(path: Path, *, mmap: bool) -> Any:
+    if not path.is_file():
+        raise MetricError(f"there is no file {str(path)!r}; it should hold similarities")
+    try:
+        return np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
+        raise MetricError(f"{str(path)!r} is not readable as numpy data without pickles: {error}") from error
+
+
+def listed_ids(path: Path) -> list[str]:
+    """The ids of a .npy file, else of a text with one a line."""
+    if not path.is_file():
+        raise MetricError(f"there is no file {str(path)!r}; it should hold ids, one a line or as .npy")
+    if path.suffix == ".npy":
+        try:
+            return id_texts(path, np.load(path, allow_pickle=False))
+        except (ValueError, OSError, EOFError) as error:
+            raise MetricError(
+                f"{str(path)!r} is not readable as numpy data without pickles: {error}"
+            ) from error
+    try:
+        return [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except UnicodeDecodeError as error:
+        raise MetricError(f"{str(path)!r} is not readable as a list of ids: {error}") from error
+
+
+def ids_beside(path: Path, what: str) -> Path:
+    """The file of ids that lies beside ``path``; MetricError where there is none."""
+    arrays, lines = path.with_suffix(f".{what}.npy"), path.with_suffix(f".{what}.txt")
+    found = next((one for one in (arrays, lines) if one.is_file()), None)
+    if found is None:
+        option = f"--{what.replace('_', '-')}"
+        raise MetricError(
+            f"{str(path)!r} has no ids beside it; write them to {lines.name!r}, one a line, or give {option} FILE"
+        )
+    return found
+
+
+def checked_ids(path: Path, ids: Sequence[str], modality: str) -> dict[str, int]:
+    """Place of each id; MetricError where one stands there twice."""
+    place_of: dict[str, int] = {}
+    for place, one in enumerate(ids):
+        if place_of.setdefault(one, place) != place:
+            raise MetricError(f"{str(path)!r} has the {modality} id {one!r} twice; keep one row of it")
+    return place_of

@@ -1,0 +1,280 @@
+"""A model as it is scored: rankings, or similarities of every image and every caption, in a set's numbers.
+
+Similarities are scored block by block, so that no full ranking of all queries is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mitl.datasets.ids import id_kind, tie_key
+from mitl.errors import MetricError
+from mitl.metrics.positives import Ids, QueryValues
+from mitl.metrics.ranked import NOTHING, locate_rows
+from mitl.progress import Progress
+from mitl.records import Direction, IdKind
+
+Modality = str
+"""``image`` or ``caption``."""
+EVERY = slice(None)
+_CELLS = 1 << 24
+"""Similarities held at once: some 64 MB in float32."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """The images, or the captions, in tie order: ``ids[i]`` has the number ``numbers[i]``; numbers rise strictly."""
+
+    modality: Modality
+    ids: tuple[str, ...]
+    numbers: Ids
+    number_of: Mapping[str, int]
+
+    @classmethod
+    def of(cls, modality: Modality, ids: Iterable[str]) -> Side:
+        """A side of these ids in tie order; integers are their own numbers, texts are numbered from 0."""
+        distinct = set(ids)
+        kind = id_kind(distinct)
+        ordered = tuple(sorted(distinct, key=tie_key(kind)))
+        if kind is IdKind.INTEGER:
+            return cls.numbered(modality, ordered, [int(one) for one in ordered])
+        return cls.numbered(modality, ordered, range(len(ordered)))
+
+    @classmethod
+    def numbered(cls, modality: Modality, ids: Sequence[str], numbers: Sequence[int]) -> Side:
+        """A side whose items have numbers already, rising."""
+        return cls(modality, tuple(ids), np.asarray(numbers, np.int64), dict(zip(ids, numbers, strict=True)))
+
+    @property
+    def plural(self) -> str:
+        """``images`` or ``captions``."""
+        return f"{self.modality}s"
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def places(self, numbers: Ids) -> Ids:
+        """Where these numbers stand among the side's: what row or column of an array is theirs."""
+        return np.searchsorted(self.numbers, numbers).astype(np.int64)
+
+    def id_of(self, number: int) -> str:
+        """The external id behind a number; MetricError where there is none."""
+        place = int(np.searchsorted(self.numbers, number))
+        if place == len(self.ids) or self.numbers[place] != number:
+            raise MetricError(f"no {self.modality} has the number {number}")
+        return self.ids[place]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sides:
+    """What is searched with and in."""
+
+    images: Side
+    captions: Side
+
+    def queries(self, direction: Direction) -> Side:
+        """The side that searches."""
+        return self.images if direction is Direction.I2T else self.captions
+
+    def gallery(self, direction: Direction) -> Side:
+        """The side that is searched."""
+        return self.captions if direction is Direction.I2T else self.images
+
+    def of(self, modality: Modality) -> Side:
+        """The images or the captions."""
+        return self.images if modality == "image" else self.captions
+
+
+def strange_ids_hint(wanted: Sequence[str], found: Sequence[str]) -> str:
+    """What to say besides where ids of a file match none of a set's: most often another way to write them."""
+    if not wanted or not found or set(wanted) & set(found):
+        return ""
+    return f"; ids are compared as texts: the set's look like {wanted[0]!r}, the file's like {found[0]!r}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranked:
+    """Rankings of one direction: ``query_ids`` (Q,), ``items`` (Q, depth) best first, ``ends`` (Q,) their lengths.
+
+    Beyond a ranking's end, ``items`` holds ``NOTHING``. It is a ``mitl.metrics.ranked.Rankings``.
+    """
+
+    query_ids: Ids
+    items: Ids
+    ends: Ids
+
+    @classmethod
+    def whole(cls, query_ids: Ids, items: Ids) -> Ranked:
+        """Rankings that are all as deep as the array."""
+        return cls(query_ids, items, np.full(len(items), items.shape[1], np.int64))
+
+    def rows_of(self, wanted: Ids) -> Ids:
+        """The rows of these queries: (Q,); MetricError where one has no ranking, or has two."""
+        return locate_rows(self.query_ids, wanted)
+
+    def lengths(self, rows: Ids) -> Ids:
+        """How many items the rankings of these rows name: (n,)."""
+        return self.ends[rows]
+
+    def block(self, rows: Ids, start: int, stop: int) -> NDArray[Any]:
+        """The items at places ``start + 1`` to ``stop`` of these rows: (n, stop - start)."""
+        found = self.items[rows, start : min(stop, self.items.shape[1])]
+        missing = stop - start - found.shape[1]
+        return found if missing <= 0 else np.pad(found, ((0, 0), (0, missing)), constant_values=NOTHING)
+
+
+class Similarities(Protocol):
+    """Similarities in the order of both sides; higher is closer."""
+
+    def block(self, direction: Direction, rows: slice | Ids) -> NDArray[Any]:
+        """(B, G): of these queries with the whole gallery."""
+        ...
+
+
+@runtime_checkable
+class WithinSides(Similarities, Protocol):
+    """Similarities of two items of one side as well."""
+
+    def between(
+        self, modality: str, rows: slice | Ids, other: str, columns: slice | Ids = EVERY
+    ) -> NDArray[Any]:
+        """(B, G) of some items of one side with some of another, or of the same one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Vectors:
+    """Embeddings in the order of both sides: (I, D) and (C, D), or (I, K, D) and (C, K, D) for the best of K x K."""
+
+    images: NDArray[Any]
+    captions: NDArray[Any]
+
+    def side(self, modality: str) -> NDArray[Any]:
+        """The images' or the captions'."""
+        return self.images if modality == "image" else self.captions
+
+    def block(self, direction: Direction, rows: slice | Ids) -> NDArray[np.float32]:
+        """(B, G) inner products, or the best of the K x K."""
+        sides = ("image", "caption") if direction is Direction.I2T else ("caption", "image")
+        return self.between(sides[0], rows, sides[1])
+
+    def between(
+        self, modality: str, rows: slice | Ids, other: str, columns: slice | Ids = EVERY
+    ) -> NDArray[np.float32]:
+        """(B, G) of some rows of one side with some of another, or of the same one."""
+        from annotators.scoring.similarity import best_inner_products, inner_products
+
+        queries, gallery = self.side(modality)[rows], self.side(other)[columns]
+        product = best_inner_products if gallery.ndim == 3 else inner_products
+        return product(queries, gallery)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matrix:
+    """A matrix of similarities and which of its rows and columns are the sides' items."""
+
+    values: NDArray[Any]
+    image_rows: Ids
+    caption_columns: Ids
+
+    def block(self, direction: Direction, rows: slice | Ids) -> NDArray[Any]:
+        """(B, G): the rows of some images, or the columns of some captions turned."""
+        if direction is Direction.I2T:
+            return np.asarray(self.values[self.image_rows[rows]])[:, self.caption_columns]
+        return np.asarray(self.values[:, self.caption_columns[rows]])[self.image_rows].T
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Model:
+    """One model, fitted to a set's images and captions."""
+
+    name: str
+    rankings: Mapping[Direction, Ranked] = field(default_factory=dict)
+    similarities: Similarities | None = None
+    cut: bool = False
+    """Whether the rankings are only as deep as the tasks that are not ``deep`` need."""
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Some queries with their similarities (B, G) to the whole gallery; ``gallery_ids`` rise."""
+
+    query_ids: Ids
+    gallery_ids: Ids
+    similarities: NDArray[Any]
+
+    @cached_property
+    def rankings(self) -> Ids:
+        """(B, G) the whole gallery, most similar first, ties to the smaller number."""
+        return self.gallery_ids[np.argsort(-self.similarities, axis=1, kind="stable")]
+
+    def head(self, depth: int) -> Ids:
+        """(B, depth) the first places of ``rankings``; of the whole gallery where it is smaller."""
+        depth = min(depth, len(self.gallery_ids))
+        falling = -self.similarities
+        worst = np.partition(falling, depth - 1, axis=1)[:, depth - 1, None]
+        rows, columns = np.nonzero(falling <= worst)  # with all that equal the last one
+        order = np.lexsort((columns, falling[rows, columns], rows))
+        starts = np.searchsorted(rows, np.arange(len(falling)))
+        found: Ids = self.gallery_ids[columns[order[starts[:, None] + np.arange(depth)]]]
+        return found
+
+    def of(self, query_ids: Ids) -> Block:
+        """The part of it that belongs to some queries."""
+        rows = np.isin(self.query_ids, query_ids)
+        if rows.all():
+            return self
+        return Block(self.query_ids[rows], self.gallery_ids, self.similarities[rows])
+
+
+def blocks(
+    similarities: Similarities,
+    sides: Sides,
+    direction: Direction,
+    query_ids: Ids,
+    progress: Progress,
+    label: str,
+) -> Iterator[Block]:
+    """The blocks of these queries, in their order.
+
+    Raises:
+        MetricError: a similarity is NaN.
+    """
+    queries, gallery = sides.queries(direction), sides.gallery(direction)
+    size = max(1, _CELLS // max(1, len(gallery)))
+    with progress(label, total=len(query_ids)) as advance:
+        for start in range(0, len(query_ids), size):
+            some = query_ids[start : start + size]
+            found = similarities.block(direction, queries.places(some))
+            wrong = np.isnan(found).any(axis=1)
+            if wrong.any():
+                name = queries.id_of(int(some[int(np.argmax(wrong))]))
+                raise MetricError(
+                    f"a similarity of {queries.modality} {name} is NaN, so its items have no order; mend the "
+                    "model's output"
+                )
+            yield Block(some, gallery.numbers, found)
+            advance(len(some))
+
+
+def joined(parts: Sequence[tuple[QueryValues, ...]]) -> tuple[QueryValues, ...]:
+    """One of each metric over the queries of all parts; every part has the same metrics, none of them weighted."""
+    if not parts:
+        return ()
+    return tuple(
+        QueryValues(
+            first.metric,
+            np.concatenate([part[place].query_ids for part in parts]),
+            np.concatenate([part[place].values for part in parts]),
+            first.statistic,
+            None,
+            sum(part[place].left_out for part in parts),
+        )
+        for place, first in enumerate(parts[0])
+    )

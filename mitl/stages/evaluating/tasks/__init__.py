@@ -1,1 +1,0 @@
-"""What is evaluated: each kind of set scored for one model."""
