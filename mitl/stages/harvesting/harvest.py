@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from mitl.campaign.kinds import kinds_asked
+from mitl.campaign.posting import reconcile
 from mitl.crowd.endpoint import Endpoint, open_endpoint
 from mitl.db.session import open_database, reading
 from mitl.db.store import answers as answer_store
-from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
 from mitl.db.store import proposals as proposal_store
@@ -31,7 +32,6 @@ from mitl.stages.harvesting.reparsing import reparse_all
 from mitl.stages.hits.reconciling import gone_warning
 from mitl.stages.hits.sweep import Sweep, sweep
 from mitl.stages.paying.paying import CarriedOut, carry_out, has_open_calls
-from mitl.stages.publishing.posting import reconcile
 
 SOON = dt.timedelta(days=1)
 """Before work that waits for a person is approved by itself, each harvest says so."""
@@ -210,18 +210,17 @@ def _result(
         lines.append(f"the cap on HITs per worker was set or lifted for {several(capped, 'worker')}")
     if nothing:
         lines.insert(0, "nothing to do: no new answers")
+    kinds = kinds_asked(session, environment)
     if queued:
         following = "mitl review"
-    elif open_work.barren_hits(session, environment):
-        following = f"mitl publish --{environment}, which asks again what could not be used"
-    elif comparison_store.barren(session, environment):
-        following = f"mitl prefer publish --{environment}, which asks again what could not be used"
+    elif again := next((kind for kind in kinds if kind.to_replace(session, environment)), None):
+        following = f"{again.command} --{environment}, which asks again what could not be used"
     elif waiting > 0:
         following = "mitl harvest again when people have worked"
     else:
         following = "mitl build-dataset --out DIR"
-        if comparison_store.hit_ids(session, environment):
-            following = f"mitl prefer scores for preferences; {following} for pairs"
+        if scores := [f"{kind.scores} for {kind.given}" for kind in kinds if kind.scores]:
+            following = "; ".join([*scores, f"{following} for pairs"])
     return StageResult(
         status="nothing_to_do" if nothing else "done",
         counts={

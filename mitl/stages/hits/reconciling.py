@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from mitl.campaign.posting import CREATE, annotation, annotation_prefix, reconcile
 from mitl.crowd.client import ListedHit, MTurkClient
 from mitl.crowd.endpoint import open_endpoint
 from mitl.db.locks import PUBLISH, only_one
@@ -18,15 +19,13 @@ from mitl.db.session import open_database, reading
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
-from mitl.db.store.hits import HitRow
+from mitl.db.store.hits import UNPOSTED, HitRow
 from mitl.errors import CrowdError, EndpointError
 from mitl.progress import Progress, no_progress
-from mitl.records import BatchKind, Environment, HitState, StageResult
+from mitl.records import Environment, HitState, StageResult
 from mitl.settings import Settings
 from mitl.stages.calls import THREADS
 from mitl.stages.environment import require_same_server
-from mitl.stages.publishing.planning import annotation, annotation_prefix
-from mitl.stages.publishing.posting import CREATE, UNPOSTED, reconcile
 
 TOKEN_LASTS = dt.timedelta(hours=23)
 """A server remembers a request token for 24 hours; an hour is left for clocks that differ and for slow runs."""
@@ -38,8 +37,8 @@ _SHOWN = 10
 class Sweep:
     """What one sweep over the server's HITs found."""
 
-    adopted_of: Counter[BatchKind]
-    """HITs that had reached the server without this database knowing, by what they ask."""
+    adopted: int
+    """HITs that had reached the server without this database knowing."""
     orphans: tuple[ListedHit, ...]
     """HITs of this project that no row of this database stands for, as after restoring an older backup."""
     gone: tuple[HitRow, ...]
@@ -50,11 +49,6 @@ class Sweep:
     """Posted HITs that the sweep missed although the server has them."""
     last_batch: int
     """The highest number of a batch of this project that the server knows; 0 where it knows none."""
-
-    @property
-    def adopted(self) -> int:
-        """How many HITs were adopted."""
-        return self.adopted_of.total()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -78,7 +72,7 @@ class Sweep:
         return tuple(found)
 
 
-NO_SWEEP = Sweep(adopted_of=Counter(), orphans=(), gone=(), unfetched=(), overlooked=0, last_batch=0)
+NO_SWEEP = Sweep(adopted=0, orphans=(), gone=(), unfetched=(), overlooked=0, last_batch=0)
 """Where nothing is posted, nothing has to be found first."""
 
 
@@ -121,7 +115,7 @@ def sweep_server(
     ours = [hit for hit in on_server.values() if (hit.annotation or "").startswith(prefix)]
     ids = {hit.mturk_hit_id for hit in known}
     return Sweep(
-        adopted_of=adopted,
+        adopted=adopted,
         orphans=tuple(hit for hit in ours if hit.hit_id not in ids),
         gone=tuple(hit for hit in gone if stored.get(hit.id, 0) < hit.assignments),
         unfetched=tuple(unfetched),

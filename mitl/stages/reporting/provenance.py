@@ -104,7 +104,7 @@ def _publish(settings: Settings, known: Snapshot, batch: BatchRow) -> RebuildSte
     )
     if batch.source is JudgementSource.IMPORT:
         return _step(["harvest", "--from", "FILE"], f"past work, as batch {batch.name}", ())
-    if batch.kind is BatchKind.RANKINGS:
+    if batch.kind == BatchKind.RANKINGS:
         return _step(
             ["prefer", "publish", f"--{known.environment.value}", "--seed", str(batch.seed), "…"],
             f"batch {batch.name}, {_n_hits(known, batch):,} HITs of rankings side by side; the options as then",

@@ -1,10 +1,13 @@
-"""Posting HITs so that none is lost and none is doubled, whenever the process dies."""
+"""Posting HITs so that none is lost and none is doubled, whenever the process dies.
+
+The two calls that post a HIT are said once: posting makes them, validation checks them and writes them down.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from sqlalchemy.orm import Session
@@ -12,16 +15,55 @@ from sqlalchemy.orm import Session
 from mitl.crowd.client import ListedHit, MTurkClient
 from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
-from mitl.db.store.hits import HitRow
+from mitl.db.store.hits import UNPOSTED, HitRow
+from mitl.hits.templates import HitTemplate
 from mitl.progress import Progress
-from mitl.records import BatchKind, Environment, HitState, JournalState
+from mitl.records import Environment, HitState, JournalState
+from mitl.settings import ASSIGNMENT_DURATION_S, AUTO_APPROVAL_S, LIFETIME_S
 from mitl.stages.calls import Call, make_calls
-from mitl.stages.publishing.hit_calls import create_hit
-from mitl.stages.publishing.planning import annotation
 
 CREATE = "create"
 
-UNPOSTED = (HitState.PLANNED, HitState.SENDING)
+
+def token(project_id: str, batch: str, number: int, attempt: int) -> str:
+    """The ``UniqueRequestToken`` of a HIT: 48 hexadecimal digits of a hash over what names it."""
+    name = f"mitl1:{project_id}:{batch}:{number}:{attempt}"
+    return hashlib.sha256(name.encode()).hexdigest()[:48]
+
+
+def annotation_prefix(project_id: str) -> str:
+    """How the annotations of all HITs of a project begin."""
+    return f"mitl1:{project_id}:"
+
+
+def annotation(project_id: str, hit: HitRow) -> str:
+    """The ``RequesterAnnotation`` of a HIT, by which it is found again."""
+    return annotation_prefix(project_id) + hit.key
+
+
+def create_hit_type(client: MTurkClient, template: HitTemplate, reward_cents: int, guard: str) -> str:
+    """The id of the HIT type of a wording at a price, which nobody sees who holds the qualification ``guard``."""
+    return client.create_hit_type(
+        title=template.title,
+        description=template.description,
+        keywords=template.keywords,
+        reward_cents=reward_cents,
+        assignment_duration_s=ASSIGNMENT_DURATION_S,
+        auto_approval_s=AUTO_APPROVAL_S,
+        exclude_qualification=guard,
+    )
+
+
+def create_hit(client: MTurkClient, project_id: str, hit: HitRow, hit_type_id: str, question: str) -> str:
+    """Post a HIT under its own token and annotation; the id that the server gives it."""
+    return client.create_hit(
+        hit_type_id=hit_type_id,
+        question=question,
+        max_assignments=hit.assignments,
+        lifetime_s=LIFETIME_S,
+        annotation=annotation(project_id, hit),
+        token=hit.token,
+    ).hit_id
 
 
 def reconcile(
@@ -29,24 +71,20 @@ def reconcile(
     project_id: str,
     environment: Environment,
     list_hits: Callable[[], Iterable[ListedHit]],
-) -> Counter[BatchKind]:
-    """Adopt the HITs that reached the server though this database does not know it; returns how many of each kind.
+) -> int:
+    """Adopt the HITs that reached the server though this database does not know it; returns how many.
 
     Their reply was lost, or the database is an older one, restored. They are found by their annotation in one sweep
     of ListHITs, which works after the 24 hours too during which the server remembers request tokens.
     """
-    wanted = {
-        annotation(project_id, hit): (kind, hit)
-        for kind in BatchKind
-        for hit in hit_store.hits(session, environment, UNPOSTED, kind)
-    }
+    wanted = {annotation(project_id, hit): hit for hit in hit_store.hits(session, environment, UNPOSTED)}
     session.rollback()
-    adopted: Counter[BatchKind] = Counter()
+    adopted = 0
     for listed in list_hits() if wanted else ():
-        kind, hit = wanted.pop(listed.annotation or "", (None, None))
-        if kind is not None and hit is not None:
+        hit = wanted.pop(listed.annotation or "", None)
+        if hit is not None:
             _adopt(session, project_id, hit, listed.hit_id)
-            adopted[kind] += 1
+            adopted += 1
     session.commit()
     return adopted
 
@@ -61,7 +99,7 @@ def post(
     progress: Progress,
     *,
     in_order: bool = False,
-    before_window: Callable[[Sequence[HitRow]], None] | None = None,
+    before_window: Callable[[], None] | None = None,
 ) -> int:
     """Create these HITs and return their number.
 
@@ -70,7 +108,7 @@ def post(
 
     Args:
         in_order: as in `make_calls`.
-        before_window: is shown a window's HITs before they are sent and may raise to stop there.
+        before_window: is called before a window's HITs are sent and may raise to stop there.
 
     Raises:
         CrowdError: the first failure of a window, after what succeeded in it was booked.
@@ -80,7 +118,7 @@ def post(
     def prepare(window: Sequence[Call[HitRow]]) -> None:
         due = [one.subject for one in window]
         if before_window is not None:
-            before_window(due)
+            before_window()
             session.rollback()
         questions.clear()
         questions.update({hit.id: question_of(hit) for hit in due})

@@ -4,27 +4,82 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from sqlalchemy.orm import Session
 
-from mitl.analysis.bradley_terry import TieRule
-from mitl.analysis.preferences import count_votes, first_votes, left_share, single_ballots
+from mitl.analysis.bradley_terry import Bounds, Strengths, TieRule, bootstrap, strengths
+from mitl.analysis.preferences import Ballots, Floats, count_votes, first_votes, left_share, single_ballots
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
 from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import preferences as preference_store
-from mitl.errors import UsageError
+from mitl.errors import MetricError, UsageError
 from mitl.records import BatchKind, Decision, Direction, Environment, StageResult, Table, Vote
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
-from mitl.stages.preferring.count_tables import read_counts
-from mitl.stages.preferring.scoring import DEFAULT, Method, Scored, score
 
 FEW_WORKERS = 10
 """Below this a bootstrap over workers says so: the spread of a few does not stand for that of all."""
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """How scores and their intervals are made."""
+
+    ties: TieRule = TieRule.HALF
+    prior: float = 0.0
+    samples: int = 1000
+    confidence: float = 0.95
+    by_worker: bool = True
+    """Whether the bootstrap draws workers, each with all votes; else single votes."""
+
+
+DEFAULT = Method()
+"""Ties as half wins, no prior, 95 % intervals over workers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Preferences with the strengths and the intervals that they give."""
+
+    ballots: Ballots
+    found: Strengths
+    bounds: Bounds
+
+    @property
+    def order(self) -> list[int]:
+        """Best first."""
+        return sorted(range(len(self.ballots.systems)), key=lambda i: (-self.found.scores[i], i))
+
+
+def score(ballots: Ballots, method: Method, *, seed: int) -> Scored:
+    """Strengths and bounds of these preferences.
+
+    Raises:
+        MetricError: the strengths have no maximum.
+    """
+    found = strengths(
+        ballots.total_wins,
+        ballots.total_ties,
+        rule=method.ties,
+        prior=method.prior,
+        names=ballots.systems,
+    )
+    bounds = bootstrap(
+        ballots.wins,
+        ballots.ties,
+        samples=method.samples,
+        confidence=method.confidence,
+        seed=seed,
+        rule=method.ties,
+        prior=method.prior,
+    )
+    return Scored(ballots, found, bounds)
 
 
 def score_votes(
@@ -132,7 +187,7 @@ def score_counts(
 
 
 def _batches(session: Session, environment: Environment, batch: str | None) -> list[str]:
-    known = [row.name for row in hit_store.batches(session, environment) if row.kind is BatchKind.RANKINGS]
+    known = [row.name for row in hit_store.batches(session, environment) if row.kind == BatchKind.RANKINGS]
     if batch is not None and batch not in known:
         raise UsageError(
             f"there is no preference batch {batch!r} on {environment}; known: {', '.join(known) or 'none'}"
@@ -256,3 +311,39 @@ def _write(path: Path, systems: dict[str, dict[str, float]]) -> Path:
                 )
             )
     return path
+
+
+def read_counts(path: Path) -> tuple[list[str], Floats]:
+    """The names and the (N, N) counts of a file whose first row and column name the same things in the same order.
+
+    Row i, column j holds how often i was preferred to j; empty cells count 0.
+
+    Raises:
+        MetricError: the file is missing, or is no such table.
+    """
+    wanted = "a CSV table of counts has a first row of names and the same names down its first column"
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = [row for row in csv.reader(file) if any(cell.strip() for cell in row)]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = error.strerror.lower() if isinstance(error, OSError) and error.strerror else str(error)
+        raise MetricError(f"cannot read {str(path)!r}: {reason}; {wanted}") from error
+    names = [cell.strip() for cell in rows[0][1:]] if rows else []
+    down = [row[0].strip() for row in rows[1:]]
+    if len(names) < 2 or down != names or len(set(names)) != len(names):
+        told = f"{', '.join(names[:_NAMED]) or 'nothing'} across and {', '.join(down[:_NAMED]) or 'nothing'} down"
+        raise MetricError(f"{str(path)!r} names {told}; {wanted}")
+    wins = np.zeros((len(names), len(names)))
+    for i, row in enumerate(rows[1:]):
+        if len(row) != len(names) + 1:
+            raise MetricError(
+                f"row {names[i]!r} of {str(path)!r} has {len(row) - 1} counts, not {len(names)}"
+            )
+        for j, cell in enumerate(row[1:]):
+            text = cell.strip() or "0"
+            if not text.isascii() or not text.isdigit():
+                raise MetricError(
+                    f"{names[i]!r} over {names[j]!r} in {str(path)!r} is {cell!r}, but counts are 0, 1, 2 …"
+                )
+            wins[i, j] = int(text)
+    return names, wins

@@ -1,23 +1,20 @@
-"""The bill of a plan: what each group of HITs costs, what it pays an hour, and whether it may be posted."""
+"""The bill of a plan: what each group of HITs costs and pays an hour, whether it may be posted, and how it is told."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
-from mitl.db.store.commitments import StoredPlan
-from mitl.db.store.hits import BatchRow, HitRow
+from mitl.campaign.kind import Estimate, Plan, Request, Wording
+from mitl.campaign.spending import SpendingLimit
+from mitl.db.store.hits import BatchRow
 from mitl.errors import FundsError, UsageError
-from mitl.hits.pricing import Bill, bill, format_dollars, reward_for_floor
+from mitl.hits.pricing import Bill, bill, fee_rule, format_dollars, reward_for_floor
 from mitl.hits.templates import HitTemplate
+from mitl.records import Environment, several
 from mitl.settings import PRICING_FLOOR_CENTS_PER_HOUR, Settings
 from mitl.stages.paying.wages import floor_cents
-from mitl.stages.publishing.campaign import Campaign
-from mitl.stages.publishing.pages import Wording
-from mitl.stages.publishing.pilot import Estimate
-from mitl.stages.publishing.purse import Purse
 
 NEW = "new batch"
 
@@ -92,57 +89,17 @@ class Quote:
         )
 
 
-def terms_of(settings: Settings, campaign: Campaign, template: HitTemplate, estimate: Estimate) -> Terms:
+def terms_of(settings: Settings, request: Request, template: HitTemplate, estimate: Estimate) -> Terms:
     """The terms of a new batch; the reward as asked for, else the least that pays the floor at the estimate."""
-    reward = campaign.reward_cents
+    reward = request.reward_cents
     if reward is None:
         floor = settings.wage_floor_cents or PRICING_FLOOR_CENTS_PER_HOUR
         reward = reward_for_floor(floor, estimate.seconds)
-    return Terms(template, reward, campaign.assignments, estimate)
-
-
-class Again(Protocol):
-    """A HIT that asks what another HIT could not bring."""
-
-    @property
-    def replaces(self) -> HitRow:
-        """That HIT, whose batch's terms hold."""
-
-    @property
-    def attempt(self) -> int:
-        """Counts on from that HIT."""
-
-    @property
-    def assignments(self) -> int:
-        """Workers who are still wanted."""
-
-
-class Planned(Protocol):
-    """A plan of whatever is asked, pairs or comparisons."""
-
-    @property
-    def fresh(self) -> Sized:
-        """The pages of the new batch."""
-
-    @property
-    def leftover(self) -> Sequence[HitRow]:
-        """HITs that an earlier run planned and did not post."""
-
-    @property
-    def interrupted(self) -> Sequence[StoredPlan]:
-        """The plan of that run, or one that was posted whole and not told."""
-
-    @property
-    def again(self) -> Sequence[Again]:
-        """HITs that replace others."""
-
-    @property
-    def n_limited(self) -> int:
-        """Pairs or comparisons that count against a limit."""
+    return Terms(template, reward, request.assignments, estimate)
 
 
 def make_quote(
-    plan: Planned,
+    plan: Plan,
     terms: Terms,
     batches: Mapping[int, BatchRow],
     estimates: Mapping[int, int],
@@ -164,7 +121,7 @@ def make_quote(
             charges_fee=charges_fee,
         )
         parts.append(Part(NEW, new, terms.estimate.note))
-    planned = Counter((hit.batch_id, hit.assignments) for hit in plan.leftover)
+    planned = Counter((hit.batch_id, hit.assignments) for hit in plan.left.hits)
     again = Counter((one.replaces.batch_id, one.assignments) for one in plan.again)
     for batch_id, assignments in sorted(planned.keys() | again.keys()):
         batch = batches[batch_id]
@@ -178,7 +135,7 @@ def make_quote(
         )
         parts.append(Part(batch.name, priced, "as when it was planned", count))
     total = sum(part.bill.rewards_cents + part.bill.fees_cents for part in parts)
-    return Quote(tuple(parts), max(sum(stored.cents for stored in plan.interrupted) - total, 0))
+    return Quote(tuple(parts), max(sum(stored.cents for stored in plan.left.plans) - total, 0))
 
 
 def require_confirmed(
@@ -199,7 +156,9 @@ def require_confirmed(
         raise UsageError("the total was not confirmed; nothing was posted")
 
 
-def check_money(settings: Settings, campaign: Campaign, quote: Quote, balance: int, purse: Purse) -> None:
+def check_money(
+    settings: Settings, request: Request, quote: Quote, balance: int, limit: SpendingLimit
+) -> None:
     """Refuse a bill above the maximum, below the wage floor, beyond the ceiling or beyond the balance.
 
     Raises:
@@ -207,13 +166,13 @@ def check_money(settings: Settings, campaign: Campaign, quote: Quote, balance: i
         FundsError: the total exceeds the balance, or with what is spent and promised the ceiling.
     """
     total, whole = quote.total_cents, quote.whole_cents
-    if campaign.max_cost_cents is not None and whole > campaign.max_cost_cents:
+    if request.max_cost_cents is not None and whole > request.max_cost_cents:
         also = " in all, with what an interrupted run posted of it" if quote.posted_cents else ""
         raise UsageError(
-            f"the bill is {format_dollars(whole)}{also}, above --max-cost {format_dollars(campaign.max_cost_cents)}; "
+            f"the bill is {format_dollars(whole)}{also}, above --max-cost {format_dollars(request.max_cost_cents)}; "
             f"raise it{'' if quote.posted_cents else ', or ask fewer pairs with --limit'}"
         )
-    floor = floor_cents(settings, campaign.environment)
+    floor = floor_cents(settings, request.environment)
     for part in quote.parts:
         if part.bill.hourly_cents < floor:
             raise UsageError(
@@ -221,10 +180,79 @@ def check_money(settings: Settings, campaign: Campaign, quote: Quote, balance: i
                 f"{format_dollars(part.bill.hourly_cents)} an hour, below the wage floor of {format_dollars(floor)}; "
                 "raise --reward, or set wage_floor_cents in [crowd] of mitl.toml"
             )
-    purse.require(quote.new_cents, "the bill")
-    purse.recheck()
+    limit.require(quote.new_cents, "the bill")
+    limit.recheck()
     if total > balance:
         raise FundsError(
             f"the bill is {format_dollars(total)}, but the balance is {format_dollars(balance)}; "
             "raise the budget with `mitl crowd budget`, or ask fewer pairs with --limit"
         )
+
+
+def bill_text(
+    quote: Quote, environment: Environment, balance: int, limit: SpendingLimit, *, charges_fee: bool
+) -> list[str]:
+    """What each price group costs and pays, the total, and what is left of balance and ceiling then."""
+    lines = []
+    for part in quote.parts:
+        if len(quote.parts) > 1:
+            lines.append(f"  {part.name}: {several(part.bill.hits, 'HIT')}")
+        lines += part_lines(part, charges_fee=charges_fee)
+    if len(quote.parts) > 1:
+        lines.append(
+            columns("rewards in all", format_dollars(quote.rewards_cents))
+            + columns("fees in all", format_dollars(quote.fees_cents))
+        )
+    total = quote.total_cents
+    after = f"{format_dollars(balance)} → {format_dollars(balance - total)}"
+    if environment is Environment.SANDBOX:
+        after = f"{format_dollars(balance)} of practice money, always"
+    lines.append(columns("total", format_dollars(total)) + f"  {'balance':<14} {after}")
+    if quote.posted_cents:
+        lines.append(
+            columns("posted before", format_dollars(quote.posted_cents))
+            + columns("whole bill", format_dollars(quote.whole_cents))
+            + " (as it was confirmed)"
+        )
+    return lines + _ceiling(quote, limit)
+
+
+def again_lines(plan: Plan) -> list[str]:
+    """How many of the HITs are not asked for the first time, or were planned before."""
+    lines = []
+    if plan.again:
+        lines.append(f"  {len(plan.again):,} of the HITs ask again what could not be used")
+    if plan.left.hits:
+        lines.append(f"  {len(plan.left.hits):,} of the HITs were planned by an earlier run and not posted")
+    return lines
+
+
+def part_lines(part: Part, *, charges_fee: bool) -> list[str]:
+    """What HITs of one price cost and pay: assignments, reward, wage, rewards, fee by rule."""
+    bill = part.bill
+    return [
+        columns("assignments", f"{bill.submissions:,}")
+        + f"  ({several(bill.hits, 'HIT')} × {several(bill.assignments, 'worker')})",
+        columns("reward", format_dollars(bill.reward_cents))
+        + columns("an hour", format_dollars(bill.hourly_cents))
+        + f" at {bill.estimate_s:,} s a HIT ({part.note})",
+        columns("rewards", format_dollars(bill.rewards_cents))
+        + columns("fee", format_dollars(bill.fees_cents))
+        + f" ({fee_rule(bill, charges_fee=charges_fee)})",
+    ]
+
+
+def _ceiling(quote: Quote, limit: SpendingLimit) -> list[str]:
+    left = limit.left()
+    if limit.ceiling_cents is None or left is None:
+        return []
+    return [
+        columns("ceiling", format_dollars(limit.ceiling_cents))
+        + columns("left then", format_dollars(left - quote.new_cents))
+        + f" ({format_dollars(limit.committed())} spent or promised before)"
+    ]
+
+
+def columns(label: str, value: str) -> str:
+    """A figure of the bill under its name."""
+    return f"  {label:<14} {value:>13}"

@@ -2,8 +2,8 @@
 
 Committed is what the ledger has booked and what is promised: assignments of HITs that are planned, out or not
 settled, and calls that are journalled and not made (bonuses, additional assignments). So whoever plans something
-that costs asks ``Purse.require`` *first, in the transaction that stores the plan*; from then on it is committed
-and ``Purse.recheck`` before each window of calls sees whether it still fits.
+that costs asks ``SpendingLimit.require`` *first, in the transaction that stores the plan*; from then on it is committed
+and ``SpendingLimit.recheck`` before each window of calls sees whether it still fits.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def committed_cents(session: Session, environment: Environment, *, charges_fee: 
     return spent + promised + commitments.promised_calls_cents(session, environment)
 
 
-class Purse:
+class SpendingLimit:
     """The money of one environment: what may still be promised, and a check before each window of calls."""
 
     def __init__(

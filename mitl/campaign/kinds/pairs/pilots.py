@@ -9,12 +9,13 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from mitl.campaign.kind import Estimate
 from mitl.db.store import hits as hit_store
 from mitl.db.store import pilots as pilot_store
 from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.hits.templates import HitTemplate
 from mitl.judgements.wages import work_time
-from mitl.records import Environment
+from mitl.records import Environment, several
 from mitl.settings import ASSIGNMENT_DURATION_S
 
 PAIRS_PER_HIT = CANDIDATES_PER_HIT + 2
@@ -30,17 +31,6 @@ class Pilot:
     """HITs that are not closed: not posted yet, not answered, or not decided about."""
     seconds: tuple[float, ...] = ()
     """Active time of a HIT of 20 pairs, by each submission that is kept and was measured."""
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """The expected working time of a HIT of 20 pairs, and where it comes from."""
-
-    seconds: int
-    pilot: str | None = None
-    """The batch whose times say so; None for the wording's own estimate."""
-    note: str = ""
-    """As the bill says it."""
 
 
 def find_pilots(session: Session, environment: Environment, template: str) -> list[Pilot]:
@@ -74,14 +64,9 @@ def pilot_out(pilots: Sequence[Pilot]) -> Pilot | None:
     return next((pilot for pilot in pilots if pilot.out), None)
 
 
-def template_seconds(template: HitTemplate) -> int:
-    """The wording's own estimate of a whole HIT."""
-    return PAIRS_PER_HIT * template.seconds_per_pair
-
-
 def estimate_of(pilots: Sequence[Pilot], template: HitTemplate) -> Estimate:
     """The latest finished pilot's median active time of a HIT, in whole seconds upwards; else the wording's own."""
-    own = template_seconds(template)
+    own = PAIRS_PER_HIT * template.seconds_per_pair
     plain = f"the wording's {template.seconds_per_pair} s a pair"
     done = [pilot for pilot in pilots if not pilot.out]
     for pilot in reversed(done):
@@ -90,7 +75,8 @@ def estimate_of(pilots: Sequence[Pilot], template: HitTemplate) -> Estimate:
             return Estimate(
                 max(1, math.ceil(statistics.median(pilot.seconds))),
                 pilot.batch,
-                f"median of {n} submission{'' if n == 1 else 's'} of pilot {pilot.batch}; the wording says {own} s",
+                f"median of {several(n, 'submission')} of pilot {pilot.batch}; the wording says {own} s",
+                is_kept=True,
             )
     if done:
         return Estimate(own, None, f"{plain}, since pilot {done[-1].batch} gave no usable times")
