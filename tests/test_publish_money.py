@@ -15,6 +15,7 @@ from world_kit import SANDBOX, make_world, run_propose, run_publish
 from mitl.campaign.bill import NEW, Part, Quote, part_lines
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.publish import publish
+from mitl.campaign.reconciling import reconcile_only
 from mitl.campaign.spending import SpendingLimit, committed_cents
 from mitl.crowd.client import MTurkClient
 from mitl.db.session import open_database
@@ -24,7 +25,6 @@ from mitl.hits.pricing import bill, fee_cents
 from mitl.progress import no_progress
 from mitl.records import Environment, HitState, JournalState
 from mitl.stages.harvesting.harvest import harvest
-from mitl.stages.hits.reconciling import reconcile_only
 from mitl.stages.reviewing.review import settle
 from mitl.stages.simulate import simulate
 

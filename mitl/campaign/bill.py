@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from mitl.campaign.kind import Estimate, Plan, Request, Wording
+from mitl.campaign.kinds.protocol import Estimate, Plan, Request, Wording, columns
 from mitl.campaign.spending import SpendingLimit
 from mitl.db.store.hits import BatchRow
 from mitl.errors import FundsError, UsageError
@@ -217,16 +217,6 @@ def bill_text(
     return lines + _ceiling(quote, limit)
 
 
-def again_lines(plan: Plan) -> list[str]:
-    """How many of the HITs are not asked for the first time, or were planned before."""
-    lines = []
-    if plan.again:
-        lines.append(f"  {len(plan.again):,} of the HITs ask again what could not be used")
-    if plan.left.hits:
-        lines.append(f"  {len(plan.left.hits):,} of the HITs were planned by an earlier run and not posted")
-    return lines
-
-
 def part_lines(part: Part, *, charges_fee: bool) -> list[str]:
     """What HITs of one price cost and pay: assignments, reward, wage, rewards, fee by rule."""
     bill = part.bill
@@ -251,8 +241,3 @@ def _ceiling(quote: Quote, limit: SpendingLimit) -> list[str]:
         + columns("left then", format_dollars(left - quote.new_cents))
         + f" ({format_dollars(limit.committed())} spent or promised before)"
     ]
-
-
-def columns(label: str, value: str) -> str:
-    """A figure of the bill under its name."""
-    return f"  {label:<14} {value:>13}"

@@ -12,7 +12,7 @@ from typing import Any
 from markupsafe import escape
 from sqlalchemy.orm import Session
 
-from mitl.campaign.kind import CampaignKind, Shown, Wording
+from mitl.campaign.kinds.protocol import CampaignKind, Shown, Wording
 from mitl.campaign.pictures import picture_sources
 from mitl.db.store import items as item_store
 from mitl.hits.rendering import question_xml

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 
 from mitl.addresses import is_loopback
-from mitl.campaign.kind import Request
+from mitl.campaign.kinds.protocol import Request
 from mitl.errors import DatasetError, SettingsError
 from mitl.progress import Progress
 from mitl.proposals.sampling import shuffled

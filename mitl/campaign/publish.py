@@ -12,11 +12,12 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from mitl.campaign.bill import Quote, Terms, bill_text, check_money, make_quote, require_confirmed, terms_of
-from mitl.campaign.kind import CampaignKind, Plan, Request, Wording
-from mitl.campaign.kinds import kind_of
+from mitl.campaign.kinds import kind_of, wording_of
+from mitl.campaign.kinds.protocol import CampaignKind, Plan, Request, Wording
 from mitl.campaign.pages import Pages
 from mitl.campaign.pictures import probe_or_warn
 from mitl.campaign.posting import create_hit_type, post, token
+from mitl.campaign.reconciling import NO_SWEEP, Sweep, require_free_names, sweep_to_post
 from mitl.campaign.spending import SpendingLimit
 from mitl.campaign.validating import DryRunFolder, DueHit, validate_requests
 from mitl.crowd.endpoint import Endpoint, open_endpoint
@@ -29,13 +30,11 @@ from mitl.db.store.commitments import StoredPlan
 from mitl.db.store.hits import UNPOSTED, BatchRow, HitRow, NewHit
 from mitl.errors import CrowdError
 from mitl.hits.pricing import format_dollars
-from mitl.hits.templates import load_template
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, HitState, JudgementSource, StageResult, several
 from mitl.settings import Settings
 from mitl.stages.environment import require_same_server
 from mitl.stages.harvesting.exclusion import exclusion_qualification
-from mitl.stages.hits.reconciling import NO_SWEEP, Sweep, require_free_names, sweep_to_post
 
 COMPLETED = "that completes an interrupted run, and nothing was planned beside it"
 
@@ -202,7 +201,7 @@ class _Run:
         session, settings, request, kind = self._session, self._settings, self._request, self._kind
         balance = self._client.balance()
         with reading(session):
-            template = load_template(request.template, settings.wordings, asks=kind.name)
+            template = wording_of(kind.name, request.template, settings.wordings)
             plan = kind.plan(session, settings, request, adopted=sweep.adopted)
             if plan.n_hits == 0:
                 return self._nothing_to_do(plan, sweep)
@@ -269,7 +268,7 @@ class _Run:
     def _wordings(self, batches: Mapping[int, BatchRow]) -> dict[int, Wording]:
         """Batch → its wording, each template loaded once."""
         names = {row.template for row in batches.values()}
-        loaded = {name: load_template(name, self._settings.wordings, asks=self._kind.name) for name in names}
+        loaded = {name: wording_of(self._kind.name, name, self._settings.wordings) for name in names}
         return {
             id_: Wording(
                 loaded[row.template],
@@ -332,7 +331,7 @@ class _Run:
             session,
             round_id=hit_store.open_round(session, item_store.dataset(session).id, now),
             environment=request.environment,
-            direction=request.direction,
+            direction=str(request.direction),
             template=terms.template.name,
             reward_cents=terms.reward_cents,
             assignments=terms.assignments,

@@ -20,7 +20,7 @@ import botocore.session
 from botocore import xform_name
 from botocore.validate import ParamValidator
 
-from mitl.campaign.kind import CampaignKind, Wording
+from mitl.campaign.kinds.protocol import CampaignKind, Wording
 from mitl.campaign.pages import Pages
 from mitl.campaign.posting import create_hit, create_hit_type
 from mitl.crowd.client import MTurkClient

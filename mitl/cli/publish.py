@@ -105,7 +105,7 @@ def command(
 
     chosen = require_environment(environment)
     if reconcile:
-        from mitl.stages.hits.reconciling import reconcile_only
+        from mitl.campaign.reconciling import reconcile_only
 
         _refuse_beside_reconcile()
         app.finish(reconcile_only(app.settings, chosen, app.progress))

@@ -50,20 +50,27 @@ def template_names(extra_folder: Path | None = None, *, asks: str = BatchKind.PA
     return sorted(name for name, kind in _kinds(_roots(extra_folder)).items() if kind == asks)
 
 
-def load_template(name: str, extra_folder: Path | None = None, *, asks: str | None = None) -> HitTemplate:
+def load_template(
+    name: str,
+    extra_folder: Path | None = None,
+    *,
+    asks: str | None = None,
+    kind_folder: Path | None = None,
+) -> HitTemplate:
     """The wording called ``name``, from the project's own folder of wordings or from the bundled ones.
 
     Args:
         asks: what it has to ask; None takes any.
+        kind_folder: the wordings that the kind of campaign brings itself.
 
     Raises:
         TemplateError: there is no such wording, it asks something else, a file of it is missing, or its
             ``hit_type.toml`` is not right.
     """
-    roots = _roots(extra_folder)
+    roots = [*_roots(extra_folder), *([] if kind_folder is None else [kind_folder])]
     kinds = _kinds(roots)
     if name not in kinds or asks not in (None, kinds[name]):
-        known = ", ".join(template_names(extra_folder, asks=asks or BatchKind.PAIRS))
+        known = ", ".join(sorted(known for known in kinds if kinds[known] == (asks or BatchKind.PAIRS)))
         other = f" asks for {kinds[name]}" if name in kinds else ""
         what = f"HIT template {name!r}{other}, not {asks}" if other else f"no HIT template called {name!r}"
         raise TemplateError(f"{what}; known: {known}")

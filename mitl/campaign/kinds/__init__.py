@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pkgutil
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.kind import CampaignKind
+from mitl.campaign.kinds.protocol import CampaignKind
 from mitl.db.store import hits as hit_store
+from mitl.hits.templates import HitTemplate, load_template
 from mitl.records import BatchKind, Environment
 
 
@@ -19,9 +21,19 @@ def kind_of(name: str) -> CampaignKind[Any, Any]:
     return kind
 
 
+def wording_of(kind: str, name: str, wordings: Path | None) -> HitTemplate:
+    """A wording of a kind: one of the project's own, a bundled one, or one that the kind brings in ``hit_templates``.
+
+    Raises:
+        TemplateError: see `load_template`.
+    """
+    (folder, *_) = import_module(f"{__name__}.{kind}").__path__
+    return load_template(name, wordings, asks=kind, kind_folder=Path(folder) / "hit_templates")
+
+
 def kind_names() -> list[str]:
     """All that are registered."""
-    return sorted(folder.name for folder in pkgutil.iter_modules(__path__))
+    return sorted(folder.name for folder in pkgutil.iter_modules(__path__) if folder.ispkg)
 
 
 def kinds_asked(session: Session, environment: Environment) -> list[CampaignKind[Any, Any]]:

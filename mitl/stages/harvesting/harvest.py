@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds import kinds_asked
 from mitl.campaign.posting import reconcile
+from mitl.campaign.reconciling import gone_warning
 from mitl.crowd.endpoint import Endpoint, open_endpoint
 from mitl.db.session import open_database, reading
 from mitl.db.store import answers as answer_store
@@ -29,7 +30,6 @@ from mitl.stages.harvesting.fetching import Fetched, Fetcher
 from mitl.stages.harvesting.judging import judge
 from mitl.stages.harvesting.parsing import Parser
 from mitl.stages.harvesting.reparsing import reparse_all
-from mitl.stages.hits.reconciling import gone_warning
 from mitl.stages.hits.sweep import Sweep, sweep
 from mitl.stages.paying.paying import CarriedOut, carry_out, has_open_calls
 

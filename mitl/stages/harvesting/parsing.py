@@ -8,15 +8,14 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.kind import CampaignKind, Parsed
-from mitl.campaign.kinds import kind_of
+from mitl.campaign.kinds import kind_of, wording_of
+from mitl.campaign.kinds.protocol import CampaignKind, Parsed
 from mitl.db.store import hits as hit_store
 from mitl.db.store import parses as parse_store
 from mitl.db.store.bulk import chunks
 from mitl.db.store.hits import BatchRow
 from mitl.db.store.parses import RawSubmission
 from mitl.errors import AnswerError
-from mitl.hits.templates import load_template
 from mitl.progress import Progress
 from mitl.records import BatchKind, Environment, Finding, JudgementSource
 
@@ -38,7 +37,7 @@ class Parser:
         own = [batch for batch in batches.values() if batch.source is JudgementSource.CROWD]
         self._kinds = [kind_of(name) for name in sorted({BatchKind.PAIRS.value, *(b.kind for b in own)})]
         asks = {
-            (batch.template, batch.kind): load_template(batch.template, wordings, asks=batch.kind).rationale
+            (batch.template, batch.kind): wording_of(batch.kind, batch.template, wordings).rationale
             for batch in own
         }
         self._rationale = {batch.id: asks[batch.template, batch.kind] for batch in own}

@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.bill import again_lines, columns
-from mitl.campaign.kind import Estimate, Golds, Shown, Wording
 from mitl.campaign.kinds.pairs.pilots import PAIRS_PER_HIT, estimate_of
 from mitl.campaign.kinds.pairs.planning import Campaign, PairsPlan, make_plan
+from mitl.campaign.kinds.protocol import Estimate, Golds, Shown, Wording, again_lines, columns
 from mitl.crowd.answers import parse_answers
 from mitl.db.store import hits as hit_store
 from mitl.db.store import judgements as judgement_store
@@ -43,6 +42,7 @@ class Pairs:
     command = "mitl publish"
     scores = ""
     asked = "pairs"
+    shown = "pairs"
     given = "judgements"
     page_size = PAIRS_PER_HIT
     answer_field = "label"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.kind import Estimate
+from mitl.campaign.kinds.protocol import Estimate
 from mitl.db.store import hits as hit_store
 from mitl.db.store import pilots as pilot_store
 from mitl.hits.packing import CANDIDATES_PER_HIT

@@ -11,8 +11,8 @@ from typing import ClassVar
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.kind import Leftover, Plan, Replacement, Request, leftover, plans_out
 from mitl.campaign.kinds.pairs.pilots import Pilot, find_pilots, pilot_out
+from mitl.campaign.kinds.protocol import Leftover, Plan, Replacement, Request, leftover, plans_out
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import judgements as judgement_store

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.bill import again_lines, columns
-from mitl.campaign.kind import Estimate, Golds, Shown, Wording
+from mitl.campaign.kinds.protocol import Estimate, Golds, Shown, Wording, again_lines, columns
 from mitl.campaign.kinds.rankings.planning import StudyPlan, make_plan, n_asked
 from mitl.campaign.kinds.rankings.systems import Study
 from mitl.crowd.comparison_answers import parse_comparisons
@@ -52,6 +51,7 @@ class Rankings:
     command = "mitl prefer publish"
     scores = "mitl prefer scores"
     asked = "comparisons"
+    shown = "rankings side by side"
     given = "preferences"
     page_size = 10
     answer_field = "prefer"

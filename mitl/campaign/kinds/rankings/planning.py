@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.kind import Plan, Replacement, leftover, plans_out
+from mitl.campaign.kinds.protocol import Plan, Replacement, leftover, plans_out
 from mitl.campaign.kinds.rankings.systems import Contest, Study, contest
 from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import items as item_store

@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.kind import Request
+from mitl.campaign.kinds.protocol import Request
 from mitl.db.store import items as item_store
 from mitl.db.store import proposals as proposal_store
 from mitl.errors import ProposalError, RetrievalError, UsageError

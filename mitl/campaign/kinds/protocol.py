@@ -161,6 +161,21 @@ class Estimate:
     """Whether its batch keeps it; else the wording's own estimate stands for it."""
 
 
+def again_lines(plan: Plan) -> list[str]:
+    """How many of the HITs are not asked for the first time, or were planned before."""
+    lines = []
+    if plan.again:
+        lines.append(f"  {len(plan.again):,} of the HITs ask again what could not be used")
+    if plan.left.hits:
+        lines.append(f"  {len(plan.left.hits):,} of the HITs were planned by an earlier run and not posted")
+    return lines
+
+
+def columns(label: str, value: str) -> str:
+    """A figure of the bill under its name."""
+    return f"  {label:<14} {value:>13}"
+
+
 @dataclass(frozen=True, slots=True)
 class Wording:
     """In what words a batch asks, and how long a HIT is said to take."""
@@ -214,6 +229,8 @@ class CampaignKind(Protocol[RequestT, PlanT]):
     """The command that shows what the answers come to, besides a release; empty where there is none."""
     asked: str
     """What a HIT asks, in the plural: ``pairs``."""
+    shown: str
+    """What its pages show: ``rankings side by side``."""
     given: str
     """What people give, in the plural: ``preferences``."""
     page_size: int
