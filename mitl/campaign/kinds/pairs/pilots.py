@@ -35,12 +35,12 @@ class Pilot:
 
 def find_pilots(session: Session, environment: Environment, template: str) -> list[Pilot]:
     """The pilots of a wording in an environment, oldest first."""
-    found = []
+    pilots = []
     for batch in hit_store.batches(session, environment):
         if batch.pilot and batch.template == template:
             out, hits = pilot_store.pilot_progress(session, batch.id)
-            found.append(Pilot(batch.name, hits, out, _seconds(session, batch.id, environment)))
-    return found
+            pilots.append(Pilot(batch.name, hits, out, _seconds(session, batch.id, environment)))
+    return pilots
 
 
 def _seconds(session: Session, batch_id: int, environment: Environment) -> tuple[float, ...]:
@@ -49,14 +49,14 @@ def _seconds(session: Session, batch_id: int, environment: Environment) -> tuple
     On the sandbox, claims stand: scripted workers answer in no time and claim a person's.
     """
     trusted = environment is Environment.SANDBOX
-    found = []
+    seconds = []
     for page in pilot_store.measured_pages(session, batch_id):
         time = work_time(
             page.active_ms, page.accepted_at, page.submitted_at, ASSIGNMENT_DURATION_S, trusted=trusted
         )
         if time.ms is not None:
-            found.append(PAIRS_PER_HIT * time.ms / 1000 / page.places)
-    return tuple(found)
+            seconds.append(PAIRS_PER_HIT * time.ms / 1000 / page.places)
+    return tuple(seconds)
 
 
 def pilot_out(pilots: Sequence[Pilot]) -> Pilot | None:

@@ -188,15 +188,15 @@ def check_comparisons(controls: Controls, *, answered: bool) -> list[Finding]:
 
     On a control only the better side is right: that both are equal is not.
     """
-    found = [] if answered else [Finding(NO_ANSWER, "no comparison was answered")]
+    findings = [] if answered else [Finding(NO_ANSWER, "no comparison was answered")]
     for place, expected, given in controls:
         if given is None:
-            found.append(Finding(CONTROL_MISSING, f"place {place} is a control and was not answered"))
+            findings.append(Finding(CONTROL_MISSING, f"place {place} is a control and was not answered"))
         elif given is not expected:
-            found.append(
+            findings.append(
                 Finding(CONTROL_FAILED, f"place {place}: {given.value}, though {expected.value} is better")
             )
-    return found
+    return findings
 
 
 def _evidence_row(item: Comparison, answer: ComparisonAnswer | None, query: str) -> tuple[object, ...]:

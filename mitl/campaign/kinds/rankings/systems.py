@@ -120,14 +120,14 @@ def contest(session: Session, settings: Settings, study: Study) -> Contest:
     images, captions = item_store.id_maps(session, item_store.dataset(session).id)
     query_ids, item_ids = (images, captions) if study.direction is Direction.I2T else (captions, images)
     lists: dict[str, dict[int, tuple[int, ...]]] = {}
-    found = []
+    compared: list[System] = []
     if study.systems or not study.files:
         run, names = _annotators(session, study)
         for name in names:
             path = ranking_path(settings.runs / run, name, study.direction)
             lists[name] = _from_run(path, query_ids, item_ids, name, study.top_k)
-            found.append(System(name, f"run {run}"))
-    known = [set(one) for one in lists.values()]
+            compared.append(System(name, f"run {run}"))
+    known = [set(own) for own in lists.values()]
     known += [_queries_of(path, query_ids) for _, path in study.files]
     if len(known) < 2:
         raise UsageError(
@@ -143,9 +143,9 @@ def contest(session: Session, settings: Settings, study: Study) -> Contest:
     queries = sample(common, study.queries, settings.seed, "preference queries")
     for name, path in study.files:
         lists[name] = _from_file(path, query_ids, item_ids, queries, study.top_k)
-        found.append(System(name, f"file {path.name} sha256 {_sha256(path)[:_SHA]}"))
+        compared.append(System(name, f"file {path.name} sha256 {_sha256(path)[:_SHA]}"))
     chosen = {name: {query: own[query] for query in queries} for name, own in lists.items()}
-    return Contest(tuple(sorted(found, key=lambda one: one.name)), tuple(queries), chosen, {})
+    return Contest(tuple(sorted(compared, key=lambda system: system.name)), tuple(queries), chosen, {})
 
 
 def _annotators(session: Session, study: Study) -> tuple[str, list[str]]:
@@ -206,13 +206,13 @@ def _queries_of(path: Path, queries: Mapping[str, int]) -> set[int]:
             f"{str(path)!r} is no Parquet file with the columns query_id, rank, item_id, similarity: "
             f"{' '.join(str(error).split())}"
         ) from error
-    found = {queries[str(name)] for name in names if str(name) in queries}
-    if not found:
+    ranked = {queries[str(name)] for name in names if str(name) in queries}
+    if not ranked:
         raise RetrievalError(
             f"{str(path)!r} ranks none of the project's queries in this direction; its query_id should be the data "
             "set's own ids; or give the other --direction"
         )
-    return found
+    return ranked
 
 
 def _sha256(path: Path) -> str:
