@@ -27,12 +27,13 @@ from crowd_servers import TYPE, boto, free_port, prepare, start_server
 from loop_project import SANDBOX, answer_all, make_project
 from sqlalchemy import select
 
+from mitl.campaign.kinds.pairs.planning import Campaign
+from mitl.campaign.publish import publish
 from mitl.crowd_server import admin
 from mitl.crowd_server.store.models import Hit, HitQuestion
 from mitl.db.engine import make_engine
 from mitl.settings import Settings
 from mitl.stages.harvesting.harvest import harvest
-from mitl.stages.publishing.publish import Campaign, publish
 
 WANTED_S = {"post": 30.0, "harvest": 20.0, "nothing new, all out": 1.0, "nothing new, one out": 1.0}
 THREADS = 4

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import Engine, insert, select, update
 
+from mitl.campaign.posting import token
 from mitl.crowd.answer_xml import answers_xml
 from mitl.crowd_server import admin
 from mitl.crowd_server.protocol.ids import entity_id, worker_id
@@ -19,7 +20,6 @@ from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.records import Caption, Environment, HitItem, IdKind, Image, PackedHit, Pair, PairRole, RetrievalSet
 from mitl.settings import AUTO_APPROVAL_S, Settings, load
-from mitl.stages.publishing.planning import token
 from mitl.stages.setup.init import ensure_config, init
 
 SANDBOX = Environment.SANDBOX

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import text
 
+from mitl.campaign.posting import annotation
 from mitl.db.engine import make_engine
 from mitl.db.models import Journal
 from mitl.db.session import open_database
@@ -25,7 +26,6 @@ from mitl.db.store import (
 )
 from mitl.records import Direction, Environment, HitState
 from mitl.settings import Settings
-from mitl.stages.publishing.planning import annotation
 
 SANDBOX = Environment.SANDBOX
 

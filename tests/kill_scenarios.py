@@ -264,9 +264,9 @@ def _propose(folder: Path) -> None:
 
 
 def _draw_pictures(settings: Settings) -> None:
+    from mitl.campaign.pictures import picture_sources
     from mitl.db.store import items
     from mitl.progress import no_progress
-    from mitl.stages.publishing.pictures import picture_sources
 
     with open_database(settings.db_url, read_only=True) as session:
         images = items.images(session, items.dataset(session).id, settings.project)

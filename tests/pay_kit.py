@@ -15,6 +15,8 @@ from process_kit import project_settings
 from sqlalchemy import text
 from world_kit import make_world, run_propose
 
+from mitl.campaign.kinds.pairs.planning import Campaign
+from mitl.campaign.publish import publish
 from mitl.crowd.endpoint import open_endpoint
 from mitl.crowd_server import admin
 from mitl.crowd_server.store.database import ManualClock
@@ -25,7 +27,6 @@ from mitl.db.store import hits as hit_store
 from mitl.records import Environment, PairRole
 from mitl.settings import Settings
 from mitl.stages.harvesting.harvest import harvest
-from mitl.stages.publishing.publish import Campaign, publish
 
 LIVE = Environment.LIVE
 BUDGET_CENTS = 10_000

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from world_kit import SANDBOX, make_world, run_propose
 
+from mitl.campaign.kinds.rankings.systems import Study
+from mitl.campaign.publish import publish
 from mitl.db.session import open_database
 from mitl.db.store import items
 from mitl.records import Direction, StageResult
 from mitl.settings import Settings, load
 from mitl.stages.harvesting.harvest import harvest
-from mitl.stages.preferring.publish import publish_study
-from mitl.stages.preferring.study import Study
 from mitl.stages.simulate import simulate
 
 _made: list[Path] = []
@@ -79,4 +79,4 @@ def study(settings: Settings, **wish: object) -> Study:
 
 def run_study(settings: Settings, **wish: object) -> StageResult:
     """Post to the sandbox, no questions asked."""
-    return publish_study(settings, study(settings, **wish), confirm=lambda total: True)
+    return publish(settings, study(settings, **wish), confirm=lambda total: True)

@@ -256,11 +256,11 @@ def test_past_work_from_a_file_is_never_asked_again(answered):
     harvest(answered, SANDBOX)
     in_pipeline(answered, "UPDATE judgement SET usable = false")
     with open_database(answered.db_url, read_only=True) as session:
-        assert len(open_work.barren_hits(session, SANDBOX)) == 3
+        assert len(open_work.hits_to_replace(session, SANDBOX)) == 3
     in_pipeline(answered, "UPDATE batch SET source = 'import'")
 
     with open_database(answered.db_url, read_only=True) as session:
-        assert open_work.barren_hits(session, SANDBOX) == []
+        assert open_work.hits_to_replace(session, SANDBOX) == []
         assert {hit.state for hit in hits.hits(session, SANDBOX)} == {HitState.CLOSED}
 
 

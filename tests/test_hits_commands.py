@@ -11,6 +11,7 @@ from cli_kit import mitl, ok
 from posted_kit import copy_project, forget, keys, make_posted, talking
 from world_kit import SANDBOX, make_world, run_publish
 
+from mitl.campaign.spending import committed_cents
 from mitl.db.session import open_database
 from mitl.db.store import answers, journal
 from mitl.errors import FundsError, StoreError, UsageError
@@ -20,7 +21,6 @@ from mitl.stages.hits.delete import delete
 from mitl.stages.hits.expire import expire
 from mitl.stages.hits.extend import Wish, extend
 from mitl.stages.hits.listing import list_hits
-from mitl.stages.publishing.purse import committed_cents
 from mitl.stages.reviewing.review import Ruling, rule
 from mitl.stages.simulate import simulate
 

@@ -16,6 +16,8 @@ from cli_kit import clear_environment, fails, ok
 from sqlalchemy import text
 from world_kit import SANDBOX, make_world, run_propose, run_publish
 
+from mitl.campaign.kinds.pairs.planning import Campaign
+from mitl.campaign.publish import publish
 from mitl.crowd.answer_xml import answer_fields
 from mitl.crowd.endpoint import open_endpoint
 from mitl.crowd.row_xml import kept_rows
@@ -28,7 +30,6 @@ from mitl.settings import Settings
 from mitl.settings import load as load_settings
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.past_work.importing import import_results
-from mitl.stages.publishing.publish import Campaign, publish
 from mitl.stages.reporting.status import status
 from mitl.stages.simulate import simulate
 

@@ -9,6 +9,8 @@ import pytest
 from sqlalchemy import text
 from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish, work_until_done
 
+from mitl.campaign.kinds.pairs.planning import Campaign
+from mitl.campaign.publish import publish
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database
 from mitl.db.store import answers, hits, journal, judgements, open_work
@@ -16,7 +18,6 @@ from mitl.errors import DatasetError, FundsError, RetrievalError, UsageError
 from mitl.positives.loading import read_release
 from mitl.records import Decision, Direction, Environment, HitState, PairRole
 from mitl.stages.harvesting.harvest import harvest
-from mitl.stages.publishing.publish import Campaign, publish
 from mitl.stages.reporting.report import report
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing.review import Ruling, queue, rule, settle

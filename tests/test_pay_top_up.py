@@ -24,6 +24,7 @@ from pay_kit import (
 )
 from sqlalchemy import text
 
+from mitl.campaign.spending import committed_cents
 from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.serving import RunningServer
@@ -36,7 +37,6 @@ from mitl.settings import Settings
 from mitl.stages.paying.check import check_pay
 from mitl.stages.paying.report import pay_report
 from mitl.stages.paying.top_up import TopUpTerms, top_up
-from mitl.stages.publishing.purse import committed_cents
 
 SLOW, UNTIMED = 150, 67
 """Cents that they are short of $12.00 an hour; the pay kit says why."""

@@ -12,6 +12,8 @@ from prefer_kit import answered, guesses, prepared, run_study, study, write_gues
 from sqlalchemy import text
 from world_kit import SANDBOX, make_world, run_propose, run_publish
 
+from mitl.campaign.kinds.rankings.scores import Method, score_votes
+from mitl.campaign.publish import publish
 from mitl.db.session import open_database
 from mitl.db.store import answers, comparisons, hits, ledger, preferences
 from mitl.errors import (
@@ -38,9 +40,6 @@ from mitl.stages.hits.expire import expire
 from mitl.stages.hits.listing import list_hits
 from mitl.stages.paying.check import check_pay
 from mitl.stages.paying.report import pay_report
-from mitl.stages.preferring.publish import publish_study
-from mitl.stages.preferring.scores import score_votes
-from mitl.stages.preferring.scoring import Method
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing.review import Ruling, queue, rule, settle
 from mitl.stages.reviewing.show import show
@@ -152,14 +151,14 @@ def test_an_interrupted_study_with_a_limit_posts_its_own_hits_and_no_more(settin
 
     wish = study(settings, limit=6, reward_cents=100, max_cost_cents=300)
     with pytest.raises(KeyboardInterrupt):
-        publish_study(settings, wish, confirm=lambda total: True, progress=killed)
+        publish(settings, wish, confirm=lambda total: True, progress=killed)
     for expected in ("done", "nothing_to_do"):
-        assert publish_study(settings, wish, confirm=lambda total: True).status == expected
+        assert publish(settings, wish, confirm=lambda total: True).status == expected
         assert len(posted_pages(settings)) == 1
     in_database(settings, "UPDATE hit SET state = 'closed'")
 
-    assert publish_study(settings, wish, confirm=lambda total: True).counts["hits_again"] == 1
-    assert publish_study(settings, wish, confirm=lambda total: True).status == "nothing_to_do"
+    assert publish(settings, wish, confirm=lambda total: True).counts["hits_again"] == 1
+    assert publish(settings, wish, confirm=lambda total: True).status == "nothing_to_do"
 
 
 def test_a_study_that_was_posted_whole_and_not_told_is_completed_alone(settings):
@@ -170,20 +169,20 @@ def test_a_study_that_was_posted_whole_and_not_told_is_completed_alone(settings)
 
     wish = study(settings, max_cost_cents=9000)
     with pytest.raises(KeyboardInterrupt):
-        publish_study(settings, wish, confirm=lambda total: True, tell=killed)
+        publish(settings, wish, confirm=lambda total: True, tell=killed)
     count = len(posted_pages(settings))
     in_database(settings, "UPDATE hit SET state = 'closed'")
 
-    completing = publish_study(settings, wish, confirm=lambda total: pytest.fail("there is no bill"))
+    completing = publish(settings, wish, confirm=lambda total: pytest.fail("there is no bill"))
 
     assert completing.counts["hits_posted"] == 0 and len(posted_pages(settings)) == count
-    assert publish_study(settings, wish, confirm=lambda total: True).counts["hits_again"] == count
+    assert publish(settings, wish, confirm=lambda total: True).counts["hits_again"] == count
 
 
 def test_a_dry_run_posts_and_plans_nothing(settings):
     """It writes the bill, the requests and pages to look at."""
     folder = settings.project / "look"
-    result = publish_study(settings, study(settings), confirm=lambda total: False, dry_run=True, to=folder)
+    result = publish(settings, study(settings), confirm=lambda total: False, dry_run=True, to=folder)
 
     assert posted_pages(settings) == {}
     assert server_rows(settings, "SELECT count(*) FROM hit") == [(0,)]
@@ -264,7 +263,7 @@ def test_a_study_of_which_only_the_replies_were_lost_is_completed_alone(settings
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        publish_study(settings, study(settings, queries=6), confirm=lambda total: True, tell=killed)
+        publish(settings, study(settings, queries=6), confirm=lambda total: True, tell=killed)
     count = len(posted_pages(settings))
     in_database(settings, *lost)
 

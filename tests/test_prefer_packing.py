@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mitl.campaign.kinds.rankings.systems import designed_lists
 from mitl.errors import PackingError
 from mitl.hits.comparisons import BETTER, RANDOM, Control, Meeting, meetings, pack_comparisons
 from mitl.records import ComparisonRole, Direction, Preference
-from mitl.stages.preferring.designed import designed_lists
 
 
 @st.composite

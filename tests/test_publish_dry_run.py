@@ -10,12 +10,13 @@ import pytest
 from publish_kit import proposed
 from world_kit import SANDBOX, run_publish
 
+from mitl.campaign.kinds.pairs.planning import Campaign
+from mitl.campaign.posting import annotation
+from mitl.campaign.publish import publish
 from mitl.crowd.endpoint import open_endpoint
 from mitl.db.session import open_database
 from mitl.db.store import hits
 from mitl.errors import UsageError
-from mitl.stages.publishing.planning import annotation
-from mitl.stages.publishing.publish import Campaign, publish
 from mitl.stages.reporting.status import status
 
 

@@ -12,6 +12,11 @@ from publish_kit import proposed
 from sqlalchemy import text
 from world_kit import SANDBOX, make_world, run_propose, run_publish
 
+from mitl.campaign.bill import NEW, Part, Quote, part_lines
+from mitl.campaign.kinds.pairs.planning import Campaign
+from mitl.campaign.publish import publish
+from mitl.campaign.reconciling import reconcile_only
+from mitl.campaign.spending import SpendingLimit, committed_cents
 from mitl.crowd.client import MTurkClient
 from mitl.db.session import open_database
 from mitl.db.store import commitments, hits, journal
@@ -20,11 +25,6 @@ from mitl.hits.pricing import bill, fee_cents
 from mitl.progress import no_progress
 from mitl.records import Environment, HitState, JournalState
 from mitl.stages.harvesting.harvest import harvest
-from mitl.stages.hits.reconciling import reconcile_only
-from mitl.stages.publishing.bill import NEW, Part, Quote
-from mitl.stages.publishing.bill_text import part_lines
-from mitl.stages.publishing.publish import Campaign, publish
-from mitl.stages.publishing.purse import Purse, committed_cents
 from mitl.stages.reviewing.review import settle
 from mitl.stages.simulate import simulate
 
@@ -227,7 +227,7 @@ def test_a_window_that_would_pass_the_ceiling_is_not_sent(world):
 def test_a_purse_without_ceiling_says_yes(world):
     """None is no limit."""
     with open_database(world.db_url) as session:
-        purse = Purse(session, world, SANDBOX, charges_fee=False)
+        purse = SpendingLimit(session, world, SANDBOX, charges_fee=False)
         purse.require(10**9, "the bill")
         purse.recheck()
 

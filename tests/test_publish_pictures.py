@@ -13,6 +13,9 @@ from PIL import Image
 from publish_kit import proposed
 from world_kit import SANDBOX
 
+from mitl.campaign.kinds.pairs.planning import Campaign
+from mitl.campaign.pictures import picture_sources, probe_pictures
+from mitl.campaign.publish import publish
 from mitl.crowd_server import admin
 from mitl.crowd_server.app import create_app
 from mitl.crowd_server.serving import RunningServer
@@ -22,9 +25,6 @@ from mitl.db.store import items
 from mitl.errors import DatasetError, SettingsError
 from mitl.progress import no_progress
 from mitl.records import Environment
-from mitl.stages.publishing.picture_probe import probe_pictures
-from mitl.stages.publishing.pictures import picture_sources
-from mitl.stages.publishing.publish import Campaign, publish
 from mitl.stages.reporting.status import status
 
 

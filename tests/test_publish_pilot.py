@@ -12,6 +12,9 @@ from publish_kit import proposed
 from sqlalchemy import text
 from world_kit import SANDBOX, make_world, run_propose, run_publish
 
+from mitl.campaign.kinds.pairs.pilots import Pilot, estimate_of, find_pilots, pilot_out
+from mitl.campaign.kinds.pairs.planning import Campaign
+from mitl.campaign.publish import publish
 from mitl.db.session import open_database
 from mitl.db.store import hits
 from mitl.errors import UsageError
@@ -20,8 +23,6 @@ from mitl.hits.templates import load_template
 from mitl.progress import no_progress
 from mitl.records import Environment, HitState, PairRole
 from mitl.stages.harvesting.harvest import harvest
-from mitl.stages.publishing.pilot import Pilot, estimate_of, find_pilots, pilot_out
-from mitl.stages.publishing.publish import Campaign, publish
 from mitl.stages.simulate import simulate
 
 PLAIN = load_template("pairs-plain")

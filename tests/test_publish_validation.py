@@ -12,6 +12,7 @@ from publish_kit import proposed
 from world_kit import SANDBOX, run_publish
 
 from mitl import resources
+from mitl.campaign.validating import ValidatingClient, ValidatingTransport
 from mitl.errors import CrowdError, PackingError, TemplateError
 from mitl.hits.markup import check_markup
 from mitl.hits.packing import pack
@@ -19,7 +20,6 @@ from mitl.hits.rendering import PagePair, question_xml, render_page
 from mitl.hits.templates import load_template, template_names
 from mitl.hits.validation import PageChecker, check_batch, check_page, check_question, check_request
 from mitl.records import PackedHit, Pair, PairRole
-from mitl.stages.publishing.rehearsal import Rehearsal, RehearsalClient
 from mitl.stages.reporting.status import status
 
 PAIRS = [Pair(image, image + 100) for image in range(1, 60)]
@@ -116,7 +116,7 @@ def test_fields_within_the_limits_pass(title, lifetime, assignments, cents):
 
 def test_what_botocore_would_not_send_fails_in_the_rehearsal():
     """A rehearsed call is held against botocore's own model, by the client's own code."""
-    client = RehearsalClient(Rehearsal())
+    client = ValidatingClient(ValidatingTransport())
 
     with pytest.raises(CrowdError, match=r"CreateHITWithHITType cannot be sent: .*MaxAssignments"):
         client.create_hit(

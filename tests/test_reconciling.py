@@ -9,6 +9,7 @@ from posted_kit import copy_project, forget, keys, make_posted, talking
 from sqlalchemy import text
 from world_kit import SANDBOX, run_publish
 
+from mitl.campaign.reconciling import reconcile_only, require_safe_repeat, sweep_server
 from mitl.crowd.client import Keys, MTurkClient
 from mitl.crowd.endpoint import open_endpoint
 from mitl.crowd_server import admin
@@ -18,7 +19,6 @@ from mitl.errors import CrowdError, EndpointError
 from mitl.records import Environment, HitState
 from mitl.stages.hits.delete import delete
 from mitl.stages.hits.expire import expire
-from mitl.stages.hits.reconciling import reconcile_only, require_safe_repeat, sweep_server
 
 
 @pytest.fixture(scope="module")

@@ -8,12 +8,12 @@ import pytest
 from desk_kit import copy_of
 from world_kit import SANDBOX, run_publish
 
+from mitl.campaign.spending import committed_cents
 from mitl.db.session import open_database
 from mitl.db.store import answers, hits, open_work
 from mitl.errors import FundsError, UsageError
 from mitl.records import Decision, HitState
 from mitl.settings import Settings
-from mitl.stages.publishing.purse import committed_cents
 from mitl.stages.reviewing.review import Ruling, rule
 
 pytest_plugins = ("desk_fixtures",)
@@ -42,7 +42,7 @@ def n_hits(settings: Settings) -> dict[HitState, int]:
 
 def n_again(settings: Settings) -> int:
     with open_database(settings.db_url, read_only=True) as session:
-        return len(open_work.barren_hits(session, SANDBOX))
+        return len(open_work.hits_to_replace(session, SANDBOX))
 
 
 def drop_all(settings: Settings):

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from mitl.campaign.kinds.pairs.planning import Campaign
+from mitl.campaign.publish import publish
 from mitl.datasets.scenes.files import read_world
 from mitl.datasets.scenes.world import truth_matrix
 from mitl.progress import no_progress
@@ -19,7 +21,6 @@ from mitl.settings import Settings
 from mitl.settings import load as load_settings
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.proposing.propose import QueryChoice, propose
-from mitl.stages.publishing.publish import Campaign, publish
 from mitl.stages.releasing.build_dataset import build_dataset
 from mitl.stages.reviewing.review import settle
 from mitl.stages.setup.init import ensure_config, init

@@ -116,8 +116,8 @@ def publish_command(
     nothing twice, and asks work again that could not be used. More --queries add to what was asked. Left and right
     are random and balanced.
     """
-    from mitl.stages.preferring.publish import publish_study
-    from mitl.stages.preferring.study import Study
+    from mitl.campaign.kinds.rankings.systems import Study
+    from mitl.campaign.publish import publish
 
     chosen = require_environment(environment)
     study = Study(
@@ -137,7 +137,7 @@ def publish_command(
         max_cost_cents=posting.max_cost_cents,
         probes=posting.probes,
     )
-    publish_study(
+    publish(
         app.settings,
         study,
         confirm=lambda total: posting.confirmed(chosen, total),
@@ -212,8 +212,7 @@ def scores_command(
     Preferences count where the submission was approved; answers on controls never do.
     """
     from mitl.analysis.bradley_terry import TieRule
-    from mitl.stages.preferring.scores import score_counts, score_votes
-    from mitl.stages.preferring.scoring import Method
+    from mitl.campaign.kinds.rankings.scores import Method, score_counts, score_votes
 
     method = Method(
         TieRule(ties), prior, samples, confidence, by_worker=resample != "answers" and table is None

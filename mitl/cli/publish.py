@@ -100,11 +100,12 @@ def command(
     Run again after an interruption, it completes that plan under the same bill and plans nothing beside it; what
     else is open comes with the run after that. Work that was rejected, dropped or excluded is asked again on new HITs.
     """
-    from mitl.stages.publishing.publish import Campaign, publish
+    from mitl.campaign.kinds.pairs.planning import Campaign
+    from mitl.campaign.publish import publish
 
     chosen = require_environment(environment)
     if reconcile:
-        from mitl.stages.hits.reconciling import reconcile_only
+        from mitl.campaign.reconciling import reconcile_only
 
         _refuse_beside_reconcile()
         app.finish(reconcile_only(app.settings, chosen, app.progress))

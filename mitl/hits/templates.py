@@ -20,8 +20,6 @@ from mitl.errors import TemplateError
 from mitl.records import BatchKind
 
 _SHARED = "_shared"
-_COMMON = {BatchKind.PAIRS: (_SHARED,), BatchKind.RANKINGS: (_SHARED, "_rankings")}
-"""Folders of what the wordings of a kind have in common."""
 _FILES = ("page.html.j2", "instructions.html.j2", "hit_type.toml")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _TEXT_LIMITS = {"title": 128, "description": 2000, "keywords": 1000}
@@ -41,32 +39,38 @@ class HitTemplate:
     """Whether the page asks why a pair does not fully match."""
     content_hash: str
     """SHA-256 over the wording's files and the shared ones; two pages of one hash ask the same."""
-    asks: BatchKind
+    asks: str
+    """The kind of campaign that it is a wording of."""
     search_path: tuple[Path, ...]
     """Where Jinja looks: the wording's folder, then the folders that hold ``_shared``."""
 
 
-def template_names(extra_folder: Path | None = None, *, asks: BatchKind = BatchKind.PAIRS) -> list[str]:
+def template_names(extra_folder: Path | None = None, *, asks: str = BatchKind.PAIRS) -> list[str]:
     """The names of the wordings of this kind, sorted; one whose ``hit_type.toml`` cannot be read counts as of pairs."""
-    return sorted(name for name, kind in _kinds(_roots(extra_folder)).items() if kind is asks)
+    return sorted(name for name, kind in _kinds(_roots(extra_folder)).items() if kind == asks)
 
 
 def load_template(
-    name: str, extra_folder: Path | None = None, *, asks: BatchKind | None = None
+    name: str,
+    extra_folder: Path | None = None,
+    *,
+    asks: str | None = None,
+    kind_folder: Path | None = None,
 ) -> HitTemplate:
     """The wording called ``name``, from the project's own folder of wordings or from the bundled ones.
 
     Args:
-        asks: what it has to ask; None takes either.
+        asks: what it has to ask; None takes any.
+        kind_folder: the wordings that the kind of campaign brings itself.
 
     Raises:
         TemplateError: there is no such wording, it asks something else, a file of it is missing, or its
             ``hit_type.toml`` is not right.
     """
-    roots = _roots(extra_folder)
+    roots = [*_roots(extra_folder), *([] if kind_folder is None else [kind_folder])]
     kinds = _kinds(roots)
     if name not in kinds or asks not in (None, kinds[name]):
-        known = ", ".join(template_names(extra_folder, asks=asks or BatchKind.PAIRS))
+        known = ", ".join(sorted(known for known in kinds if kinds[known] == (asks or BatchKind.PAIRS)))
         other = f" asks for {kinds[name]}" if name in kinds else ""
         what = f"HIT template {name!r}{other}, not {asks}" if other else f"no HIT template called {name!r}"
         raise TemplateError(f"{what}; known: {known}")
@@ -75,8 +79,10 @@ def load_template(
     if missing:
         raise TemplateError(f"HIT template {name!r} lacks {', '.join(missing)} in {folder}")
     shared = [root for root in roots if (root / _SHARED).is_dir()]
-    fields = _hit_type(folder / "hit_type.toml")
-    common = [root / part for part in _COMMON[kinds[name]] for root in roots if (root / part).is_dir()]
+    fields = _hit_type(folder / "hit_type.toml", asks)
+    # What all wordings have in common, and what those of one kind have.
+    parts = (_SHARED, f"_{kinds[name]}")
+    common = [root / part for part in parts for root in roots if (root / part).is_dir()]
     return HitTemplate(
         name=name,
         title=str(fields["title"]),
@@ -95,9 +101,9 @@ def _roots(extra_folder: Path | None) -> list[Path]:
     return [bundled] if extra_folder is None else [extra_folder, bundled]
 
 
-def _kinds(roots: Sequence[Path]) -> dict[str, BatchKind]:
+def _kinds(roots: Sequence[Path]) -> dict[str, str]:
     """Wording → what it asks; of one name, the first folder counts."""
-    found: dict[str, BatchKind] = {}
+    found: dict[str, str] = {}
     for root in roots:
         for folder in sorted(root.iterdir()) if root.is_dir() else ():
             if _NAME.fullmatch(folder.name) and (folder / "hit_type.toml").is_file():
@@ -105,22 +111,21 @@ def _kinds(roots: Sequence[Path]) -> dict[str, BatchKind]:
     return found
 
 
-def _kind(path: Path) -> BatchKind:
+def _kind(path: Path) -> str:
     try:
-        asks = tomllib.loads(path.read_text(encoding="utf-8")).get("asks")
+        return str(tomllib.loads(path.read_text(encoding="utf-8")).get("asks", BatchKind.PAIRS))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError):
         return BatchKind.PAIRS  # whoever loads it is told what is wrong with the file
-    return BatchKind(asks) if asks in list(BatchKind) else BatchKind.PAIRS
 
 
-def _hit_type(path: Path) -> dict[str, object]:
+def _hit_type(path: Path, wanted_kind: str | None) -> dict[str, object]:
     try:
         fields: dict[str, object] = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise TemplateError(f"{path} is not TOML: {error}") from error
     wanted = {*_TEXT_LIMITS, "seconds_per_pair", "rationale"}
     asks = fields.pop("asks", BatchKind.PAIRS.value)
-    if asks not in list(BatchKind):
+    if asks not in (*BatchKind, wanted_kind):
         raise TemplateError(f"asks in {path} is {asks!r}; known: {', '.join(BatchKind)}")
     if set(fields) != wanted:
         raise TemplateError(f"{path} has the keys {sorted(fields)}, but needs exactly {sorted(wanted)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,11 @@ class NamedRanking:
     annotator: str
     direction: Direction
     ranking: Ranking
+
+
+def ranking_path(folder: Path, annotator: str, direction: Direction) -> Path:
+    """Where one ranking of a run lies."""
+    return folder / f"{annotator}.{direction}.parquet"
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -43,6 +43,11 @@ class ComparisonPage:
     number: int
     comparisons: tuple[Comparison, ...]
 
+    @property
+    def items(self) -> tuple[Comparison, ...]:
+        """What stands on it, as on every page."""
+        return self.comparisons
+
 
 @dataclass(frozen=True, slots=True)
 class ComparisonAnswer:

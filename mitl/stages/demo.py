@@ -10,6 +10,8 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
+from mitl.campaign.kinds.pairs.planning import Campaign
+from mitl.campaign.publish import publish
 from mitl.crowd.populations import parse_population
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table
@@ -19,7 +21,6 @@ from mitl.settings import load as load_settings
 from mitl.stages.evaluating.evaluate import evaluate
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.proposing.propose import QueryChoice, propose
-from mitl.stages.publishing.publish import Campaign, publish
 from mitl.stages.releasing.build_dataset import build_dataset
 from mitl.stages.reporting.report import report
 from mitl.stages.reviewing.review import settle

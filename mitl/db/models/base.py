@@ -8,7 +8,6 @@ from sqlalchemy.orm import DeclarativeBase
 from mitl.db.base import NAMING, TYPES, enum_type
 from mitl.records import (
     AnnotatorKind,
-    BatchKind,
     ComparisonRole,
     Decision,
     Direction,
@@ -28,7 +27,6 @@ from mitl.records import (
 
 _ENUMS = (
     AnnotatorKind,
-    BatchKind,
     ComparisonRole,
     Decision,
     Direction,

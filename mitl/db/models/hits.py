@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 
-from sqlalchemy import ForeignKey, Index, UniqueConstraint, text
+from sqlalchemy import ForeignKey, Index, String, UniqueConstraint, text
 from sqlalchemy.orm import Mapped, mapped_column
 
 from mitl.db.base import int_pk
 from mitl.db.models.base import Base
-from mitl.records import BatchKind, Environment, HitState, JudgementSource, PairRole
+from mitl.records import Environment, HitState, JudgementSource, PairRole
 
 _IS_OVERLAP = text("role = 'overlap'")
 """Few items are; to find out which HITs hold them would take a look at every item."""
@@ -36,8 +36,8 @@ class Batch(Base):
     name: Mapped[str] = mapped_column(unique=True)
     round_id: Mapped[int] = mapped_column(ForeignKey("round.id"))
     environment: Mapped[Environment]
-    kind: Mapped[BatchKind]
-    """``pairs`` stand in ``hit_item``, ``rankings`` in ``comparison``."""
+    kind: Mapped[str] = mapped_column(String(32))
+    """``pairs`` stand in ``hit_item``, ``rankings`` in ``comparison``, other kinds where they say."""
     direction: Mapped[str]
     """``i2t``, ``t2i`` or ``both``."""
     template: Mapped[str]

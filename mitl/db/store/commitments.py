@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from mitl.db.models import Assignment, Batch, Hit, Journal, Worker
 from mitl.db.store import journal
 from mitl.db.store.hits import LIVE_STATES, hits
-from mitl.records import BatchKind, Environment, HitState, JournalState, JudgementSource
+from mitl.records import Environment, HitState, JournalState, JudgementSource
 
 COST = "cost_cents"
 """Where the request of a journalled call keeps what the call will cost in all, its fee included."""
@@ -80,13 +80,13 @@ def add_plan(session: Session, plan: StoredPlan, now: dt.datetime) -> None:
     journal.plan(session, PLAN, [(plan.key, None, json.dumps(asdict(plan)))], now)
 
 
-def untold_plans(session: Session, environment: Environment, kind: BatchKind) -> list[StoredPlan]:
+def untold_plans(session: Session, environment: Environment, kind: str) -> list[StoredPlan]:
     """The plans whose command was interrupted before it told what it did, posted whole or not; oldest first."""
     plans = _plans(session, Journal.state != JournalState.DONE)
     return [plan for plan in plans if plan.environment == environment and plan.words["kind"] == kind]
 
 
-def mark_told(session: Session, environment: Environment, kind: BatchKind, now: dt.datetime) -> None:
+def mark_told(session: Session, environment: Environment, kind: str, now: dt.datetime) -> None:
     """The user knows how these plans ended: the same words are a new command from here on; commits."""
     keys = [plan.key for plan in untold_plans(session, environment, kind)]
     journal.mark(session, PLAN, keys, JournalState.DONE, now)

@@ -4,46 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, Comparison, Hit, RankingSystem, Worker
 from mitl.db.store.bulk import add_rows, chunks
-from mitl.db.store.hits import HitRow, NewHit, add_hits, hits
+from mitl.db.store.hits import hits
+from mitl.db.store.open_work import HitToReplace
 from mitl.records import (
     BatchKind,
-    ComparisonPage,
     ComparisonRole,
     Decision,
     Environment,
     HitState,
-    PackedHit,
     System,
 )
 from mitl.records import Comparison as ComparisonRecord
 
 KEPT = tuple(decision for decision in Decision if decision.keeps_answers)
-
-
-@dataclass(frozen=True, slots=True)
-class NewComparisonHit:
-    """A page of comparisons to be stored as a planned HIT."""
-
-    page: ComparisonPage
-    attempt: int
-    replaces_id: int | None
-    assignments: int
-    token: str
-
-
-@dataclass(frozen=True, slots=True)
-class Barren:
-    """A closed HIT without a successor that fewer workers have answered usably than were wanted."""
-
-    hit: HitRow
-    missing: int
 
 
 def add_systems(session: Session, batch_id: int, systems: Sequence[System]) -> None:
@@ -67,20 +46,14 @@ def systems(session: Session, environment: Environment) -> dict[str, list[System
     return found
 
 
-def add_comparison_hits(session: Session, batch_id: int, new: Sequence[NewComparisonHit]) -> None:
-    """Insert planned HITs with what stands on them."""
-    rows = [
-        NewHit(PackedHit(one.page.number, ()), one.attempt, one.replaces_id, one.assignments, one.token)
-        for one in new
-    ]
-    add_hits(session, batch_id, rows)
-    ids = dict(session.execute(select(Hit.token, Hit.id).where(Hit.batch_id == batch_id)).all())
+def add_items(session: Session, items: Mapping[int, Sequence[ComparisonRecord]]) -> None:
+    """Write down what stands on these HITs, by their rows."""
     add_rows(
         session,
         Comparison,
         (
             {
-                "hit_id": ids[one.token],
+                "hit_id": hit_id,
                 "place": item.place,
                 "role": item.role,
                 "direction": item.direction,
@@ -91,8 +64,8 @@ def add_comparison_hits(session: Session, batch_id: int, new: Sequence[NewCompar
                 "right_items": json.dumps(item.right_items),
                 "expected": item.expected,
             }
-            for one in new
-            for item in one.page.comparisons
+            for hit_id, page in items.items()
+            for item in page
         ),
     )
 
@@ -117,13 +90,13 @@ def hit_ids(session: Session, environment: Environment) -> set[int]:
     return set(session.scalars(query))
 
 
-def barren(session: Session, environment: Environment) -> list[Barren]:
+def hits_to_replace(session: Session, environment: Environment) -> list[HitToReplace]:
     """What is to be asked again: closed HITs whose submissions were not all kept, by batch and number."""
     replaced = set(session.scalars(select(Hit.replaces_id).where(Hit.replaces_id.is_not(None))))
     usable = _usable_submissions(session, environment)
     closed = hits(session, environment, (HitState.CLOSED,), BatchKind.RANKINGS)
     return [
-        Barren(hit, hit.assignments - usable.get(hit.id, 0))
+        HitToReplace(hit, hit.assignments - usable.get(hit.id, 0))
         for hit in closed
         if hit.id not in replaced and usable.get(hit.id, 0) < hit.assignments
     ]

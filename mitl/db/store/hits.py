@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from sqlalchemy import bindparam, func, select, update
 from sqlalchemy.orm import Session
@@ -14,11 +14,12 @@ from sqlalchemy.orm import Session
 from mitl.db.models import Batch, Hit, HitItem, Pair, Round
 from mitl.db.store.bulk import add_rows
 from mitl.db.store.proposals import ensure_pairs
-from mitl.records import BatchKind, Environment, HitState, JudgementSource, PackedHit, PairRole
+from mitl.records import BatchKind, Environment, HitState, JudgementSource, PairRole
 from mitl.records import HitItem as HitItemRecord
 from mitl.records import Pair as PairRecord
 
-LIVE_STATES = (HitState.PLANNED, HitState.SENDING, HitState.POSTED)
+UNPOSTED = (HitState.PLANNED, HitState.SENDING)
+LIVE_STATES = (*UNPOSTED, HitState.POSTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class BatchRow:
     """``import`` for past work from a file: nothing of it was posted from here."""
     estimate_s: int | None
     """Seconds expected of a HIT when it was priced; None takes the template's."""
-    kind: BatchKind = BatchKind.PAIRS
+    kind: str = BatchKind.PAIRS
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +63,23 @@ class HitRow:
         return f"{self.batch}:{self.number}:{self.attempt}"
 
 
+class NumberedPage(Protocol):
+    """A page of whatever its campaign asks."""
+
+    @property
+    def number(self) -> int:
+        """From 1 within the batch."""
+
+    @property
+    def items(self) -> Sequence[Any]:
+        """What stands on it, by place."""
+
+
 @dataclass(frozen=True, slots=True)
 class NewHit:
     """A page to be stored as a planned HIT."""
 
-    page: PackedHit
+    page: NumberedPage
     attempt: int
     replaces_id: int | None
     assignments: int
@@ -137,7 +150,7 @@ def add_batch(
     pilot: bool = False,
     estimate_s: int | None = None,
     source: JudgementSource = JudgementSource.CROWD,
-    kind: BatchKind = BatchKind.PAIRS,
+    kind: str = BatchKind.PAIRS,
     after: int = 0,
 ) -> BatchRow:
     """Insert a batch, named b1, b2, … in order and beyond b``after``, which the server may know from elsewhere."""
@@ -181,39 +194,44 @@ def batches(session: Session, environment: Environment | None = None) -> list[Ba
     return [_batch_row(row) for row in session.execute(query)]
 
 
-def add_hits(
-    session: Session,
-    batch_id: int,
-    packed: Sequence[NewHit],
-) -> None:
-    """Insert planned HITs."""
-    ids = ensure_pairs(session, {item.pair for new in packed for item in new.page.items})
+def add_hits(session: Session, batch_id: int, new: Sequence[NewHit]) -> None:
+    """Insert planned HITs with the pairs that stand on them."""
+    add_items(session, insert_hits(session, batch_id, new))
+
+
+def insert_hits(session: Session, batch_id: int, new: Sequence[NewHit]) -> dict[int, Sequence[Any]]:
+    """Insert planned HITs without what stands on them; returns that, by their rows."""
     add_rows(
         session,
         Hit,
         (
             {
                 "batch_id": batch_id,
-                "number": new.page.number,
-                "attempt": new.attempt,
-                "replaces_id": new.replaces_id,
-                "assignments": new.assignments,
+                "number": hit.page.number,
+                "attempt": hit.attempt,
+                "replaces_id": hit.replaces_id,
+                "assignments": hit.assignments,
                 "state": HitState.PLANNED,
                 "mturk_hit_id": None,
-                "token": new.token,
+                "token": hit.token,
             }
-            for new in packed
+            for hit in new
         ),
     )
-    rows = session.execute(select(Hit.token, Hit.id).where(Hit.batch_id == batch_id)).all()
-    hit_ids = dict(rows)
+    ids = dict(session.execute(select(Hit.token, Hit.id).where(Hit.batch_id == batch_id)).all())
+    return {ids[hit.token]: hit.page.items for hit in new}
+
+
+def add_items(session: Session, items: Mapping[int, Sequence[HitItemRecord]]) -> None:
+    """Write down which pairs stand on these HITs, by their rows."""
+    ids = ensure_pairs(session, {item.pair for page in items.values() for item in page})
     add_rows(
         session,
         HitItem,
         (
-            {"hit_id": hit_ids[new.token], "place": item.place, "pair_id": ids[item.pair], "role": item.role}
-            for new in packed
-            for item in new.page.items
+            {"hit_id": hit_id, "place": item.place, "pair_id": ids[item.pair], "role": item.role}
+            for hit_id, page in items.items()
+            for item in page
         ),
     )
 
@@ -222,7 +240,7 @@ def hits(
     session: Session,
     environment: Environment,
     states: Sequence[HitState] = tuple(HitState),
-    kind: BatchKind | None = None,
+    kind: str | None = None,
 ) -> list[HitRow]:
     """The HITs of an environment in these states, oldest batch first, by number and attempt.
 
@@ -238,6 +256,16 @@ def hits(
     if kind is not None:
         query = query.where(Batch.kind == kind)
     return [HitRow(*row) for row in session.execute(query)]
+
+
+def other_kinds(session: Session, environment: Environment) -> dict[int, str]:
+    """HIT → what it asks, of the HITs of an environment that ask for something else than pairs."""
+    query = (
+        select(Hit.id, Batch.kind)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .where(Batch.environment == environment, Batch.kind != BatchKind.PAIRS)
+    )
+    return dict(session.execute(query).all())
 
 
 def hits_of(session: Session, hit_ids: Sequence[int]) -> list[HitRow]:

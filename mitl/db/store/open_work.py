@@ -23,13 +23,14 @@ from mitl.records.frames import ROLES, is_gold
 
 
 @dataclass(frozen=True, slots=True)
-class Barren:
-    """A closed HIT that leaves something to be asked again."""
+class HitToReplace:
+    """A closed HIT without a successor that leaves something to be asked again."""
 
     hit: HitRow
-    pairs: list[PairRecord]
     missing: int
     """Workers whose usable answers are still wanted."""
+    pairs: tuple[PairRecord, ...] = ()
+    """What is to be asked, where that is less than the whole page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,9 +151,9 @@ def asked_pairs(session: Session, environment: Environment) -> set[PairRecord]:
     return live_pairs(session, environment) | usable_workers(session, environment).keys()
 
 
-def barren_hits(
+def hits_to_replace(
     session: Session, environment: Environment, answers: pd.DataFrame | None = None
-) -> list[Barren]:
+) -> list[HitToReplace]:
     """Closed HITs without a successor that leave something to be asked again; past work from files is never.
 
     A HIT of candidates counts where fewer of its submissions were usable than workers were wanted, for those of its
@@ -196,7 +197,7 @@ def barren_hits(
             ]
         if pairs and missing > 0:
             taken.update(pairs)
-            found.append(Barren(hit, pairs, missing))
+            found.append(HitToReplace(hit, missing, tuple(pairs)))
     return found
 
 

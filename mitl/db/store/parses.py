@@ -72,7 +72,9 @@ def unparsed(
     return {row[0]: RawSubmission(*row) for part in parts for row in session.execute(part)}
 
 
-def ids(session: Session, environment: Environment, source: JudgementSource) -> list[int]:
+def ids(
+    session: Session, environment: Environment, source: JudgementSource = JudgementSource.CROWD
+) -> list[int]:
     """The submissions of pages of pairs of an environment that came that way, in order of their rows."""
     query = (
         select(Assignment.id)

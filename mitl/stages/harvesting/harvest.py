@@ -9,31 +9,29 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from mitl.campaign.kinds import kinds_asked
+from mitl.campaign.posting import reconcile
+from mitl.campaign.reconciling import gone_warning
 from mitl.crowd.endpoint import Endpoint, open_endpoint
 from mitl.db.session import open_database, reading
 from mitl.db.store import answers as answer_store
-from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
-from mitl.db.store import parses as parse_store
 from mitl.db.store import proposals as proposal_store
 from mitl.db.store.answers import AssignmentRow
-from mitl.db.store.bulk import chunks
 from mitl.db.store.hits import HitRow
 from mitl.progress import Progress, no_progress
-from mitl.records import Decision, Environment, HitState, JudgementSource, StageResult, several
+from mitl.records import Decision, Environment, HitState, StageResult, several
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment, require_same_server
 from mitl.stages.harvesting.caps import cap_workers, due_caps
 from mitl.stages.harvesting.deadlines import approves_itself_at, utc
 from mitl.stages.harvesting.fetching import Fetched, Fetcher
 from mitl.stages.harvesting.judging import judge
-from mitl.stages.harvesting.parsing import WINDOW, Parser
-from mitl.stages.hits.reconciling import gone_warning
+from mitl.stages.harvesting.parsing import Parser
 from mitl.stages.hits.sweep import Sweep, sweep
 from mitl.stages.past_work.deriving import rederive
 from mitl.stages.paying.paying import CarriedOut, carry_out, has_open_calls
-from mitl.stages.publishing.posting import reconcile
 
 SOON = dt.timedelta(days=1)
 """Before work that waits for a person is approved by itself, each harvest says so."""
@@ -212,18 +210,17 @@ def _result(
         lines.append(f"the cap on HITs per worker was set or lifted for {several(capped, 'worker')}")
     if nothing:
         lines.insert(0, "nothing to do: no new answers")
+    kinds = kinds_asked(session, environment)
     if queued:
         following = "mitl review"
-    elif open_work.barren_hits(session, environment):
-        following = f"mitl publish --{environment}, which asks again what could not be used"
-    elif comparison_store.barren(session, environment):
-        following = f"mitl prefer publish --{environment}, which asks again what could not be used"
+    elif again := next((kind for kind in kinds if kind.to_replace(session, environment)), None):
+        following = f"{again.command} --{environment}, which asks again what could not be used"
     elif waiting > 0:
         following = "mitl harvest again when people have worked"
     else:
         following = "mitl build-dataset --out DIR"
-        if comparison_store.hit_ids(session, environment):
-            following = f"mitl prefer scores for preferences; {following} for pairs"
+        if scores := [f"{kind.scores} for {kind.given}" for kind in kinds if kind.scores]:
+            following = "; ".join([*scores, f"{following} for pairs"])
     return StageResult(
         status="nothing_to_do" if nothing else "done",
         counts={
@@ -247,7 +244,9 @@ def reparse_all(
     """Read every raw document of an environment anew, in one transaction, and judge what they say now."""
     with open_database(settings.db_url) as session:
         chosen = choose_environment(session, environment)
-        count = _reparse(session, settings, chosen, progress) + rederive(session, settings, chosen, progress)
+        batches = {batch.id: batch for batch in hit_store.batches(session, chosen)}
+        count = Parser(session, chosen, batches, settings.wordings).reparse(progress)
+        count += rederive(session, settings, chosen, progress)
         judge(session, chosen, settings.gold_rule)
         session.commit()
     return StageResult(
@@ -259,16 +258,3 @@ def reparse_all(
             else "nothing to do: no submission is stored",
         ),
     )
-
-
-def _reparse(session: Session, settings: Settings, environment: Environment, progress: Progress) -> int:
-    batches = {batch.id: batch for batch in hit_store.batches(session, environment)}
-    parser = Parser(session, environment, batches, settings.wordings)
-    ids = parse_store.ids(session, environment, JudgementSource.CROWD)
-    with progress("reparse", len(ids)) as advance:
-        for window in chunks(ids, WINDOW):
-            rows = parse_store.raw(session, window)
-            parsed = zip(rows, parser.parsed(rows), strict=True)
-            parse_store.set_parses(session, {row.id: one for row, one in parsed})
-            advance(len(rows))
-    return len(ids) + parser.comparisons.reparse()

@@ -9,22 +9,20 @@ import numpy as np
 import pandas as pd
 from sqlalchemy.orm import Session
 
+from mitl.campaign.kinds import kinds_asked
 from mitl.db.store import answer_sheets
 from mitl.db.store import answers as answer_store
-from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import judgements as judgement_store
 from mitl.db.store import parses as parse_store
-from mitl.db.store import preferences as preference_store
 from mitl.db.store.answers import AssignmentRow
 from mitl.db.store.columns import answer_columns
 from mitl.judgements.gold_records import GoldState
-from mitl.judgements.goldcheck import BAD_RECORD, check_assignment, decide, is_usable
-from mitl.records import Decision, Environment, Finding, HitState, Judgement, Label, Pair
+from mitl.judgements.goldcheck import BAD_RECORD, GoldVerdict, is_usable
+from mitl.records import BatchKind, Decision, Environment, Finding, HitState, Judgement, Label, Pair
 from mitl.records.frames import is_gold, is_labelled
 from mitl.records.gold_rule import GoldRule
 from mitl.stages.harvesting.golds import gold_state
-from mitl.stages.preferring.judging import judge_comparisons
 
 SAME_WORKER = "same_worker"
 LATE_BAD_RECORD = "bad_record_after_approval"
@@ -43,15 +41,7 @@ def judge(session: Session, environment: Environment, rule: GoldRule) -> GoldSta
     answers = answer_columns(session, environment)
     submissions = answer_store.assignments(session, environment)
     state = gold_state(session, environment, rule, answers)
-    of_rankings = comparison_store.hit_ids(session, environment)
-    unread = parse_store.unparsed(session, environment)
-    pages = [row for row in submissions if row.hit_id not in of_rankings]
-    decisions = _decide(session, environment, [row for row in pages if row.id not in unread], state, rule)
-    if of_rankings:
-        unread = preference_store.unparsed(session, environment)
-        compared = [row for row in submissions if row.hit_id in of_rankings and row.id not in unread]
-        open_ = [row for row in compared if row.decision in _UNDECIDED]
-        decisions |= judge_comparisons(session, open_, state.record)
+    decisions = _decide(session, environment, submissions, state, rule)
     _mark_usable(session, answers, submissions, decisions, state)
     _close(session, environment, submissions, decisions)
     answer_sheets.fill(session)
@@ -66,19 +56,18 @@ def _decide(
     rule: GoldRule,
 ) -> dict[int, Decision]:
     """Write what follows from the controls; returns the decisions that changed."""
-    open_ = [row for row in submissions if row.decision in _UNDECIDED]
-    on_page: dict[int, list[Judgement]] = defaultdict(list)
-    for stored in judgement_store.gold_judgements(session, environment, [row.id for row in open_]):
-        on_page[stored.assignment_id].append(stored.record)
+    asked = hit_store.other_kinds(session, environment)
+    verdicts: dict[int, GoldVerdict] = {}
+    for kind in kinds_asked(session, environment):
+        own = [row for row in submissions if asked.get(row.hit_id, BatchKind.PAIRS) == kind.name]
+        unread = kind.unparsed(session, environment)
+        waiting = [row for row in own if row.decision in _UNDECIDED and row.id not in unread]
+        verdicts |= kind.verdicts(session, environment, waiting, state, rule)
     changed: dict[Decision, list[int]] = defaultdict(list)
-    findings = {}
-    for row in open_:
-        check = check_assignment(on_page[row.id], rule, state.withdrawn)
-        verdict = decide(check, state.record(row.worker), excluded=row.excluded)
-        findings[row.id] = verdict.findings
-        if verdict.decision is not row.decision:
-            changed[verdict.decision].append(row.id)
-    parse_store.add_all_findings(session, findings)
+    for row in submissions:
+        if row.id in verdicts and verdicts[row.id].decision is not row.decision:
+            changed[verdicts[row.id].decision].append(row.id)
+    parse_store.add_all_findings(session, {id_: verdict.findings for id_, verdict in verdicts.items()})
     for decision, ids in changed.items():
         answer_store.set_decision(session, ids, decision)
     return {id_: decision for decision, ids in changed.items() for id_ in ids}

@@ -1,22 +1,23 @@
-"""Parsing stored submissions, once each, whoever fetched them; those of pages of rankings are handed on."""
+"""Parsing stored submissions, once each, whoever fetched them and whatever they answer."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy.orm import Session
 
-from mitl.crowd.answers import parse_answers
-from mitl.db.store import comparisons as comparison_store
+from mitl.campaign.kinds import kind_of, wording_of
+from mitl.campaign.kinds.protocol import CampaignKind, Parsed
+from mitl.db.store import hits as hit_store
 from mitl.db.store import parses as parse_store
 from mitl.db.store.bulk import chunks
 from mitl.db.store.hits import BatchRow
 from mitl.db.store.parses import RawSubmission
 from mitl.errors import AnswerError
-from mitl.hits.templates import load_template
-from mitl.records import Environment, Finding, JudgementSource, ParsedAnswers
-from mitl.stages.preferring.parsing import ComparisonParser
+from mitl.progress import Progress
+from mitl.records import BatchKind, Environment, Finding, JudgementSource
 
 WINDOW = 64
 """Submissions whose parses are written in one transaction."""
@@ -34,45 +35,61 @@ class Parser:
     ) -> None:
         self._session, self._environment = session, environment
         own = [batch for batch in batches.values() if batch.source is JudgementSource.CROWD]
-        asks = {name: load_template(name, wordings).rationale for name in {one.template for one in own}}
-        self._rationale = {batch.id: asks[batch.template] for batch in own}
-        self.comparisons = ComparisonParser(session, environment, self._rationale)
+        self._kinds = [kind_of(name) for name in sorted({BatchKind.PAIRS.value, *(b.kind for b in own)})]
+        asks = {
+            (batch.template, batch.kind): wording_of(batch.kind, batch.template, wordings).rationale
+            for batch in own
+        }
+        self._rationale = {batch.id: asks[batch.template, batch.kind] for batch in own}
         self._pages: dict[int, tuple[bool, list[int]]] = {}
 
     def parse_left(self) -> int:
         """Parse what a run stored and died over; returns how many submissions that were."""
-        left = parse_store.unparsed(self._session, self._environment)
-        self._session.rollback()
-        for window in chunks(list(left.values()), WINDOW):
-            self.parse_pairs(window)
-        return len(left) + self.comparisons.parse_left()
+        count = 0
+        for kind in self._kinds:
+            left = kind.unparsed(self._session, self._environment)
+            self._session.rollback()
+            for window in chunks(list(left.values()), WINDOW):
+                self._parse(kind, window)
+            count += len(left)
+        return count
 
     def parse(self, rows: Sequence[RawSubmission]) -> None:
         """Parse these submissions and commit; one that somebody else has parsed meanwhile is left alone."""
-        of_rankings = comparison_store.hit_ids(self._session, self._environment)
-        if pairs := [row for row in rows if row.hit_id not in of_rankings]:
-            self.parse_pairs(pairs)
-        if compared := [row for row in rows if row.hit_id in of_rankings]:
-            self.comparisons.parse(compared)
+        asked = hit_store.other_kinds(self._session, self._environment)
+        for kind in self._kinds:
+            if own := [row for row in rows if asked.get(row.hit_id, BatchKind.PAIRS) == kind.name]:
+                self._parse(kind, own)
 
-    def parse_pairs(self, rows: Sequence[RawSubmission]) -> None:
-        """The same of submissions of pages of pairs."""
-        parsed = {row.id: one for row, one in zip(rows, self.parsed(rows), strict=True)}
+    def reparse(self, progress: Progress) -> int:
+        """Read every raw document anew, in the transaction at hand; returns how many."""
+        ids = {kind.name: kind.submissions(self._session, self._environment) for kind in self._kinds}
+        count = sum(map(len, ids.values()))
+        with progress("reparse", count) as advance:
+            for kind in self._kinds:
+                for window in chunks(ids[kind.name], WINDOW):
+                    rows = parse_store.raw(self._session, window)
+                    kind.set_parses(self._session, self._parsed(kind, rows))
+                    advance(len(rows))
+        return count
+
+    def _parse(self, kind: CampaignKind[Any, Any], rows: Sequence[RawSubmission]) -> None:
+        parsed = self._parsed(kind, rows)
         self._session.rollback()
-        still = parse_store.unparsed(self._session, self._environment, list(parsed))
-        parse_store.set_parses(self._session, {id_: parsed[id_] for id_ in still})
+        still = kind.unparsed(self._session, self._environment, list(parsed))
+        kind.set_parses(self._session, {id_: parsed[id_] for id_ in still})
         self._session.commit()
 
-    def parsed(self, rows: Sequence[RawSubmission]) -> list[ParsedAnswers]:
-        """What these submissions say, in their order; one that cannot be read at all says so as a finding."""
+    def _parsed(self, kind: CampaignKind[Any, Any], rows: Sequence[RawSubmission]) -> dict[int, Parsed]:
+        """What these submissions say; one that cannot be read at all says so as a finding."""
         new = sorted({row.hit_id for row in rows} - self._pages.keys())
-        for hit_id, (batch_id, places) in parse_store.places(self._session, new).items():
+        for hit_id, (batch_id, places) in kind.places(self._session, new).items():
             self._pages[hit_id] = self._rationale[batch_id], places
-        found = []
+        parsed = {}
         for row in rows:
             rationale, places = self._pages[row.hit_id]
             try:
-                found.append(parse_answers(row.raw_xml, places=places, rationale=rationale))
+                parsed[row.id] = kind.parse(row.raw_xml, places=places, rationale=rationale)
             except AnswerError as error:
-                found.append(ParsedAnswers((), (Finding(parse_store.UNREADABLE, str(error)),)))
-        return found
+                parsed[row.id] = kind.parsed((), (Finding(parse_store.UNREADABLE, str(error)),))
+        return parsed

@@ -6,6 +6,8 @@ import datetime as dt
 import json
 from collections.abc import Callable, Sequence
 
+from mitl.campaign.publish import COMPLETED
+from mitl.campaign.spending import SpendingLimit
 from mitl.db.store import desk as desk_store
 from mitl.db.store import hit_changes, journal
 from mitl.db.store.hits import BatchRow
@@ -17,8 +19,6 @@ from mitl.settings import Settings
 from mitl.stages.calls import Call, make_calls, plan_calls
 from mitl.stages.hits.extend_plan import Longer, More, Wish, longer, more
 from mitl.stages.hits.scope import Scope, open_scope
-from mitl.stages.publishing.purse import Purse
-from mitl.stages.publishing.result import COMPLETED
 
 EXTEND = "extend"
 _CUT_SHORT = (JournalState.PLANNED, JournalState.SENDING)
@@ -65,10 +65,10 @@ def extend(
         # What an interrupted run left is completed alone, under the bounds that it was confirmed with.
         cut_short = [one for one in due if states.get(one.key) in _CUT_SHORT]
         due = cut_short or due
-        purse = Purse(scope.session, settings, scope.environment, charges_fee=scope.charges_fee)
+        limit = SpendingLimit(scope.session, settings, scope.environment, charges_fee=scope.charges_fee)
         fresh = [one for one in due if one.key not in states]
-        total = _plan(scope, batch, wish, fresh, purse, confirm, announce or (lambda line: None))
-        extended = _ask_more(scope, due, purse, progress)
+        total = _plan(scope, batch, wish, fresh, limit, confirm, announce or (lambda line: None))
+        extended = _ask_more(scope, due, limit, progress)
         if wish.assignments is not None and wish.assignments > batch.assignments:
             hit_changes.set_batch_wanted(scope.session, batch.id, wish.assignments)
             scope.session.commit()
@@ -81,7 +81,7 @@ def _plan(
     batch: BatchRow,
     wish: Wish,
     fresh: Sequence[Call[More]],
-    purse: Purse,
+    limit: SpendingLimit,
     confirm: Callable[[Environment, int], bool],
     say: Callable[[str], None],
 ) -> int:
@@ -90,7 +90,7 @@ def _plan(
     if not fresh:
         return 0
     balance = scope.client.balance()
-    for line in _bill(scope, batch, fresh, total, balance, purse):
+    for line in _bill(scope, batch, fresh, total, balance, limit):
         say(line)
     if wish.max_cost_cents is not None and total > wish.max_cost_cents:
         raise UsageError(
@@ -102,19 +102,19 @@ def _plan(
             f"the extension is {format_dollars(total)}, but the balance is {format_dollars(balance)}; raise the "
             "budget with `mitl crowd budget`, or ask fewer workers"
         )
-    purse.require(total, "the extension")
+    limit.require(total, "the extension")
     scope.session.rollback()
     if not confirm(scope.environment, total):
         raise UsageError("the total was not confirmed; nothing was extended")
     # Somebody else may have promised money while a person was typing.
-    purse.require(total, "the extension")
+    limit.require(total, "the extension")
     plan_calls(scope.session, EXTEND, fresh)
     scope.session.commit()
     return total
 
 
 def _bill(
-    scope: Scope, batch: BatchRow, fresh: Sequence[Call[More]], total: int, balance: int, purse: Purse
+    scope: Scope, batch: BatchRow, fresh: Sequence[Call[More]], total: int, balance: int, limit: SpendingLimit
 ) -> list[str]:
     wanted = fresh[0].subject.wanted
     fees = "with the fee" if scope.charges_fee else "no fee is charged here"
@@ -125,14 +125,14 @@ def _bill(
         f"{format_dollars(batch.reward_cents)} ({fees})",
         f"  total {format_dollars(total)}; the balance is {format_dollars(balance)}",
     ]
-    left = purse.left()
+    left = limit.left()
     scope.session.rollback()
     if left is not None:
         lines.append(f"  {format_dollars(left)} are left below the ceiling")
     return lines
 
 
-def _ask_more(scope: Scope, due: Sequence[Call[More]], purse: Purse, progress: Progress) -> int:
+def _ask_more(scope: Scope, due: Sequence[Call[More]], limit: SpendingLimit, progress: Progress) -> int:
     def call(one: More) -> bool:
         # What the server has already needs no call; after a day it would not know the token again.
         return not one.on_server and scope.client.extend(
@@ -140,7 +140,7 @@ def _ask_more(scope: Scope, due: Sequence[Call[More]], purse: Purse, progress: P
         )
 
     def recheck(window: Sequence[Call[More]]) -> None:
-        purse.recheck()
+        limit.recheck()
         scope.session.rollback()
 
     return make_calls(

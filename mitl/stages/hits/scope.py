@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from mitl.campaign.reconciling import Sweep, sweep_server
 from mitl.crowd.client import ListedHit, MTurkClient
 from mitl.crowd.endpoint import open_endpoint
 from mitl.db.locks import PUBLISH, only_one
@@ -18,7 +19,6 @@ from mitl.errors import StoreError, UsageError
 from mitl.records import Environment, HitState
 from mitl.settings import Settings
 from mitl.stages.environment import require_same_server
-from mitl.stages.hits.reconciling import Sweep, sweep_server
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from mitl.campaign.reconciling import DISPOSED, look_up_missing
 from mitl.crowd.client import ListedHit, MTurkClient
 from mitl.db.store.hits import HitRow
 from mitl.records import HitState
-from mitl.stages.hits.reconciling import DISPOSED, look_up_missing
 
 _FINISHED = ("Reviewable", "Reviewing", DISPOSED)
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from sqlalchemy.orm import Session
 
+from mitl.campaign.posting import CREATE
 from mitl.crowd.batch_csv import Layout, own_answers
 from mitl.crowd.result_file import ResultFile
 from mitl.crowd.row_xml import KeptRows, row_document
@@ -20,7 +21,6 @@ from mitl.db.store.submissions import NewSubmission
 from mitl.records import Environment, JournalState
 from mitl.stages.past_work.rows import SubmissionRow
 from mitl.stages.paying.paying import APPROVED, REJECTED, SUBMITTED, book_payment
-from mitl.stages.publishing.posting import CREATE
 
 
 def store_own(

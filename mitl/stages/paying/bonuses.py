@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
+from mitl.campaign.spending import SpendingLimit
 from mitl.crowd.client import MTurkClient
 from mitl.crowd.endpoint import Endpoint
 from mitl.db.session import reading
@@ -27,7 +28,6 @@ from mitl.progress import Progress
 from mitl.records import Environment, JournalState
 from mitl.settings import Settings
 from mitl.stages.calls import Call, make_calls
-from mitl.stages.publishing.purse import Purse
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class BonusSender:
     ) -> None:
         self._session, self._endpoint, self._progress = session, endpoint, progress
         self._client = endpoint.client()
-        self._purse = Purse(session, settings, environment, charges_fee=endpoint.charges_fee)
+        self._limit = SpendingLimit(session, settings, environment, charges_fee=endpoint.charges_fee)
         self.sent: dict[str, Planned] = {}
         """By key, as the server has granted them."""
 
@@ -156,7 +156,7 @@ class BonusSender:
         """
         total = cost_of(fresh)
         with reading(self._session):
-            self._purse.require(total, what)
+            self._limit.require(total, what)
         balance = self._client.balance()
         if total > balance:
             raise FundsError(
@@ -166,7 +166,7 @@ class BonusSender:
 
     def plan(self, fresh: Sequence[Planned], what: str) -> None:
         """Journal all of what was confirmed, or nothing where the ceiling no longer allows it."""
-        self._purse.require(cost_of(fresh), what)
+        self._limit.require(cost_of(fresh), what)
         calls = [one.call() for one in fresh]
         journal.plan(
             self._session,
@@ -191,7 +191,7 @@ class BonusSender:
             book=self._book,
             progress=self._progress,
             in_order=self._endpoint.in_process,
-            before_window=lambda window: self._purse.recheck(),
+            before_window=lambda window: self._limit.recheck(),
         )
 
     def _book(self, one: Planned, cents: int) -> None:

@@ -12,7 +12,7 @@ from annotators import registry
 from annotators.base import Annotator, Ranking, RankingSource
 from mitl.errors import AnnotatorError, RetrievalError
 from mitl.progress import Progress
-from mitl.proposals.candidates import NamedRanking
+from mitl.proposals.candidates import NamedRanking, ranking_path
 from mitl.records import CaptionItem, Direction, ImageItem
 from mitl.retrieval.rankings import read_ranking, read_ranking_info, write_ranking
 from mitl.retrieval.shortlisted import Audit, Recall
@@ -87,11 +87,6 @@ def rankers(
                 whole[name] = Ranker(means.build(name), items, progress, means)
         ranker.sources = [whole[name] for name in names]
     return found
-
-
-def ranking_path(folder: Path, annotator: str, direction: Direction) -> Path:
-    """Where one ranking of a run lies."""
-    return folder / f"{annotator}.{direction}.parquet"
 
 
 def rank_all(

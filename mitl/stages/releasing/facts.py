@@ -80,7 +80,7 @@ def release_facts(session: Session, settings: Settings, environment: Environment
     exclusions = item_store.exclusions(session)
     queries = proposal_store.queries(session)
     # Preferences between rankings are asked of the same crowd, and are no part of a release.
-    batches = [one for one in hit_store.batches(session, environment) if one.kind is BatchKind.PAIRS]
+    batches = [one for one in hit_store.batches(session, environment) if one.kind == BatchKind.PAIRS]
     names = {batch.name for batch in batches}
     return ReleaseFacts(
         environment=environment,

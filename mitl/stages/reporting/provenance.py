@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from mitl.analysis.report.inputs import Provenance, RebuildStep
+from mitl.campaign.kinds import kind_of
 from mitl.db.store.hits import BatchRow
 from mitl.db.store.releases import ReleaseRow
 from mitl.hits.pricing import format_dollars
@@ -104,10 +105,11 @@ def _publish(settings: Settings, known: Snapshot, batch: BatchRow) -> RebuildSte
     )
     if batch.source is JudgementSource.IMPORT:
         return _step(["harvest", "--from", "FILE"], f"past work, as batch {batch.name}", ())
-    if batch.kind is BatchKind.RANKINGS:
+    if batch.kind != BatchKind.PAIRS:
+        kind = kind_of(batch.kind)
         return _step(
-            ["prefer", "publish", f"--{known.environment.value}", "--seed", str(batch.seed), "…"],
-            f"batch {batch.name}, {_n_hits(known, batch):,} HITs of rankings side by side; the options as then",
+            [*kind.command.split()[1:], f"--{known.environment.value}", "--seed", str(batch.seed), "…"],
+            f"batch {batch.name}, {_n_hits(known, batch):,} HITs of {kind.shown}; the options as then",
             (),
         )
     words = [f"--{known.environment.value}", "--direction", batch.direction, "--template", batch.template]

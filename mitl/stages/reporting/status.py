@@ -72,7 +72,7 @@ def _look(session: Session, settings: Settings, chosen: Environment) -> _Now:
         states=hit_store.state_counts(session, chosen),
         n_batches=len(hit_store.batches(session, chosen)),
         work=open_work.open_work(session, chosen),
-        n_again=len(open_work.barren_hits(session, chosen, answers)),
+        n_again=len(open_work.hits_to_replace(session, chosen, answers)),
         n_submissions=sum(decisions.values()),
         n_queued=decisions.get(Decision.QUEUED, 0),
         n_unsent=desk_store.unsent(session, chosen),

@@ -98,7 +98,7 @@ def overview(session: Session, environment: Environment, now: dt.datetime, known
         decisions={decision: counts[decision] for decision in Decision if counts.get(decision)},
         hits_out=work.hits,
         to_come=work.assignments,
-        again=len(open_work.barren_hits(session, environment, answers)),
+        again=len(open_work.hits_to_replace(session, environment, answers)),
         money=_money(session, environment, arrived, held_cents=work.held_cents),
     )
 

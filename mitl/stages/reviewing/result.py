@@ -7,17 +7,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
+from mitl.campaign.kinds import kinds_asked
+from mitl.campaign.spending import SpendingLimit
 from mitl.db.store import answers as answer_store
-from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
-from mitl.db.store.open_work import Barren
+from mitl.db.store.open_work import HitToReplace
 from mitl.hits.pricing import fee_cents, format_dollars
 from mitl.records import Decision, Environment, StageResult, several
 from mitl.settings import Settings
 from mitl.stages.harvesting.deadlines import utc
 from mitl.stages.paying.paying import CarriedOut
-from mitl.stages.publishing.purse import Purse
 from mitl.stages.reviewing.decisions import Ruling
 
 CHOICES = (Decision.APPROVE, Decision.DROP, Decision.APPROVE_EXCLUDE, Decision.REJECT)
@@ -47,7 +47,7 @@ def ruled(
     Args:
         deadlines: of the submissions that were rejected now.
     """
-    again = open_work.barren_hits(session, chosen)
+    again = open_work.hits_to_replace(session, chosen)
     left = answer_store.decision_counts(session, chosen).get(Decision.QUEUED, 0)
     cents = _cost(session, settings, chosen, again)
     made = {decision.value: sum(one.decision is decision for one in rulings) for decision in CHOICES}
@@ -95,7 +95,7 @@ def _too_late(done: CarriedOut) -> tuple[str, ...]:
     )
 
 
-def _cost(session: Session, settings: Settings, chosen: Environment, again: Sequence[Barren]) -> int:
+def _cost(session: Session, settings: Settings, chosen: Environment, again: Sequence[HitToReplace]) -> int:
     """Cents for every worker who is still wanted, at the rewards of before."""
     batches = {batch.id: batch for batch in hit_store.batches(session, chosen)}
     rewards = [(batches[one.hit.batch_id].reward_cents, one.missing) for one in again]
@@ -106,7 +106,7 @@ def _cost(session: Session, settings: Settings, chosen: Environment, again: Sequ
 
 
 def _over_ceiling(session: Session, settings: Settings, chosen: Environment, cents: int) -> tuple[str, ...]:
-    left = Purse(session, settings, chosen, charges_fee=_charges_fee(settings)).left()
+    left = SpendingLimit(session, settings, chosen, charges_fee=_charges_fee(settings)).left()
     if left is None or cents <= left:
         return ()
     return (
@@ -126,9 +126,12 @@ def _next(session: Session, chosen: Environment, *, left: int, again: int) -> st
         return "mitl review"
     if again:
         return f"mitl publish --{chosen}, which asks again what could not be used"
-    if comparison_store.barren(session, chosen):
-        return f"mitl prefer publish --{chosen}, which asks again what could not be used"
+    kinds = kinds_asked(session, chosen)
+    for kind in kinds:
+        if kind.to_replace(session, chosen):
+            return f"{kind.command} --{chosen}, which asks again what could not be used"
     if open_work.open_work(session, chosen).hits:
         return "mitl harvest"
-    has_preferences = bool(comparison_store.hit_ids(session, chosen))
-    return f"{'mitl prefer scores, or ' if has_preferences else ''}mitl build-dataset --out DIR"
+    return " or ".join(
+        [*(f"{kind.scores}," for kind in kinds if kind.scores), "mitl build-dataset --out DIR"]
+    )

@@ -8,16 +8,17 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from mitl.campaign.kinds import kind_of
 from mitl.db.session import open_database
+from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.hits.pricing import format_dollars
 from mitl.judgements.conduct import Agreement
 from mitl.judgements.goldcheck import GOLD_NEGATIVE_FAILED, GOLD_POSITIVE_FAILED
-from mitl.records import Decision, Environment, Finding, Label, StageResult, Table, several
+from mitl.records import BatchKind, Decision, Environment, Finding, Label, StageResult, Table, several
 from mitl.settings import Settings
 from mitl.stages.environment import choose_environment
 from mitl.stages.harvesting.deadlines import approves_itself_at, reversible_until, utc
-from mitl.stages.preferring.evidence import RULE, comparison_table
 from mitl.stages.reviewing.desk_submission import SeenPair, Submission, submission, waiting
 from mitl.stages.reviewing.evidence import Crowd, Evidence, crowd
 from mitl.stages.reviewing.habits import habits
@@ -39,8 +40,8 @@ class _Known:
     """Other submissions of the worker in the queue."""
     imported: bool
     """Whether it came from a file of past work."""
-    compared: Table | None
-    """Its comparisons, where its page asked for preferences."""
+    evidence: tuple[Table, str] | None
+    """Its answers and the rule that judges them, where its page asked for something else than pairs."""
 
 
 def show(settings: Settings, number: int, environment: Environment | None = None) -> StageResult:
@@ -55,11 +56,11 @@ def show(settings: Settings, number: int, environment: Environment | None = None
     failed = _failed(known)
     return StageResult(
         counts=_counts(known),
-        tables=(known.compared or _answers(known), *([failed] if failed.rows else [])),
+        tables=(known.evidence[0] if known.evidence else _answers(known), *([failed] if failed.rows else [])),
         lines=(
             *_about_worker(known, settings.min_seconds_a_pair),
             *map(_finding, found.findings),
-            f"rule: {settings.gold_rule.text}" if known.compared is None else RULE,
+            known.evidence[1] if known.evidence else f"rule: {settings.gold_rule.text}",
             *_fate(known),
         ),
         next=f"mitl review approve|drop|exclude|reject {number}" if found.row.decision in _WAITS else "",
@@ -73,6 +74,7 @@ def _known(session: Session, settings: Settings, number: int, environment: Envir
     )
     worker = people.find(found.row.worker_id)
     assert worker is not None, "everyone with a submission is among the crowd"
+    asked = hit_store.other_kinds(session, environment).get(found.row.hit_id, BatchKind.PAIRS)
     images, _ = item_store.id_maps(session, item_store.dataset(session).id)
     return _Known(
         found,
@@ -85,7 +87,7 @@ def _known(session: Session, settings: Settings, number: int, environment: Envir
             if row.worker_id == worker.id and row.id != found.row.id
         ),
         imported=is_imported(session, found.row),
-        compared=comparison_table(session, found.row),
+        evidence=kind_of(asked).evidence(session, found.row),
     )
 
 

@@ -1,0 +1,1 @@
+"""Pairs of an image and a caption, each asked alone, with gold controls among them."""

@@ -1,0 +1,146 @@
+"""The kind of campaign that asks how well a caption matches an image."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy.orm import Session
+
+from mitl.campaign.kinds.pairs.pilots import PAIRS_PER_HIT, estimate_of
+from mitl.campaign.kinds.pairs.planning import Campaign, PairsPlan, make_plan
+from mitl.campaign.kinds.protocol import Estimate, Golds, Shown, Wording, again_lines, columns
+from mitl.crowd.answers import parse_answers
+from mitl.db.store import hits as hit_store
+from mitl.db.store import judgements as judgement_store
+from mitl.db.store import open_work
+from mitl.db.store import parses as parse_store
+from mitl.db.store.answers import AssignmentRow
+from mitl.hits.rendering import PagePair, render_page
+from mitl.hits.templates import HitTemplate
+from mitl.hits.validation import check_page
+from mitl.judgements.goldcheck import GoldVerdict, check_assignment, decide
+from mitl.records import (
+    BatchKind,
+    Environment,
+    HitItem,
+    Judgement,
+    Label,
+    ParsedAnswers,
+    Table,
+    several,
+)
+from mitl.records.gold_rule import GoldRule
+
+_MONEY = ("assignments", "rewards_cents", "fees_cents", "total_cents")
+
+
+class Pairs:
+    """Pages of 18 candidates and 2 gold controls."""
+
+    name = BatchKind.PAIRS.value
+    command = "mitl publish"
+    scores = ""
+    asked = "pairs"
+    shown = "pairs"
+    given = "judgements"
+    page_size = PAIRS_PER_HIT
+    answer_field = "label"
+    choices = tuple(Label)
+    dry_keys = ("environment", "hits", "pairs", *_MONEY, "requests", "largest_question_bytes")
+    posted_keys = (
+        *("batch", "environment", "pairs", "hits_posted", "hits_adopted", "hits_again", "repeats", "overlap"),
+        *(*_MONEY, "reward_cents", "estimate_s", "pilot", "committed_cents", "balance_cents"),
+    )
+
+    plan = staticmethod(make_plan)
+    to_replace = staticmethod(open_work.hits_to_replace)
+    add_items = staticmethod(hit_store.add_items)
+    items = staticmethod(hit_store.hit_items)
+    check_page = staticmethod(check_page)
+    unparsed = staticmethod(parse_store.unparsed)
+    submissions = staticmethod(parse_store.ids)
+    places = staticmethod(parse_store.places)
+    parse = staticmethod(parse_answers)
+    parsed = ParsedAnswers
+    set_parses = staticmethod(parse_store.set_parses)
+
+    def estimate(self, template: HitTemplate, plan: PairsPlan) -> Estimate:
+        """By the times of the wording's latest pilot, else by the wording's own."""
+        return estimate_of(plan.pilots, template)
+
+    def add_batch(self, session: Session, batch_id: int, plan: PairsPlan) -> None:
+        """A batch of pairs is its pages alone."""
+
+    def images(self, item: HitItem) -> tuple[int]:
+        """See `CampaignKind`."""
+        return (item.pair.image_id,)
+
+    def render(self, items: Sequence[HitItem], wording: Wording, shown: Shown) -> tuple[str, list[str]]:
+        """See `CampaignKind`."""
+        pairs = [
+            PagePair(item.place, shown.sources[item.pair.image_id], shown.captions[item.pair.caption_id])
+            for item in items
+        ]
+        seconds = -(-len(pairs) * wording.estimate_s // PAIRS_PER_HIT)
+        html = render_page(wording.template, pairs, contact=shown.contact, estimate_s=seconds)
+        return html, [text for pair in pairs for text in (pair.image_src, pair.caption)]
+
+    def headline(self, request: Campaign, plan: PairsPlan) -> str:
+        """See `CampaignKind`."""
+        return f"template {request.template}{' · pilot' if request.pilot is not None and plan.fresh else ''}"
+
+    def bill_lines(self, plan: PairsPlan) -> list[str]:
+        """See `CampaignKind`."""
+        filled = f"; last filled with {several(plan.n_repeats, 'repeat')}" if plan.n_repeats else ""
+        if plan.n_overlap:
+            filled += f"; {several(plan.n_overlap, 'pair')} asked of a second worker too"
+        asked = {sum(not item.role.is_gold for item in page) for page in plan.pages}
+        least, most = min(asked), max(asked)
+        on_page = f"{most if least == most else f'{least} to {most}'} candidates + 2 controls"
+        lines = [
+            f"{columns('pairs', f'{plan.n_pairs:,}')}{columns('HITs', f'{plan.n_hits:,}')} ({on_page}{filled})",
+            *again_lines(plan),
+        ]
+        if plan.out:
+            lines.append(
+                f"  the limit counts {sum(stored.asked for stored in plan.out):,} pairs that are out "
+                f"({', '.join(stored.name for stored in plan.out)})"
+            )
+        return lines
+
+    def facts(self, plan: PairsPlan) -> Mapping[str, object]:
+        """See `CampaignKind`."""
+        return {"pairs": plan.n_pairs, "repeats": plan.n_repeats, "overlap": plan.n_overlap}
+
+    def nothing_open(self, *, adopted: int) -> str:
+        """See `CampaignKind`."""
+        return "nothing else is open" if adopted else "every proposed pair is on an open HIT or judged"
+
+    def verdicts(
+        self,
+        session: Session,
+        environment: Environment,
+        rows: Sequence[AssignmentRow],
+        golds: Golds,
+        rule: GoldRule,
+    ) -> Mapping[int, GoldVerdict]:
+        """By the page's gold controls, and by the worker's record on earlier ones."""
+        on_page: dict[int, list[Judgement]] = defaultdict(list)
+        for stored in judgement_store.gold_judgements(session, environment, [row.id for row in rows]):
+            on_page[stored.assignment_id].append(stored.record)
+        return {
+            row.id: decide(
+                check_assignment(on_page[row.id], rule, golds.withdrawn),
+                golds.record(row.worker),
+                excluded=row.excluded,
+            )
+            for row in rows
+        }
+
+    def evidence(self, session: Session, row: AssignmentRow) -> tuple[Table, str] | None:
+        """The desk and `mitl review show` know pages of pairs, their golds and other workers' answers."""
+        return None
+
+
+KIND = Pairs()

@@ -1,0 +1,300 @@
+"""Planning pages of pairs: which pairs are open, which controls check the work, what stands on which page."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sqlalchemy.orm import Session
+
+from mitl.campaign.kinds.pairs.pilots import Pilot, find_pilots, pilot_out
+from mitl.campaign.kinds.protocol import Leftover, Plan, Replacement, Request, leftover, plans_out
+from mitl.db.store import hits as hit_store
+from mitl.db.store import items as item_store
+from mitl.db.store import judgements as judgement_store
+from mitl.db.store import open_work
+from mitl.db.store import proposals as proposal_store
+from mitl.db.store.open_work import HitToReplace
+from mitl.errors import ProposalError, StoreError, UsageError
+from mitl.hits.packing import CANDIDATES_PER_HIT, hits_needed, overlap_pairs, pack, pack_overlap
+from mitl.hits.validation import check_batch
+from mitl.positives.rules import CXC_POSITIVE
+from mitl.proposals.candidates import NamedRanking, ranked_pairs, ranking_path
+from mitl.proposals.golds import gold_negatives, gold_positives
+from mitl.proposals.packed import pack_pairs
+from mitl.proposals.sampling import shuffled_pairs
+from mitl.records import BatchKind, Direction, Environment, HitItem, PackedHit, Pair, PairRole
+from mitl.retrieval.rankings import read_ranking
+from mitl.settings import Settings
+from mitl.stages.harvesting.golds import gold_state
+
+PAGES_PER_GOLD = 3
+"""On how many pages of a batch a control stands. One met once could never be put on trial: withdrawing it takes
+two workers of good record who failed it. The pages of one control lie a third of the batch apart."""
+
+FEW_PAGES = 18
+"""A batch of up to so many pages has a control of its own for each."""
+
+
+@dataclass(frozen=True, slots=True)
+class Campaign(Request):
+    """Which pairs to ask, in which words, of how many workers, for how much; what `mitl publish` is given.
+
+    A pilot is of random open pairs; its HITs count as out until they are done, as pairs under a limit do.
+    """
+
+    kind: ClassVar[str] = BatchKind.PAIRS
+    template: str = "pairs-plain"
+    overlap: float = 0.0
+    """Share of the new candidates that is asked of a second worker as well, 0 to 1."""
+    wait_for_pilot: bool = True
+    """Whether nothing new is posted in this wording while a pilot of it is out."""
+
+    def __post_init__(self) -> None:
+        if self.pilot is not None and self.overlap:
+            raise UsageError(
+                "--overlap does not go with --pilot; a pilot is as many HITs as it says, so give --overlap with the "
+                "rest of the campaign"
+            )
+
+    @property
+    def words(self) -> dict[str, object]:
+        """By what a repetition of this command is known, whatever it may cost."""
+        return {
+            "kind": self.kind,
+            "direction": self.direction,
+            "template": self.template,
+            "pilot": self.pilot is not None,
+        }
+
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        """The directions whose proposals are asked."""
+        return tuple(Direction) if self.direction == "both" else (Direction(self.direction),)
+
+
+@dataclass(frozen=True, slots=True)
+class PairsPlan(Plan):
+    """What would be posted, with the pilots whose times price it."""
+
+    pilots: tuple[Pilot, ...] = ()
+
+    def _count(self, role: PairRole, pages: Sequence[Sequence[HitItem]]) -> int:
+        return sum(item.role is role for page in pages for item in page)
+
+    @property
+    def n_pairs(self) -> int:
+        """Candidate pairs on the pages."""
+        return self._count(PairRole.CANDIDATE, self.pages)
+
+    @property
+    def n_overlap(self) -> int:
+        """Candidates of the new batch that are asked of a second worker."""
+        return self._count(PairRole.OVERLAP, [page.items for page in self.fresh])
+
+    @property
+    def n_repeats(self) -> int:
+        """Pairs that fill the last pages of the new batch."""
+        return self._count(PairRole.REPEAT, [page.items for page in self.fresh])
+
+
+def make_plan(session: Session, settings: Settings, request: Campaign, *, adopted: int = 0) -> PairsPlan:
+    """Pack what is open in this environment, or what an interrupted run left, alone; reads only.
+
+    Raises:
+        StoreError: nothing was proposed yet, or a ranking file that the controls need is gone.
+        ProposalError: there are not enough gold controls.
+        UsageError: there is something to post, but a pilot of the same wording is out.
+    """
+    left = leftover(session, request.environment, BatchKind.PAIRS, hit_store.hit_items)
+    pilots = tuple(find_pilots(session, request.environment, request.template))
+    out = pilot_out(pilots) if request.wait_for_pilot else None
+    if out is None:
+        return dataclasses.replace(_open_plan(session, settings, request, left), pilots=pilots)
+    is_first_look = request.pilot is None and not left.hits and not adopted
+    if is_first_look and _open_plan(session, settings, request, left).n_hits:
+        raise UsageError(
+            f"pilot {out.batch} of template {request.template!r} is out: {out.out} of its {out.hits} HITs are not "
+            "answered and decided yet; run `mitl harvest` (and `mitl review`) first, or post the rest without its "
+            "times with --no-wait-for-pilot"
+        )
+    waits = f"pilot {out.batch} is out, {out.out:,} of its {out.hits:,} HITs are not answered and decided yet"
+    return PairsPlan(left=left, waits_for=waits, pilots=pilots)
+
+
+def _open_plan(session: Session, settings: Settings, request: Campaign, left: Leftover) -> PairsPlan:
+    """What is open whether or not a pilot is out, or what is left."""
+    environment = request.environment
+    candidates = proposal_store.candidate_pairs(session, request.directions)
+    if not candidates and not left.hits:
+        proposal_store.latest_run(session)
+    if left:
+        return PairsPlan(left=left)
+    asked = open_work.asked_pairs(session, environment)
+    to_replace = open_work.hits_to_replace(session, environment)
+    again_pairs = {pair for hit in to_replace for pair in hit.pairs}
+    open_pairs = [pair for pair in candidates if pair not in asked and pair not in again_pairs]
+    # A pilot is as many HITs as it says: what asks again waits for the rest of the campaign.
+    to_replace = [] if request.pilot is not None else to_replace
+    n_open = len(open_pairs) + sum(len(hit.pairs) for hit in to_replace)
+    out, limit = plans_out(session, request)
+    to_replace = _within(to_replace, limit)
+    n_again = sum(len(hit.pairs) for hit in to_replace)
+    fresh_pairs = open_pairs if limit is None else open_pairs[: max(limit - n_again, 0)]
+    if request.pilot is not None:
+        pages = max(request.pilot - sum(plan.hits for plan in out), 0)
+        fresh_pairs = sorted(
+            shuffled_pairs(fresh_pairs, settings.seed, "pilot")[: pages * CANDIDATES_PER_HIT]
+        )
+    n_limited = n_again + len(fresh_pairs)
+    n_held_back = n_open - n_limited if request.limited else 0
+    n_second = len(overlap_pairs(fresh_pairs, request.overlap, settings.seed))
+    n_pages = hits_needed(len(fresh_pairs)) + hits_needed(n_second) + len(to_replace)
+    if not n_pages:
+        return PairsPlan(n_held_back=n_held_back, out=out)
+    positives, negatives = draw_controls(session, settings, environment, n_pages)
+    items = hit_store.hit_items(session, [wanted.hit.id for wanted in to_replace])
+    again = tuple(
+        _replacement(
+            wanted, items[wanted.hit.id], _rotate(positives, place), _rotate(negatives, place), settings.seed
+        )
+        for place, wanted in enumerate(to_replace)
+    )
+    golds = (_rotate(positives, len(to_replace)), _rotate(negatives, len(to_replace)))
+    fresh = pack(fresh_pairs, *golds, seed=settings.seed)
+    if n_second:
+        fresh += pack_overlap(fresh, *golds, share=request.overlap, seed=settings.seed)
+    check_batch(fresh)
+    return PairsPlan(tuple(fresh), again, n_limited=n_limited, n_held_back=n_held_back, out=out)
+
+
+def _within(to_replace: Sequence[HitToReplace], limit: int | None) -> list[HitToReplace]:
+    """The first of these HITs whose pairs the limit holds."""
+    chosen: list[HitToReplace] = []
+    for hit in to_replace:
+        limit = None if limit is None else limit - len(hit.pairs)
+        if limit is not None and limit < 0:
+            break
+        chosen.append(hit)
+    return chosen
+
+
+def _replacement(
+    wanted: HitToReplace,
+    before: Sequence[HitItem],
+    positives: Sequence[Pair],
+    negatives: Sequence[Pair],
+    seed: int,
+) -> Replacement:
+    """The page that asks a HIT's pairs again, in the role that they had and with controls that it did not have.
+
+    Args:
+        before: what stands on the HIT.
+    """
+    hit = wanted.hit
+    met = {item.pair for item in before if item.role.is_gold}
+    is_second = any(item.role is PairRole.OVERLAP for item in before)
+    # Named by the page, not the project, so that the same data and seed make the same pages anywhere.
+    name = f"{seed}:{hit.batch}:{hit.number}:{hit.attempt + 1}"
+    (page,) = pack(
+        wanted.pairs,
+        [pair for pair in positives if pair not in met],
+        [pair for pair in negatives if pair not in met],
+        seed=int(hashlib.sha256(name.encode()).hexdigest()[:8], 16),
+    )
+    placed = tuple(
+        dataclasses.replace(item, role=PairRole.OVERLAP)
+        if is_second and item.role is PairRole.CANDIDATE
+        else item
+        for item in page.items
+    )
+    return Replacement(hit, PackedHit(hit.number, placed), wanted.missing)
+
+
+def _rotate(pairs: Sequence[Pair], places: int) -> list[Pair]:
+    start = places % len(pairs) if pairs else 0
+    return [*pairs[start:], *pairs[:start]]
+
+
+def draw_controls(
+    session: Session, settings: Settings, environment: Environment, n_pages: int
+) -> tuple[list[Pair], list[Pair]]:
+    """Gold positives and negatives for this many pages; those that stand on fewest pages so far come first."""
+    dataset = item_store.dataset(session)
+    captions = item_store.captions(session, dataset.id)
+    exclusions = item_store.exclusions(session)
+    ratings = item_store.ratings(session)
+    withdrawn = {gold.pair for gold in gold_state(session, environment, settings.gold_rule).withdrawn}
+    used = {pair for (pair, _), _count in hit_store.gold_use(session, environment).items()}
+    originals = [Pair(caption.image_id, caption.id) for caption in captions]
+    refused = {pair for pair in originals if any(entry.covers(pair) for entry in exclusions)} | withdrawn
+    known = {
+        *originals,
+        *(pair for pair, score in ratings.items() if score >= CXC_POSITIVE),
+        *_judged_positive(session, environment),
+    }
+    queries = proposal_store.queries(session)
+    image_ids = [image.id for image in item_store.images(session, dataset.id, settings.project)]
+    ranked = ranked_pairs(list(_all_rankings(session, settings, dataset.id)))
+    seed = settings.seed + len(used)
+    # Two spare controls let a page whose candidates hold one of them take another.
+    wanted = max(-(-n_pages // PAGES_PER_GOLD), min(n_pages, FEW_PAGES)) + 2
+    fresh = [pair for pair in originals if pair not in refused | used]
+    pool = fresh if len(fresh) >= wanted else [pair for pair in originals if pair not in refused]
+    positives = gold_positives(pool, excluded=refused, ratings=ratings, n=min(wanted, len(pool)), seed=seed)
+    if not positives:
+        raise ProposalError(
+            "no gold positive is left: every original is excluded or withdrawn; look at `mitl review`"
+        )
+
+    def negatives(without: set[Pair]) -> list[Pair]:
+        return gold_negatives(
+            queries[Direction.I2T],
+            queries[Direction.T2I],
+            image_ids,
+            [caption.id for caption in captions],
+            ranked=ranked,
+            known_positives=pack_pairs([*known, *withdrawn, *without]),
+            n=wanted,
+            seed=seed,
+        )
+
+    try:
+        fresh = negatives(used)
+    except ProposalError:
+        fresh = []
+    # A small data set runs out of pairs that nobody was shown yet; as with positives, some then come again.
+    again = [pair for pair in negatives(set()) if pair not in fresh] if len(fresh) < wanted else []
+    return positives, [*fresh, *again][:wanted]
+
+
+def _judged_positive(session: Session, environment: Environment) -> set[Pair]:
+    return {
+        row.record.pair
+        for row in judgement_store.judgements(session, environment)
+        if row.record.label is not None and row.record.label.is_positive and not row.record.role.is_gold
+    }
+
+
+def _all_rankings(session: Session, settings: Settings, dataset_id: int) -> Iterator[NamedRanking]:
+    """Every ranking file of every stored run: a gold negative may be in none of them."""
+    images, captions = item_store.id_maps(session, dataset_id)
+    for run in proposal_store.runs(session):
+        folder = settings.runs / run.hash
+        config = json.loads(run.config)
+        for entry in config["annotators"]:
+            for direction in Direction:
+                if not config["queries"][direction.value]["count"]:
+                    continue
+                path = ranking_path(folder, entry["name"], direction)
+                if not path.exists():
+                    raise StoreError(
+                        f"the ranking {path} is gone; run `mitl propose` again with the queries and annotators of "
+                        f"run {run.hash}, which makes it anew"
+                    )
+                sides = (images, captions) if direction is Direction.I2T else (captions, images)
+                yield NamedRanking(entry["name"], direction, read_ranking(path, *sides))

@@ -1,0 +1,325 @@
+"""What a kind of campaign says of itself, and the records that every kind fills.
+
+Planning, pricing, posting, harvesting, deciding and paying are the same for all kinds. A kind says what is asked, how a
+page looks, where questions and answers are stored, what an answer says and whether a submission passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from sqlalchemy.orm import Session
+
+from mitl.db.store import commitments
+from mitl.db.store import hits as hit_store
+from mitl.db.store.answers import AssignmentRow
+from mitl.db.store.commitments import StoredPlan
+from mitl.db.store.hits import UNPOSTED, HitRow, NumberedPage
+from mitl.db.store.open_work import HitToReplace
+from mitl.db.store.parses import RawSubmission
+from mitl.hits.templates import HitTemplate
+from mitl.judgements.gold_records import GoldRecord
+from mitl.judgements.goldcheck import GoldVerdict
+from mitl.records import Environment, Finding, GoldControl, Table
+from mitl.records.gold_rule import GoldRule
+from mitl.settings import Settings
+
+PROBES = 5
+"""Pictures that are fetched as a worker's browser would, before anything is posted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a publishing command was asked for; each kind adds its own wishes."""
+
+    kind: ClassVar[str]
+    environment: Environment
+    direction: str = "both"
+    """``i2t``, ``t2i`` or ``both``."""
+    template: str = ""
+    reward_cents: int | None = None
+    """Per HIT; None computes it from the hourly floor and the expected working time."""
+    assignments: int = 1
+    limit: int | None = None
+    """Pairs or comparisons that runs of the same words may have out at once."""
+    max_cost_cents: int | None = None
+    """Of the whole bill of a plan, what an interrupted run of it has posted included."""
+    pilot: int | None = None
+    """Post so many HITs and no more, to find out how long the work takes; not every kind has pilots."""
+    probes: int = PROBES
+    """Pictures to fetch before posting; 0 fetches none."""
+
+    @property
+    def words(self) -> dict[str, object]:
+        """By what a repetition of this command is known, whatever it may cost."""
+        return {"kind": self.kind, "direction": self.direction, "template": self.template}
+
+    @property
+    def limited(self) -> bool:
+        """Whether it says how much may be out."""
+        return self.limit is not None or self.pilot is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A page for what a HIT asked in vain, with the HIT whose terms it keeps."""
+
+    replaces: HitRow
+    page: NumberedPage
+    assignments: int
+    """Workers who are still wanted."""
+
+    @property
+    def attempt(self) -> int:
+        """Counts on from the HIT it replaces."""
+        return self.replaces.attempt + 1
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """What an interrupted run planned; falsy where no run was interrupted."""
+
+    hits: tuple[HitRow, ...] = ()
+    """Planned and not posted."""
+    pages: Mapping[int, Sequence[Any]] = field(default_factory=dict)
+    """What stands on them, by their row."""
+    plans: tuple[StoredPlan, ...] = ()
+    """Posted whole or not: no command has told yet how they ended."""
+
+    def __bool__(self) -> bool:
+        return bool(self.hits or self.plans)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What would be posted: pages of a new batch and pages asked again, or what an interrupted run left."""
+
+    fresh: tuple[NumberedPage, ...] = ()
+    again: tuple[Replacement, ...] = ()
+    left: Leftover = Leftover()
+    """What an interrupted run left: this plan completes it and holds nothing else."""
+    n_limited: int = 0
+    """Pairs or comparisons of ``fresh`` and ``again`` that count against a limit."""
+    n_held_back: int = 0
+    """Open ones that the request's limit leaves to a later run."""
+    out: tuple[StoredPlan, ...] = ()
+    """What earlier runs of the same words have out and the limit counts."""
+    waits_for: str = ""
+    """Why nothing new is planned for now; empty where nothing is awaited."""
+
+    @property
+    def pages(self) -> list[Sequence[Any]]:
+        """What stands on each page."""
+        return [
+            *(page.items for page in self.fresh),
+            *(replacement.page.items for replacement in self.again),
+            *self.left.pages.values(),
+        ]
+
+    @property
+    def n_hits(self) -> int:
+        """HITs to post."""
+        return len(self.fresh) + len(self.again) + len(self.left.hits)
+
+
+def leftover(
+    session: Session,
+    environment: Environment,
+    kind: str,
+    items: Callable[[Session, Sequence[int]], Mapping[int, Sequence[Any]]],
+) -> Leftover:
+    """What an interrupted run of a kind left behind, with what stands on its pages.
+
+    It is completed alone: its bill was confirmed under its own bounds, and whatever is planned beside it would pass
+    them. That holds until a command has told how it ended, also where it posted all.
+    """
+    hits = hit_store.hits(session, environment, UNPOSTED, kind)
+    pages = items(session, [hit.id for hit in hits])
+    return Leftover(tuple(hits), pages, tuple(commitments.untold_plans(session, environment, kind)))
+
+
+def plans_out(session: Session, request: Request) -> tuple[tuple[StoredPlan, ...], int | None]:
+    """What earlier runs of a request's words have out, and how many more its limit leaves; None without a limit."""
+    if not request.limited:
+        return (), None
+    out = tuple(commitments.limited_plans_out(session, request.environment, request.words))
+    return out, None if request.limit is None else max(request.limit - sum(plan.asked for plan in out), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The expected working time of a HIT, and where it comes from."""
+
+    seconds: int
+    pilot: str | None = None
+    """The batch whose times say so; None for the wording's own estimate."""
+    note: str = ""
+    """As the bill says it."""
+    is_kept: bool = False
+    """Whether its batch keeps it; else the wording's own estimate stands for it."""
+
+
+def again_lines(plan: Plan) -> list[str]:
+    """How many of the HITs are not asked for the first time, or were planned before."""
+    lines = []
+    if plan.again:
+        lines.append(f"  {len(plan.again):,} of the HITs ask again what could not be used")
+    if plan.left.hits:
+        lines.append(f"  {len(plan.left.hits):,} of the HITs were planned by an earlier run and not posted")
+    return lines
+
+
+def columns(label: str, value: str) -> str:
+    """A figure of the bill under its name."""
+    return f"  {label:<14} {value:>13}"
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """In what words a batch asks, and how long a HIT is said to take."""
+
+    template: HitTemplate
+    estimate_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What pages may show."""
+
+    captions: Mapping[int, str]
+    sources: Mapping[int, str]
+    """Image → the address under which pages show it."""
+    contact: str | None
+    """Whom workers may write to."""
+
+
+class Parsed(Protocol):
+    """What one submission says."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What was odd about it."""
+
+
+class Golds(Protocol):
+    """What the gold controls of pages of pairs say of workers."""
+
+    @property
+    def withdrawn(self) -> Collection[GoldControl]:
+        """Controls that are no longer trusted."""
+
+    def record(self, worker: str) -> GoldRecord:
+        """A worker's record; empty for one who has met no control."""
+
+
+RequestT = TypeVar("RequestT", bound=Request, contravariant=True)
+PlanT = TypeVar("PlanT", bound=Plan)
+
+
+class CampaignKind(Protocol[RequestT, PlanT]):
+    """One kind of campaign: all that differs from the others."""
+
+    name: str
+    """As ``batch.kind`` and the templates' ``asks`` have it; the folder's name."""
+    command: str
+    """What posts it: ``mitl publish``."""
+    scores: str
+    """The command that shows what the answers come to, besides a release; empty where there is none."""
+    asked: str
+    """What a HIT asks, in the plural: ``pairs``."""
+    shown: str
+    """What its pages show: ``rankings side by side``."""
+    given: str
+    """What people give, in the plural: ``preferences``."""
+    page_size: int
+    """Questions of a usual HIT, for wordings that are priced by the question."""
+    answer_field: str
+    """Each place's field ``pNN_<answer_field>`` holds the answer."""
+    choices: Sequence[str]
+    """The values that the field must offer."""
+    dry_keys: tuple[str, ...]
+    posted_keys: tuple[str, ...]
+    """The keys of ``counts`` in ``--json``, of a dry run and of a posting one."""
+    parsed: Callable[[tuple[()], tuple[Finding, ...]], Parsed]
+    """Makes a parse of answers and findings."""
+
+    # What is asked.
+    def plan(self, session: Session, settings: Settings, request: RequestT, *, adopted: int) -> PlanT:
+        """Pack what is open in the request's environment, or what an interrupted run left; reads only.
+
+        Args:
+            adopted: HITs that were just found to have reached the server.
+        """
+
+    def estimate(self, template: HitTemplate, plan: PlanT) -> Estimate:
+        """How long a HIT of the new batch takes."""
+
+    def to_replace(self, session: Session, environment: Environment) -> Sequence[HitToReplace]:
+        """Closed HITs that leave something to be asked again."""
+
+    # Where it is stored.
+    def add_batch(self, session: Session, batch_id: int, plan: PlanT) -> None:
+        """Write down what belongs to a new batch besides its pages."""
+
+    def add_items(self, session: Session, items: Mapping[int, Sequence[Any]]) -> None:
+        """Write down what stands on new HITs, by their rows."""
+
+    def items(self, session: Session, hit_ids: Sequence[int]) -> Mapping[int, Sequence[Any]]:
+        """What stands on these HITs, by place."""
+
+    # How it looks.
+    def images(self, item: Any) -> Iterable[int]:
+        """The images that one question shows."""
+
+    def check_page(self, items: Sequence[Any], hit: str) -> None:
+        """PackingError where a page is not as its kind wants it."""
+
+    def render(self, items: Sequence[Any], wording: Wording, shown: Shown) -> tuple[str, list[str]]:
+        """A page, and the texts on it that are its own, unescaped, in the order in which they stand."""
+
+    # How publishing speaks of it.
+    def headline(self, request: RequestT, plan: PlanT) -> str:
+        """The request in few words, for the bill's first line."""
+
+    def bill_lines(self, plan: PlanT) -> list[str]:
+        """What stands on the pages, for the bill."""
+
+    def facts(self, plan: PlanT) -> Mapping[str, object]:
+        """What only this kind counts, under the keys of ``--json``."""
+
+    def nothing_open(self, *, adopted: int) -> str:
+        """Why nothing is left to ask."""
+
+    # What comes back.
+    def unparsed(
+        self, session: Session, environment: Environment, ids: Sequence[int] | None = None
+    ) -> dict[int, RawSubmission]:
+        """Submissions without a parse; all of them, or those among ``ids``."""
+
+    def submissions(self, session: Session, environment: Environment) -> list[int]:
+        """All submissions, in order of their rows."""
+
+    def places(self, session: Session, hit_ids: Sequence[int]) -> dict[int, tuple[int, list[int]]]:
+        """HIT → its batch and the places that its page has."""
+
+    def parse(self, xml: str, *, places: Collection[int], rationale: bool) -> Parsed:
+        """What a submission says; AnswerError where it cannot be read at all."""
+
+    def set_parses(self, session: Session, parses: Mapping[int, Any]) -> None:
+        """Write parses down, in place of earlier ones."""
+
+    # What it means.
+    def verdicts(
+        self,
+        session: Session,
+        environment: Environment,
+        rows: Sequence[AssignmentRow],
+        golds: Golds,
+        rule: GoldRule,
+    ) -> Mapping[int, GoldVerdict]:
+        """Which of these submissions, all parsed and undecided, pass, and which go to a person; none is rejected."""
+
+    def evidence(self, session: Session, row: AssignmentRow) -> tuple[Table, str] | None:
+        """A submission's answers and the rule that judges them; None where `mitl review show` has its own table."""

@@ -1,0 +1,1 @@
+"""Preference studies: two rankings of one query side by side, asked, taken in, and scored."""

@@ -1,0 +1,349 @@
+"""The Bradley-Terry scores of what people preferred, with the counts that they rest on."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from sqlalchemy.orm import Session
+
+from mitl.analysis.bradley_terry import Bounds, Strengths, TieRule, bootstrap, strengths
+from mitl.analysis.preferences import Ballots, Floats, count_votes, first_votes, left_share, single_ballots
+from mitl.db.session import open_database
+from mitl.db.store import answers as answer_store
+from mitl.db.store import comparisons as comparison_store
+from mitl.db.store import hits as hit_store
+from mitl.db.store import preferences as preference_store
+from mitl.errors import MetricError, UsageError
+from mitl.records import BatchKind, Decision, Direction, Environment, StageResult, Table, Vote
+from mitl.settings import Settings
+from mitl.stages.environment import choose_environment
+
+FEW_WORKERS = 10
+"""Below this a bootstrap over workers says so: the spread of a few does not stand for that of all."""
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """How scores and their intervals are made."""
+
+    ties: TieRule = TieRule.HALF
+    prior: float = 0.0
+    samples: int = 1000
+    confidence: float = 0.95
+    by_worker: bool = True
+    """Whether the bootstrap draws workers, each with all votes; else single votes."""
+
+
+DEFAULT = Method()
+"""Ties as half wins, no prior, 95 % intervals over workers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Preferences with the strengths and the intervals that they give."""
+
+    ballots: Ballots
+    found: Strengths
+    bounds: Bounds
+
+    @property
+    def order(self) -> list[int]:
+        """Best first."""
+        return sorted(range(len(self.ballots.systems)), key=lambda i: (-self.found.scores[i], i))
+
+
+def score(ballots: Ballots, method: Method, *, seed: int) -> Scored:
+    """Strengths and bounds of these preferences.
+
+    Raises:
+        MetricError: the strengths have no maximum.
+    """
+    found = strengths(
+        ballots.total_wins,
+        ballots.total_ties,
+        rule=method.ties,
+        prior=method.prior,
+        names=ballots.systems,
+    )
+    bounds = bootstrap(
+        ballots.wins,
+        ballots.ties,
+        samples=method.samples,
+        confidence=method.confidence,
+        seed=seed,
+        rule=method.ties,
+        prior=method.prior,
+    )
+    return Scored(ballots, found, bounds)
+
+
+def score_votes(
+    settings: Settings,
+    environment: Environment | None = None,
+    *,
+    batch: str | None = None,
+    direction: Direction | None = None,
+    method: Method = DEFAULT,
+    to: Path | None = None,
+) -> StageResult:
+    """Score the systems by the votes that count: of submissions that are kept, controls left out.
+
+    Args:
+        batch: count this batch alone.
+        direction: count this direction alone.
+        to: CSV file for the scores.
+
+    Raises:
+        UsageError: there is no such batch, or a name stands for rankings of different origin.
+        MetricError: the scores have no maximum.
+    """
+    with open_database(settings.db_url, read_only=True) as session:
+        chosen = choose_environment(session, environment)
+        names = _batches(session, chosen, batch)
+        votes = [
+            vote
+            for vote in first_votes(preference_store.votes(session, chosen, batch))
+            if direction in (None, vote.comparison.direction)
+        ]
+        queued = _queued(session, chosen)
+        _require_one_origin(session, chosen, names, votes)
+        if not votes:
+            return _nothing(session, environment, chosen, direction, queued)
+    ballots = count_votes(votes, by_worker=method.by_worker)
+    share = left_share(votes)
+    about: dict[str, object] = {
+        "environment": chosen.value,
+        "votes": len(votes),
+        "workers": len({vote.worker for vote in votes}),
+        "queries": len({(vote.comparison.direction, vote.comparison.query_id) for vote in votes}),
+        "left_share": share,
+        "queued": queued,
+    }
+    lines = [
+        f"{len(votes):,} preferences of {about['workers']:,} workers on {about['queries']:,} queries count; "
+        f"{'' if share is None else f'{share:.0%} of those for a side are for the left'}"
+    ]
+    if method.by_worker and len(ballots.wins) < FEW_WORKERS:
+        lines.append(
+            f"so few workers ({len(ballots.wins)}) do not tell how far workers differ, so the intervals are likely too "
+            "narrow; ask more people, or see --resample answers"
+        )
+    if queued:
+        lines.append(f"{queued:,} submissions wait for a person and do not count yet")
+    return _result(settings, score(ballots, method, seed=settings.seed), method, about, lines, to)
+
+
+def _nothing(
+    session: Session,
+    wanted: Environment | None,
+    chosen: Environment,
+    direction: Direction | None,
+    queued: int,
+) -> StageResult:
+    """Why there is nothing to score, and the step that would change it."""
+    asked = {one.direction for one in comparison_store.asked(session, chosen)}
+    way = "" if direction is None else f" --direction {direction}"
+    is_asked = bool(asked) if direction is None else direction in asked
+    if is_asked:
+        why, after = "no preference counts yet", "mitl harvest"
+        if _queued(session, chosen, (Decision.QUEUED,)):
+            after = "mitl review"
+    else:
+        of = "" if direction is None else f" in the direction {direction}"
+        why = f"no preference study was posted{of}"
+        after = (
+            f"mitl prefer publish --{(wanted or chosen) if asked else (wanted or Environment.SANDBOX)}{way}"
+        )
+    return StageResult(
+        status="nothing_to_do",
+        counts={"environment": chosen.value, "votes": 0, "queued": queued},
+        lines=(f"nothing to score: {why} on {chosen}",),
+        next=after,
+    )
+
+
+def score_counts(
+    settings: Settings,
+    path: Path,
+    *,
+    method: Method = DEFAULT,
+    to: Path | None = None,
+) -> StageResult:
+    """Score a table of counts from a CSV file; its single votes are what the bootstrap draws.
+
+    Raises:
+        MetricError: the file is no such table, or the scores have no maximum.
+    """
+    names, wins = read_counts(path)
+    ballots = single_ballots(names, wins)
+    about: dict[str, object] = {"votes": len(ballots.wins)}
+    lines = [f"{len(ballots.wins):,} preferences of {str(path)!r}"]
+    return _result(settings, score(ballots, method, seed=settings.seed), method, about, lines, to)
+
+
+def _batches(session: Session, environment: Environment, batch: str | None) -> list[str]:
+    known = [row.name for row in hit_store.batches(session, environment) if row.kind == BatchKind.RANKINGS]
+    if batch is not None and batch not in known:
+        raise UsageError(
+            f"there is no preference batch {batch!r} on {environment}; known: {', '.join(known) or 'none'}"
+        )
+    return known if batch is None else [batch]
+
+
+def _queued(
+    session: Session,
+    environment: Environment,
+    decisions: tuple[Decision, ...] = (Decision.NONE, Decision.QUEUED),
+) -> int:
+    of_rankings = comparison_store.hit_ids(session, environment)
+    waiting = answer_store.assignments(session, environment, decisions)
+    return sum(row.hit_id in of_rankings for row in waiting)
+
+
+def _require_one_origin(
+    session: Session, environment: Environment, batches: Sequence[str], votes: Sequence[Vote]
+) -> None:
+    """A name must stand for the same rankings in all that is counted together."""
+    voted = {name for vote in votes for name in (vote.comparison.left, vote.comparison.right)}
+    origins: dict[str, dict[str, str]] = {}
+    for batch, systems in comparison_store.systems(session, environment).items():
+        for system in systems:
+            if batch in batches and system.name in voted:
+                origins.setdefault(system.name, {}).setdefault(system.origin, batch)
+    for name, found in sorted(origins.items()):
+        if len(found) > 1:
+            told = ", ".join(f"{origin} in {batch}" for origin, batch in found.items())
+            raise UsageError(
+                f"{name!r} stands for different rankings ({told}); score one study with --batch NAME"
+            )
+
+
+def _result(
+    settings: Settings,
+    scored: Scored,
+    method: Method,
+    about: dict[str, object],
+    lines: list[str],
+    to: Path | None,
+) -> StageResult:
+    ballots, found, bounds = scored.ballots, scored.found, scored.bounds
+    names, wins, ties = ballots.systems, ballots.total_wins, ballots.total_ties
+    systems = {
+        names[i]: {
+            "score": float(found.scores[i]),
+            "low": float(bounds.low[i]),
+            "high": float(bounds.high[i]),
+            "wins": int(wins[i].sum()),
+            "losses": int(wins[:, i].sum()),
+            "ties": int(ties[i].sum()),
+        }
+        for i in scored.order
+    }
+    counts: dict[str, object] = {
+        **about,
+        "ties": int(ties.sum()) // 2,
+        "systems": systems,
+        "preferred": {
+            names[i]: {names[j]: int(wins[i, j]) for j in scored.order if j != i} for i in scored.order
+        },
+        "equal": {
+            names[i]: {names[j]: int(ties[i, j]) for j in scored.order if j != i} for i in scored.order
+        },
+        "tie_strength": found.tie if method.ties is TieRule.DAVIDSON else None,
+        "without_maximum": bounds.without_maximum,
+    }
+    if bounds.without_maximum:
+        lines.append(
+            f"in {bounds.without_maximum:,} of {method.samples:,} resamples somebody won nothing, or everything; ask "
+            "for more answers to narrow the intervals"
+        )
+    paths = {} if to is None else {"csv": str(_write(to, systems))}
+    return StageResult(
+        counts=counts,
+        paths=paths,
+        tables=(_score_table(systems, method), _count_table(scored, wins)),
+        lines=tuple(line.rstrip("; ") for line in lines),
+    )
+
+
+def _score_table(systems: dict[str, dict[str, float]], method: Method) -> Table:
+    drawn = "workers" if method.by_worker else "preferences"
+    title = f"Bradley-Terry scores in percent, with {method.confidence:.0%} bootstrap intervals over {drawn}"
+    rows = tuple(
+        (
+            name,
+            f"{one['score']:.2f}",
+            f"{one['low']:.2f}",
+            f"{one['high']:.2f}",
+            one["wins"],
+            one["ties"],
+            one["losses"],
+        )
+        for name, one in systems.items()
+    )
+    return Table(title, ("system", "score", "low", "high", "preferred", "equal", "not preferred"), rows)
+
+
+def _count_table(scored: Scored, wins: np.ndarray) -> Table:
+    names, order = scored.ballots.systems, scored.order
+    rows = tuple((names[i], *("" if i == j else int(wins[i, j]) for j in order)) for i in order)
+    return Table("how often the row was preferred to the column", ("", *(names[j] for j in order)), rows)
+
+
+def _write(path: Path, systems: dict[str, dict[str, float]]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file, lineterminator="\n")
+        rows.writerow(("system", "score", "low", "high", "wins", "ties", "losses"))
+        for name, one in systems.items():
+            rows.writerow(
+                (
+                    name,
+                    *(f"{one[key]:.4f}" for key in ("score", "low", "high")),
+                    one["wins"],
+                    one["ties"],
+                    one["losses"],
+                )
+            )
+    return path
+
+
+def read_counts(path: Path) -> tuple[list[str], Floats]:
+    """The names and the (N, N) counts of a file whose first row and column name the same things in the same order.
+
+    Row i, column j holds how often i was preferred to j; empty cells count 0.
+
+    Raises:
+        MetricError: the file is missing, or is no such table.
+    """
+    wanted = "a CSV table of counts has a first row of names and the same names down its first column"
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = [row for row in csv.reader(file) if any(cell.strip() for cell in row)]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        reason = error.strerror.lower() if isinstance(error, OSError) and error.strerror else str(error)
+        raise MetricError(f"cannot read {str(path)!r}: {reason}; {wanted}") from error
+    names = [cell.strip() for cell in rows[0][1:]] if rows else []
+    down = [row[0].strip() for row in rows[1:]]
+    if len(names) < 2 or down != names or len(set(names)) != len(names):
+        told = f"{', '.join(names[:_NAMED]) or 'nothing'} across and {', '.join(down[:_NAMED]) or 'nothing'} down"
+        raise MetricError(f"{str(path)!r} names {told}; {wanted}")
+    wins = np.zeros((len(names), len(names)))
+    for i, row in enumerate(rows[1:]):
+        if len(row) != len(names) + 1:
+            raise MetricError(
+                f"row {names[i]!r} of {str(path)!r} has {len(row) - 1} counts, not {len(names)}"
+            )
+        for j, cell in enumerate(row[1:]):
+            text = cell.strip() or "0"
+            if not text.isascii() or not text.isdigit():
+                raise MetricError(
+                    f"{names[i]!r} over {names[j]!r} in {str(path)!r} is {cell!r}, but counts are 0, 1, 2 …"
+                )
+            wins[i, j] = int(text)
+    return names, wins

@@ -1,0 +1,261 @@
+"""The pictures that HIT pages show, under names that tell nothing, and a look at a few as a worker's browser would."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import io
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+
+from mitl.addresses import is_loopback
+from mitl.campaign.kinds.protocol import Request
+from mitl.errors import DatasetError, SettingsError
+from mitl.progress import Progress
+from mitl.proposals.sampling import shuffled
+from mitl.records import Environment, ImageItem
+from mitl.settings import Settings
+
+MAX_SIDE = 640
+"""Pixels; what a worker needs to see, and no more to load on a phone."""
+_QUALITY = 88
+TIMEOUT_S, CONNECT_TIMEOUT_S = 15.0, 5.0
+TRIES = 2
+"""Public stores of pictures say "slow down" now and then."""
+NAMED = 5
+"""Images named one by one where many cannot be shown."""
+
+
+def picture_sources(
+    settings: Settings, images: Sequence[ImageItem], progress: Progress, *, write: bool = True
+) -> dict[int, str]:
+    """Image id → the address that pages use.
+
+    Pictures at hand are written once to ``public/i/`` as JPEG and addressed root-relative, as a crowd server serves
+    them: mitl's own, and any on this machine, whatever its port. On another endpoint they need ``image_base_url``.
+    Without a picture, the image's own https address is used.
+
+    Raises:
+        DatasetError: images have neither a picture nor an https address, or files are no pictures; the first are named.
+        SettingsError: another endpoint is used and nothing says where the pictures can be fetched.
+    """
+    secret = settings.secret()
+    base = _base(settings, images)
+    sources = {image.id: _source(settings, image, secret, base) for image in images}
+    _refuse(
+        [_missing(image) for image in images if sources[image.id] is None],
+        len(images),
+        "give `mitl init` an image folder or an https URL template",
+    )
+    unreadable = []
+    with progress("pictures", len(images)) as advance:
+        for image in images:
+            source = sources[image.id] or ""
+            target = settings.public / "i" / source.rpartition("/")[2]
+            if (
+                write
+                and image.path is not None
+                and source == f"{base}/i/{target.name}"
+                and not target.exists()
+            ):
+                try:
+                    _write_jpeg(image.path, target)
+                except DatasetError as error:
+                    unreadable.append(f"image {image.external_id!r}: {error}")
+            advance(1)
+    _refuse(unreadable, len(images), "mend these files")
+    return {id_: source for id_, source in sources.items() if source is not None}
+
+
+def _refuse(faults: Sequence[str], n_images: int, remedy: str) -> None:
+    """DatasetError that counts the images that cannot be shown and names the first of them."""
+    if faults:
+        more = f"; and {len(faults) - NAMED:,} more" if len(faults) > NAMED else ""
+        raise DatasetError(
+            f"{len(faults):,} of {n_images:,} images cannot be shown: {'; '.join(faults[:NAMED])}{more}; {remedy}"
+        )
+
+
+def _base(settings: Settings, images: Sequence[ImageItem]) -> str | None:
+    """Where ``public/`` is served: "" for the root of the page's own server; None where nothing says."""
+    if settings.endpoint is None or (is_loopback(settings.endpoint) and settings.image_base_url is None):
+        return ""
+    if settings.image_base_url is None and any(image.url is None for image in images):
+        raise SettingsError(
+            "another endpoint cannot fetch pictures from here; set image_base_url in [crowd] of mitl.toml to the "
+            "https address where the folder public/ is served"
+        )
+    if settings.image_base_url is None:
+        return None
+    base = settings.image_base_url.rstrip("/")
+    if not base.startswith("https://"):
+        raise SettingsError(f"image_base_url is {base!r}, but pages need https; give an https address")
+    return base
+
+
+def _source(settings: Settings, image: ImageItem, secret: bytes, base: str | None) -> str | None:
+    """The image's address on pages; None where it has neither a file nor an https address."""
+    has_file = image.path is not None and image.path.is_file()
+    if has_file and image.path is not None and base is not None:
+        digest = hmac.new(secret, image.external_id.encode(), hashlib.sha256).hexdigest()[:32]
+        return f"{base}/i/{digest}.jpg"
+    return image.url if image.url is not None and image.url.startswith("https://") else None
+
+
+def _missing(image: ImageItem) -> str:
+    where = f"file {image.path} is missing" if image.path is not None else "no file is known"
+    return f"image {image.external_id!r}: {where} and it has no https address"
+
+
+def _write_jpeg(source: Path, target: Path) -> None:
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(source) as picture:
+            small = picture.convert("RGB")
+    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
+        raise DatasetError(f"{source} cannot be read as a picture: {error}") from error
+    small.thumbnail((MAX_SIDE, MAX_SIDE))
+    buffer = io.BytesIO()
+    small.save(buffer, "JPEG", quality=_QUALITY)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_suffix(f".{os.getpid()}.part")
+    part.write_bytes(buffer.getvalue())
+    part.replace(target)
+
+
+def probe_pictures(
+    sources: Mapping[str, str],
+    base: str,
+    n: int,
+    *,
+    seed: int,
+    files: Mapping[str, Path] | None = None,
+) -> int:
+    """Fetch ``n`` random pictures and return how many were fetched.
+
+    Args:
+        sources: external id of an image → its address on the page, root-relative or https.
+        base: where root-relative addresses are served.
+        files: pictures that are not served yet and are looked at where they lie.
+
+    Raises:
+        DatasetError: one does not come, or is no picture; names the image.
+    """
+    chosen = shuffled(sources, seed, "probed pictures")[:n]
+    with _Browsers() as browsers:
+        for image in chosen:
+            source = sources[image]
+            if files is not None and image in files:
+                _check_file(image, files[image])
+                continue
+            url = base.rstrip("/") + source if source.startswith("/") else source
+            problem = _problem(browsers.of(url), url)
+            if problem is not None:
+                raise DatasetError(
+                    f"workers could not see image {image!r}: {url} {problem}; {_advice(source)}, or post without "
+                    "looking with --probe-images 0"
+                )
+    return len(chosen)
+
+
+def probe_or_warn(
+    sources: Mapping[str, str],
+    base: str,
+    request: Request,
+    *,
+    seed: int,
+    files: Mapping[str, Path] | None = None,
+) -> tuple[str, ...]:
+    """The same; with practice money, where scripted workers see none, a failure is only a warning, given back."""
+    try:
+        probe_pictures(sources, base, request.probes, seed=seed, files=files)
+    except DatasetError as error:
+        if request.environment is not Environment.SANDBOX:
+            raise
+        return (str(error),)
+    return ()
+
+
+class _Browsers:
+    """Clients that keep their connections: one for this machine, which no proxy is asked for, and one for the rest."""
+
+    def __init__(self) -> None:
+        self._open = ExitStack()
+        self._known: dict[bool, httpx.Client] = {}
+
+    def __enter__(self) -> _Browsers:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
+
+    def of(self, url: str) -> httpx.Client:
+        """The client for an address."""
+        near = is_loopback(url)
+        if near not in self._known:
+            client = httpx.Client(
+                timeout=httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S),
+                follow_redirects=True,
+                trust_env=not near,
+            )
+            self._known[near] = self._open.enter_context(client)
+        return self._known[near]
+
+
+def _problem(browser: httpx.Client, url: str) -> str | None:
+    """What is wrong with a picture at an address; None where a browser would show it."""
+    problem: str | None = None
+    for _ in range(TRIES):
+        try:
+            reply = browser.get(url)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            problem = f"cannot be fetched ({type(error).__name__}: {error})"
+            continue
+        if reply.status_code == 200:
+            return _unlike_picture(reply)
+        problem = f"answers {reply.status_code}"
+    return problem
+
+
+def _unlike_picture(reply: httpx.Response) -> str | None:
+    kind = reply.headers.get("content-type", "")
+    if not kind.startswith("image/"):
+        return f"gives {kind or 'something of no type'}, not a picture"
+    fault = _fault(reply.content)
+    return None if fault is None else f"gives {len(reply.content):,} bytes that are no picture ({fault})"
+
+
+def _check_file(image: str, path: Path) -> None:
+    fault = _fault(path.read_bytes())
+    if fault is not None:
+        raise DatasetError(
+            f"workers could not see image {image!r}: {path} is no picture ({fault}); mend the file"
+        )
+
+
+def _fault(content: bytes) -> str | None:
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(content)) as picture:
+            picture.verify()
+    except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises for what it cannot read
+        return str(error)
+    return None
+
+
+def _advice(source: str) -> str:
+    if source.startswith("/"):
+        return (
+            "serve the project's folder public/ there (`mitl serve --public DIR`), or, where that address is a tunnel "
+            "to a server elsewhere, set image_base_url in [crowd] of mitl.toml to where public/ is served"
+        )
+    return (
+        "make the project's folder public/ reachable at image_base_url, or mend the image addresses given to "
+        "`mitl init`"
+    )

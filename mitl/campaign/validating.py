@@ -1,0 +1,188 @@
+"""Every request of a plan, made by the client's own code and sent nowhere: what is not right shows before it costs.
+
+A dry run writes them down: every request as JSON, every page as HTML to look at, and the bill.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+from xml.etree import ElementTree
+
+import botocore.session
+from botocore import xform_name
+from botocore.validate import ParamValidator
+
+from mitl.campaign.kinds.protocol import CampaignKind, Wording
+from mitl.campaign.pages import Pages
+from mitl.campaign.posting import create_hit, create_hit_type
+from mitl.crowd.client import MTurkClient
+from mitl.crowd.transport import Transport
+from mitl.db.store.hits import HitRow
+from mitl.errors import CrowdError, PackingError, TemplateError, UsageError
+from mitl.hits.rendering import HTML_QUESTION_NAMESPACE
+from mitl.hits.validation import check_request
+from mitl.progress import Progress
+from mitl.stages.harvesting.exclusion import exclusion_qualification
+
+BILL, REQUESTS, PAGES = "bill.txt", "requests", "pages"
+_OURS = re.compile(r"[0-9]{5}-[A-Za-z]+\.json|[^/]+\.html")
+_SRC = re.compile(r'(?<=src=")([^"]*)(?=")')
+
+T = TypeVar("T")
+Keep = Callable[[str, Mapping[str, Any]], None]
+"""Is given each request that would change something: the operation's name and its parameters."""
+
+
+@dataclass(frozen=True, slots=True)
+class DueHit:
+    """A HIT of a plan as it would be posted."""
+
+    hit: HitRow
+    items: Sequence[Any]
+    wording: Wording
+    reward_cents: int
+
+
+def validate_requests(
+    kind: CampaignKind[Any, Any],
+    due: Sequence[DueHit],
+    pages: Pages,
+    project_id: str,
+    progress: Progress,
+    keep: Keep | None = None,
+) -> int:
+    """Render and check every HIT and each of its requests; returns the largest question's size in bytes.
+
+    Raises:
+        TemplateError: a page is malformed or too large.
+        PackingError: a page breaks the packing rules.
+        CrowdError: a request is not as the API wants it.
+        DatasetError: a page's picture cannot be shown.
+    """
+    pages.prepare([each.items for each in due])
+    largest = 0
+    with ValidatingClient(ValidatingTransport(keep)) as client, progress("check", len(due)) as advance:
+        guard = exclusion_qualification(client, project_id)
+        types: dict[tuple[str, int], str] = {}
+        for each in due:
+            try:
+                kind.check_page(each.items, each.hit.key)
+                question = pages.question(each.items, each.wording)
+            except (TemplateError, PackingError) as error:
+                raise type(error)(f"HIT {each.hit.key}: {error}") from error
+            terms = (each.wording.template.name, each.reward_cents)
+            if terms not in types:
+                types[terms] = create_hit_type(client, each.wording.template, each.reward_cents, guard)
+            create_hit(client, project_id, each.hit, types[terms], question)
+            largest = max(largest, len(question.encode()))
+            advance(1)
+    return largest
+
+
+class ValidatingTransport(Transport):
+    """Takes calls, holds them against botocore's model and the API's limits, and answers as an empty server would."""
+
+    def __init__(self, keep: Keep | None = None) -> None:
+        self.url = "nowhere"
+        self._keep = keep
+        self._model = botocore.session.Session().get_service_model("mturk")
+        self._names = {xform_name(name): name for name in self._model.operation_names}
+        self._made = 0
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def call(
+        self,
+        operation: str,
+        read: Callable[[Mapping[str, Any]], T],
+        *,
+        repeatable: bool = True,
+        **parameters: Any,
+    ) -> T:
+        """Check a call and make up its reply.
+
+        Raises:
+            CrowdError: botocore would not send it, or the API would refuse it.
+        """
+        name = self._names[operation]
+        report = ParamValidator().validate(parameters, self._model.operation_model(name).input_shape)
+        if report.has_errors():
+            raise CrowdError(f"{name} cannot be sent: {' '.join(report.generate_report().split())}")
+        check_request(name, parameters)
+        if name == "ListQualificationTypes":
+            return read({"QualificationTypes": []})
+        self._made += 1
+        if self._keep is not None:
+            self._keep(name, parameters)
+        made = f"{name.removeprefix('Create').upper()}{self._made}"
+        replies: dict[str, Mapping[str, Any]] = {
+            "CreateQualificationType": {"QualificationType": {"QualificationTypeId": made}},
+            "CreateHITType": {"HITTypeId": made},
+            "CreateHITWithHITType": {"HIT": {"HITId": made}},
+        }
+        return read(replies[name])
+
+
+class ValidatingClient(MTurkClient):
+    """The client with a transport that sends nothing."""
+
+    def __init__(self, transport: ValidatingTransport) -> None:
+        self.url = transport.url
+        self._transport = transport
+
+
+class DryRunFolder:
+    """Where a dry run is written; an earlier one there is replaced, anything else is left alone."""
+
+    def __init__(self, path: Path) -> None:
+        """Make the folder ready.
+
+        Raises:
+            UsageError: it holds something else than an earlier dry run.
+        """
+        self.path = path
+        self.n_requests = 0
+        if path.exists() and not path.is_dir():
+            raise UsageError(f"{path} is no folder; name another one with --to")
+        if path.is_dir() and any(path.iterdir()) and not (path / BILL).is_file():
+            raise UsageError(f"{path} holds something else than a dry run; name an empty folder with --to")
+        for name in (REQUESTS, PAGES):
+            (path / name).mkdir(parents=True, exist_ok=True)
+            for file in (path / name).iterdir():
+                if _OURS.fullmatch(file.name):
+                    file.unlink()
+
+    def write_bill(self, lines: Sequence[str]) -> None:
+        """Write the bill as it was printed."""
+        (self.path / BILL).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def keep(self, operation: str, parameters: Mapping[str, Any]) -> None:
+        """Write one request: its parameters as boto3 takes them, numbered in the order of sending."""
+        self.n_requests += 1
+        file = self.path / REQUESTS / f"{self.n_requests:05d}-{operation}.json"
+        text = json.dumps(parameters, ensure_ascii=False, indent=1)
+        file.write_text(text + "\n", encoding="utf-8")
+
+    def write_pages(self, due: Sequence[DueHit], pages: Pages) -> None:
+        """Write each HIT's page, its pictures taken from where they lie."""
+        folder = self.path / PAGES
+        sources = pages.sources
+        near = {
+            escape(sources[name]): quote(os.path.relpath(file, folder))
+            for name, file in pages.files().items()
+        }
+        for each in due:
+            root = ElementTree.fromstring(pages.question(each.items, each.wording))  # noqa: S314 - we made it
+            html = root.findtext(f"{{{HTML_QUESTION_NAMESPACE}}}HTMLContent") or ""
+            shown = _SRC.sub(lambda src: near.get(src[1], src[1]), html)
+            name = each.hit.key.replace(":", "-")
+            (folder / f"{name}.html").write_text(shown, encoding="utf-8")

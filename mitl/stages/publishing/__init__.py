@@ -1,1 +1,0 @@
-"""From open pairs to posted HITs: plan, bill, checks, posting."""
