@@ -11,13 +11,13 @@ from pathlib import Path
 from sqlalchemy import Engine, insert, select, update
 
 from mitl.campaign.posting import token
-from mitl.crowd.answer_xml import answers_xml
 from mitl.crowd_server import admin
 from mitl.crowd_server.protocol.ids import entity_id, worker_id
 from mitl.crowd_server.store.models import Assignment, AssignmentState, Hit, Worker
 from mitl.db.session import open_database
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
+from mitl.protocol.answer_xml import answers_xml
 from mitl.records import Caption, Environment, HitItem, IdKind, Image, PackedHit, Pair, PairRole, RetrievalSet
 from mitl.settings import AUTO_APPROVAL_S, Settings, load
 from mitl.stages.setup.init import ensure_config, init

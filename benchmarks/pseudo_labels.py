@@ -24,16 +24,9 @@ from numpy.typing import NDArray
 from annotators.pivot import read_machine_captions
 from annotators.text_models.sentences import shared_encoder
 from mitl.datasets.compact import read_compact
-from mitl.datasets.crisscrossed import read_rated_pairs
+from mitl.datasets.crisscrossed import Likeness, RatedPairs, read_rated_pairs
 from mitl.metrics.correlation import pearson, sampled_spearman
-from mitl.metrics.crisscrossed import (
-    Likeness,
-    RatedPairs,
-    pair_similarities,
-    score_within,
-    scored_pairs,
-    text_positives,
-)
+from mitl.metrics.crisscrossed import pair_similarities, score_within, scored_pairs, text_positives
 from mitl.metrics.intervals import interval
 from mitl.metrics.positives import Positives
 from mitl.metrics.pseudo_labels import Pooling, pseudo_labels

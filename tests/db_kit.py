@@ -15,9 +15,9 @@ from sqlalchemy import Connection, Engine, event, select
 
 from mitl.db.dumps.reading import open_dump
 from mitl.db.dumps.restoring import fill_database
-from mitl.db.dumps.tables import reflected
 from mitl.db.engine import make_engine
 from mitl.db.migrate import Line, changing, require_whole
+from mitl.db.tables import reflected
 
 Content = dict[str, list[dict[str, Any]]]
 

@@ -18,13 +18,12 @@ from mitl.crowd_server.serving import RunningServer
 from mitl.db.session import open_database
 from mitl.db.store import answers
 from mitl.db.store.answers import AssignmentRow
-from mitl.desk.app import create_app
+from mitl.desk.app import create_app, make_desk
 from mitl.desk.desk import Clock, Desk, utc_now
 from mitl.records import Decision
 from mitl.settings import Settings
 from mitl.settings import load as load_settings
 from mitl.stages.harvesting.harvest import harvest
-from mitl.stages.reviewing.desk import make_desk
 from mitl.stages.simulate import simulate
 
 REASON = "Nearly every pair was answered within a second, against what the pictures plainly show."

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from mitl.core.packed import unpack_pairs
 from mitl.db.store.judgements import StoredJudgement
 from mitl.judgements.conduct import Agreement, Run
 from mitl.judgements.gold_records import MIN_FAILURES_TO_WITHDRAW, GoldRecord, GoldState
@@ -17,7 +18,6 @@ from mitl.positives import merging
 from mitl.positives.merging import Exclusions
 from mitl.positives.pair_answers import PairAnswer, judgement_frame, packed, pair_answers
 from mitl.positives.rules import MergeRules
-from mitl.proposals.packed import unpack_pairs
 from mitl.records import Direction, GoldControl, Judgement, Label, Outcome, Pair, PairRole, PositiveSource
 from mitl.records.frames import LABELS, NONE
 from mitl.records.gold_rule import GoldRule

@@ -14,9 +14,9 @@ from mitl.analysis.answer_tables import (
     rationale_counts,
     rationale_shares,
 )
-from mitl.analysis.report.formats import duration, money, percent, times
 from mitl.analysis.report.inputs import FunnelCounts
-from mitl.analysis.report.tables import funnel_steps, histogram, hourly_wage_cents
+from mitl.analysis.report.inputs.tables import funnel_steps, histogram, hourly_wage_cents
+from mitl.core.formats import duration, money, percent, times
 from mitl.records import (
     Concept,
     Direction,

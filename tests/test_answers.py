@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mitl.crowd.answers import MAX_FINDINGS, MAX_TEXT, answer_fields, answers_xml, parse_answers
 from mitl.errors import AnswerError
-from mitl.hits.xmltext import xml_safe
+from mitl.protocol.answer_xml import xml_safe
 from mitl.records import Concept, Label, Outcome, ParsedAnswers, PlaceAnswer, Shortcoming
 
 

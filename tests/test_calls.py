@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from mitl.crowd.calls import THREADS, WINDOW, Call, make_calls, plan_calls
 from mitl.db.session import open_database
 from mitl.db.store import journal
 from mitl.errors import CrowdError, FundsError
 from mitl.progress import no_progress
 from mitl.records import JournalState
-from mitl.stages.calls import THREADS, WINDOW, Call, make_calls, plan_calls
 
 KIND = "test"
 DONE, FAILED, SENDING, PLANNED = (

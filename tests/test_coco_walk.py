@@ -98,7 +98,7 @@ def test_a_meaningless_caption_is_kept_out_though_cxc_rates_it(coco):
     """CxC rates caption 462530 a match of image 325211; the exclusion list takes it out of every release."""
     from record_kit import MergeInput, merge
 
-    from mitl.stages.reporting.snapshot import snapshot
+    from mitl.stages.analysing.snapshot import snapshot
 
     with open_database(coco.db_url, read_only=True) as session:
         known = snapshot(session, coco, SANDBOX)

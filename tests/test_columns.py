@@ -13,12 +13,12 @@ from process_kit import project_settings
 from record_kit import answers_by_pair, most_positive
 from world_kit import make_world, run_propose, run_publish
 
+from mitl.core.packed import distinct, pack_pairs, unpack_pairs
 from mitl.db.session import open_database
 from mitl.db.store import columns, items, judgements
 from mitl.positives.pair_answers import from_bits, judgement_frame, pair_answers
 from mitl.positives.rules import MergeRules
 from mitl.proposals.columns import ProposalColumns, spans
-from mitl.proposals.packed import distinct, pack_pairs, unpack_pairs
 from mitl.records import (
     Concept,
     Direction,
@@ -32,8 +32,8 @@ from mitl.records import (
     Proposal,
     Shortcoming,
 )
+from mitl.stages.analysing.snapshot import snapshot
 from mitl.stages.harvesting.harvest import harvest
-from mitl.stages.reporting.snapshot import snapshot
 from mitl.stages.simulate import simulate
 
 PAIRS = st.builds(Pair, st.integers(0, 3), st.integers(0, 3))

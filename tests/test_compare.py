@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from test_release_writing import records, world
 
 from mitl.datasets.objects import ImageObjects
-from mitl.datasets.plausible_matches import matches_by_objects
 from mitl.errors import DatasetError, ReleaseError
+from mitl.metrics.plausible_matches import matches_by_objects
 from mitl.positives.comparing import Verified, count, disagreement, overlap, quality
 from mitl.positives.loading import official_positives
 from mitl.positives.release import write_release

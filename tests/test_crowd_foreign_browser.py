@@ -23,9 +23,9 @@ from foreign_kit import (
     vendor,
 )
 
-from mitl.crowd.answer_xml import answer_fields
 from mitl.crowd_server import admin
 from mitl.crowd_server.protocol.html_page import Sources
+from mitl.protocol.answer_xml import answer_fields
 from mitl.records import Environment
 
 pytest_plugins = ("crowd_fixtures", "browser_fixtures")

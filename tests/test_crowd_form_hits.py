@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from crowd_kit import HTML, post_hit, question
 
-from mitl.crowd.answer_xml import ANSWERS_NAMESPACE
+from mitl.protocol.answer_xml import ANSWERS_NAMESPACE
 
 pytest_plugins = ("crowd_fixtures",)
 

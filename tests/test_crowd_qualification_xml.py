@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from qualification_kit import SCHEMAS, TWO, TWO_KEY, choice, form, free, key, question
 
-from mitl.crowd.answer_xml import answer_fields
 from mitl.crowd_server.protocol import answer_key, question_form
 from mitl.crowd_server.protocol import answers as form_answers
 from mitl.crowd_server.protocol import content as form_content
 from mitl.crowd_server.protocol import content as xhtml
 from mitl.crowd_server.protocol.errors import TurkError
+from mitl.protocol.answer_xml import answer_fields
 
 BOUNDED = settings(max_examples=80, deadline=None, derandomize=True, database=None)
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=("C", "Z")), min_size=1, max_size=12)

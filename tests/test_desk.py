@@ -12,13 +12,13 @@ from desk_kit import REASON, OpenDesk, copy_of, make_reviewed_project, open_desk
 from sqlalchemy import text
 from world_kit import SANDBOX
 
+from mitl.crowd.paying import OVERRIDE, REJECT
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database
 from mitl.db.store import journal, judgements
 from mitl.desk.words import DECISIONS
 from mitl.records import Decision, JournalState
 from mitl.settings import Settings
-from mitl.stages.paying.paying import OVERRIDE, REJECT
 from mitl.stages.reviewing.review import Ruling, rule
 
 pytest_plugins = ("desk_fixtures",)

@@ -13,9 +13,8 @@ from test_docs import blocks, mitl_lines
 
 from annotators.published import KS, PUBLISHED
 from annotators.released import RELEASED
-from mitl.datasets.scenes.files import read_world
+from mitl.datasets.scenes.files import WORLD_FOLDER, read_world
 from mitl.records import Direction
-from mitl.stages.setup.loading import WORLD_FOLDER
 
 PAGE = "docs/annotators.md"
 TEXT = (Path(__file__).resolve().parents[1] / PAGE).read_text(encoding="utf-8")

@@ -11,7 +11,7 @@ from test_docs import ROOT, mitl_lines
 
 from mitl.crowd import column_map
 from mitl.crowd.batch_csv import LAYOUTS
-from mitl.positives.texts import OFFICIAL_COLUMNS
+from mitl.datasets.official import OFFICIAL_COLUMNS
 
 DOCUMENT = "docs/past-work.md"
 TEXT = (ROOT / DOCUMENT).read_text(encoding="utf-8")

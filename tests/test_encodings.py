@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotators.base import Encoded
+from mitl.core import whole_files
 from mitl.errors import AnnotatorError, RetrievalError
-from mitl.retrieval import encoding_shelf, encodings, whole_files
+from mitl.retrieval import encoding_shelf, encodings
 from mitl.retrieval.encodings import EncodingStore
 from mitl.retrieval.item_keys import PictureHashes, caption_keys
 

@@ -28,7 +28,7 @@ from mitl.records import Decision, HitState
 from mitl.settings import Settings
 from mitl.stages.harvesting.harvest import harvest, harvest_once
 from mitl.stages.harvesting.judging import judge
-from mitl.stages.hits.sweep import sweep
+from mitl.stages.harvesting.sweep import sweep
 from mitl.stages.simulate import simulate
 
 

@@ -6,8 +6,8 @@ import pytest
 from hit_page_kit import chosen
 
 from mitl.crowd.answers import answers_xml, parse_answers
-from mitl.hits.rendering import bind_submission
 from mitl.hits.templates import template_names
+from mitl.protocol.pages import bind_submission
 from mitl.records import Concept, Label, Outcome, PlaceAnswer, Shortcoming
 
 pytest_plugins = ("browser_fixtures", "hit_page_fixtures")

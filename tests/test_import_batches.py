@@ -18,13 +18,13 @@ from world_kit import SANDBOX, make_world, run_propose, run_publish
 
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.publish import publish
-from mitl.crowd.answer_xml import answer_fields
 from mitl.crowd.endpoint import open_endpoint
 from mitl.crowd.row_xml import kept_rows
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database
 from mitl.db.store import answers, hits, imports, items, judgements, open_work, proposals
 from mitl.errors import DatasetError
+from mitl.protocol.answer_xml import answer_fields
 from mitl.records import Decision, Direction, Environment, HitState, JudgementSource, Label, Outcome, PairRole
 from mitl.settings import Settings
 from mitl.settings import load as load_settings

@@ -17,10 +17,10 @@ from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish
 from mitl.crowd.parsed_answer import official_answer
 from mitl.crowd.parsed_csv import official_judgements, official_proposals, official_rows
 from mitl.crowd.result_file import ResultFile, ResultRow, read_result_file
+from mitl.datasets.official import OFFICIAL_COLUMNS
 from mitl.db.session import open_database
 from mitl.db.store import answers, judgements, proposals
 from mitl.errors import DatasetError
-from mitl.positives.texts import OFFICIAL_COLUMNS
 from mitl.records import (
     AnnotatorKind,
     Concept,

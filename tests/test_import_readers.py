@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitl.crowd.answer_xml import answer_fields
 from mitl.crowd.batch_csv import LAYOUTS, expanded_cells, find_layout, own_answers, submission
 from mitl.crowd.column_map import column_map, read_column_map
 from mitl.crowd.mapped_rows import read_mapped
@@ -21,6 +20,7 @@ from mitl.crowd.result_file import read_result_file
 from mitl.crowd.result_times import read_time
 from mitl.crowd.row_xml import KeptRows, kept_rows, row_document
 from mitl.errors import DatasetError, SettingsError
+from mitl.protocol.answer_xml import answer_fields
 from mitl.records import Concept, Label, Outcome, Shortcoming
 
 SAMPLES = {

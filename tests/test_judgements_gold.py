@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from record_kit import GoldAnswer, gold_records, withdrawn_golds
 
+from mitl.core.packed import pack_pairs
 from mitl.crowd.populations import CHARACTERS, answer_hit
 from mitl.datasets.scenes.world import generate, truth_matrix
 from mitl.judgements.gold_records import GoldRecord
 from mitl.judgements.goldcheck import GoldCheck, check_assignment, decide, is_usable
 from mitl.proposals.golds import gold_negatives, gold_positives
-from mitl.proposals.packed import pack_pairs
 from mitl.records import Decision, Finding, GoldControl, Judgement, Label, Outcome, Pair, PairRole
 from mitl.records.gold_rule import GoldRule
 

@@ -232,7 +232,7 @@ def test_a_decision_of_a_killed_review_is_carried_out_by_the_next_harvest(asked)
     harvest(asked, SANDBOX)
     with open_database(asked.db_url) as session:
         first, second, *_ = answers.assignments(session, SANDBOX, (Decision.QUEUED,))
-        from mitl.stages.paying.paying import plan_rejection
+        from mitl.crowd.paying import plan_rejection
 
         plan_rejection(session, first, "answered every place within two seconds")
         answers.set_decision(session, [first.id], Decision.REJECT)

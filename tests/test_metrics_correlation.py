@@ -241,8 +241,7 @@ def test_a_sentence_encoders_labels_agree_with_people_as_published(shared_data):
         pytest.skip("the captions or CxC's ratings are not at hand")
     from annotators.text_models.sentences import shared_encoder
     from mitl.datasets.compact import read_compact
-    from mitl.datasets.crisscrossed import read_rated_pairs
-    from mitl.metrics.crisscrossed import Likeness
+    from mitl.datasets.crisscrossed import Likeness, read_rated_pairs
 
     data = read_compact(captions).captions
     text_of = {int(caption.external_id): caption.text for caption in data}

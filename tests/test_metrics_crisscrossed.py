@@ -9,12 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitl.datasets.crisscrossed import read_rated_pairs
+from mitl.datasets.crisscrossed import Likeness, RatedPairs, read_rated_pairs
 from mitl.errors import DatasetError, MetricError
 from mitl.metrics import crisscrossed
 from mitl.metrics.crisscrossed import (
-    Likeness,
-    RatedPairs,
     Task,
     across_positives,
     first_ranks_within,

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mitl.datasets.objects import read_image_objects
-from mitl.datasets.plausible_matches import read_plausible_matches
 from mitl.errors import DatasetError, MetricError
 from mitl.metrics import plausible
 from mitl.metrics.plausible import ObjectVectors, listed_r_precision, plausible_r_precision
+from mitl.metrics.plausible_matches import read_plausible_matches
 from mitl.metrics.positives import Positives
 from mitl.records import Direction
 

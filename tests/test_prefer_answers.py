@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mitl.campaign.kinds.rankings.kind import check_comparisons
-from mitl.crowd.answer_xml import answers_xml
 from mitl.crowd.comparison_answers import parse_comparisons
 from mitl.crowd.populations import CHARACTERS
 from mitl.crowd.scripted_preferences import ListTruth, answer_comparisons
 from mitl.errors import AnswerError
+from mitl.protocol.answer_xml import answers_xml
 from mitl.records import ComparisonAnswer, Label, Outcome, Preference
 
 YES, NO = Label.YES, Label.NO

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from axe_kit import violations
 
-from mitl.crowd.answer_xml import answers_xml
 from mitl.crowd.comparison_answers import parse_comparisons
 from mitl.hits.ranking_pages import PageComparison, PageResult, render_rankings
-from mitl.hits.rendering import bind_submission, question_xml
+from mitl.hits.rendering import question_xml
 from mitl.hits.templates import load_template, template_names
+from mitl.protocol.answer_xml import answers_xml
+from mitl.protocol.pages import bind_submission
 from mitl.records import BatchKind, Outcome, Preference
 
 pytest_plugins = ("browser_fixtures", "hit_page_fixtures")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitl.hits.pricing import bill, fee_cents, fee_rule, format_dollars, reward_for_floor
+from mitl.core.pricing import bill, fee_cents, fee_rule, format_dollars, reward_for_floor
 
 CENTS = st.integers(0, 100_000)
 

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotators.base import Ranking
+from mitl.core.packed import contains, distinct, pack_ids, pack_pairs, unpack_ids, unpack_pairs
 from mitl.errors import ProposalError
 from mitl.proposals.candidates import (
     DIRECTIONS,
@@ -16,7 +17,6 @@ from mitl.proposals.candidates import (
     propose,
     ranked_pairs,
 )
-from mitl.proposals.packed import contains, distinct, pack_ids, pack_pairs, unpack_ids, unpack_pairs
 from mitl.records import Direction, Pair
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from mitl.core.packed import pack_pairs
 from mitl.errors import ProposalError
 from mitl.proposals.golds import gold_negatives, gold_positives
-from mitl.proposals.packed import pack_pairs
 from mitl.records import Pair
 
 SMALL = st.builds(Pair, st.integers(0, 5), st.integers(0, 12))

@@ -17,11 +17,11 @@ from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.publish import publish
 from mitl.campaign.reconciling import reconcile_only
 from mitl.campaign.spending import SpendingLimit, committed_cents
+from mitl.core.pricing import bill, fee_cents
 from mitl.crowd.client import MTurkClient
 from mitl.db.session import open_database
 from mitl.db.store import commitments, hits, journal
 from mitl.errors import CrowdError, FundsError, UsageError
-from mitl.hits.pricing import bill, fee_cents
 from mitl.progress import no_progress
 from mitl.records import Environment, HitState, JournalState
 from mitl.stages.harvesting.harvest import harvest

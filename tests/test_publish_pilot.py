@@ -15,10 +15,10 @@ from world_kit import SANDBOX, make_world, run_propose, run_publish
 from mitl.campaign.kinds.pairs.pilots import Pilot, estimate_of, find_pilots, pilot_out
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.publish import publish
+from mitl.core.pricing import reward_for_floor
 from mitl.db.session import open_database
 from mitl.db.store import hits
 from mitl.errors import UsageError
-from mitl.hits.pricing import reward_for_floor
 from mitl.hits.templates import load_template
 from mitl.progress import no_progress
 from mitl.records import Environment, HitState, PairRole

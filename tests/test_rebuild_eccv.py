@@ -12,9 +12,9 @@ import pytest
 from cli_kit import clear_environment, ok
 from test_docs import ROOT, mitl_lines, official_files
 
+from mitl.datasets.official import OFFICIAL_COLUMNS
 from mitl.positives.loading import official_positives
 from mitl.positives.sources import read_set
-from mitl.positives.texts import OFFICIAL_COLUMNS
 from mitl.records import Direction
 
 DOCUMENT = "docs/rebuild-eccv.md"

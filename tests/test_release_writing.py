@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from mitl.core.packed import unpack_pairs
 from mitl.errors import ReleaseError
 from mitl.judgements.aggregators import Aggregator
 from mitl.metrics.means import score
@@ -31,7 +32,6 @@ from mitl.positives.release import release_files, write_release
 from mitl.positives.release_input import ReleaseCard, ReleaseInput
 from mitl.positives.rules import MergeRules
 from mitl.proposals.columns import ProposalColumns
-from mitl.proposals.packed import unpack_pairs
 from mitl.records import (
     Concept,
     Direction,

@@ -11,20 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mitl.crowd.html_forms import parse_page
 from mitl.errors import TemplateError
 from mitl.hits.lean import lean_script
 from mitl.hits.rendering import (
     HTML_QUESTION_NAMESPACE,
     MAX_QUESTION_BYTES,
     PagePair,
-    bind_submission,
     check_size,
     question_xml,
     render_page,
 )
 from mitl.hits.templates import load_template, template_names
-from mitl.hits.xmltext import xml_safe
+from mitl.protocol.answer_xml import xml_safe
+from mitl.protocol.pages import bind_submission, parse_page
 from mitl.records import Concept, Label, Outcome, Shortcoming
 
 GOLDEN = Path(__file__).parent / "golden"

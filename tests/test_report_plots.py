@@ -15,7 +15,7 @@ from test_report_sample import HOSTILE, sample_input
 from mitl.analysis.answer_tables import answer_shares
 from mitl.analysis.report import plots
 from mitl.analysis.report.inputs import FunnelCounts
-from mitl.analysis.report.tables import funnel_steps
+from mitl.analysis.report.inputs.tables import funnel_steps
 
 
 def drawings(folder: Path, names: tuple[str, ...]) -> dict[str, str]:

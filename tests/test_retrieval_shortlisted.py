@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from annotators.base import Ranking
+from mitl.core.intervals import clopper_pearson, mean_of_shares
 from mitl.errors import RetrievalError
 from mitl.records import CaptionItem, Direction, ImageItem
-from mitl.retrieval.intervals import clopper_pearson, mean_of_shares
 from mitl.retrieval.pair_scores import PairScores, Scored, ScoredItems
 from mitl.retrieval.pair_search import PairSearch
 from mitl.retrieval.shortlisted import Audit, Shortlisted, Union, shortlisted_top_k

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from world_kit import SANDBOX
 
+from mitl.crowd.golds import gold_state
 from mitl.db.session import open_database
 from mitl.db.store import judgements as judgement_store
 from mitl.db.store import open_work, proposals
@@ -26,7 +27,6 @@ from mitl.judgements.conduct import (
 from mitl.records import Direction, Outcome, Pair, PairRole
 from mitl.records.frames import LABELS
 from mitl.settings import Settings, load
-from mitl.stages.harvesting.golds import gold_state
 from mitl.stages.operating.backup import backup
 from mitl.stages.operating.restore import restore
 from mitl.stages.reviewing.habits import habits

@@ -10,13 +10,13 @@ from db_kit import sqlite_url
 from desk_kit import REASON, copy_of, make_reviewed_project
 from world_kit import SANDBOX
 
+from mitl.crowd.paying import has_open_calls
 from mitl.db.session import open_database
 from mitl.db.store import answers, desk
 from mitl.errors import MitlError
 from mitl.records import Decision
 from mitl.settings import Settings
 from mitl.stages.harvesting.harvest import harvest
-from mitl.stages.paying.paying import has_open_calls
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing.reversal import reverse
 from mitl.stages.reviewing.review import Ruling, queue, rule, settle

@@ -12,7 +12,6 @@ import boto3
 import pytest
 
 from mitl.crowd.answers import parse_answers
-from mitl.crowd.html_forms import parse_page
 from mitl.crowd.populations import CHARACTERS, Truth, answer_hit
 from mitl.crowd.scripted import ScriptedWorker, run_workers
 from mitl.crowd.worker_session import fill_form
@@ -23,6 +22,7 @@ from mitl.db.engine import make_engine
 from mitl.errors import CrowdError, EndpointError
 from mitl.hits.rendering import PagePair, question_xml, render_page
 from mitl.hits.templates import load_template
+from mitl.protocol.pages import parse_page
 from mitl.records import Environment, Label, Outcome, PlaceAnswer, Shortcoming
 
 TRUTHS = {place: Truth(list(Label)[place % 4], (Shortcoming.NOT_IN_IMAGE,)) for place in range(1, 6)}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mitl.analysis.workload import EDGES, Workload, by_workload, together
 from mitl.cli.outputs import COUNTS
-from mitl.stages.reviewing.desk import make_desk
+from mitl.desk.app import make_desk
 from mitl.stages.reviewing.workers import workers
 
 pytest_plugins = ("desk_fixtures",)

@@ -17,15 +17,15 @@ from world_kit import SANDBOX, make_world, run_propose, run_publish
 
 from mitl.crowd.client import MTurkClient
 from mitl.crowd.endpoint import open_endpoint
+from mitl.crowd.paying import EXCLUDE
+from mitl.crowd.worker_calls import exclusion_qualification
 from mitl.db.models import Assignment, Dataset, Hit, Worker
 from mitl.db.session import open_database
 from mitl.db.store import answers, caps, hits, journal
 from mitl.records import Decision, HitState, IdKind, JournalState
 from mitl.settings import Settings
 from mitl.stages.harvesting.caps import cap_workers, due_caps
-from mitl.stages.harvesting.exclusion import exclusion_qualification
 from mitl.stages.harvesting.harvest import harvest
-from mitl.stages.paying.paying import EXCLUDE
 from mitl.stages.reviewing.workers import workers
 from mitl.stages.simulate import simulate
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.publish import publish
-from mitl.datasets.scenes.files import read_world
+from mitl.datasets.scenes.files import WORLD_FOLDER, read_world
 from mitl.datasets.scenes.world import truth_matrix
 from mitl.progress import no_progress
 from mitl.records import Environment, StageResult
@@ -24,7 +24,7 @@ from mitl.stages.proposing.propose import QueryChoice, propose
 from mitl.stages.releasing.build_dataset import build_dataset
 from mitl.stages.reviewing.review import settle
 from mitl.stages.setup.init import ensure_config, init
-from mitl.stages.setup.loading import WORLD_FOLDER, Sources, load
+from mitl.stages.setup.loading import Sources, load
 from mitl.stages.simulate import simulate
 
 ANNOTATORS = ("near", "far")

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 
 from mitl.campaign.kinds.protocol import Estimate, Plan, Request, Wording, columns
 from mitl.campaign.spending import SpendingLimit
+from mitl.core.pricing import Bill, bill, fee_rule, format_dollars, reward_for_floor
+from mitl.crowd.wages import floor_cents
 from mitl.db.store.hits import BatchRow
 from mitl.errors import FundsError, UsageError
-from mitl.hits.pricing import Bill, bill, fee_rule, format_dollars, reward_for_floor
 from mitl.hits.templates import HitTemplate
 from mitl.records import Environment, several
 from mitl.settings import PRICING_FLOOR_CENTS_PER_HOUR, Settings
-from mitl.stages.paying.wages import floor_cents
 
 NEW = "new batch"
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from sqlalchemy.orm import Session
 
+from mitl.crowd.calls import Call, make_calls
 from mitl.crowd.client import ListedHit, MTurkClient
 from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
@@ -20,7 +21,6 @@ from mitl.hits.templates import HitTemplate
 from mitl.progress import Progress
 from mitl.records import Environment, HitState, JournalState
 from mitl.settings import ASSIGNMENT_DURATION_S, AUTO_APPROVAL_S, LIFETIME_S
-from mitl.stages.calls import Call, make_calls
 
 CREATE = "create"
 

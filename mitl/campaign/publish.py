@@ -20,7 +20,10 @@ from mitl.campaign.posting import create_hit_type, post, token
 from mitl.campaign.reconciling import NO_SWEEP, Sweep, require_free_names, sweep_to_post
 from mitl.campaign.spending import SpendingLimit
 from mitl.campaign.validating import DryRunFolder, DueHit, validate_requests
+from mitl.core.pricing import format_dollars
 from mitl.crowd.endpoint import Endpoint, open_endpoint
+from mitl.crowd.environment import require_same_server
+from mitl.crowd.worker_calls import exclusion_qualification
 from mitl.db.locks import PUBLISH, only_one
 from mitl.db.session import open_database, reading
 from mitl.db.store import commitments
@@ -29,12 +32,9 @@ from mitl.db.store import items as item_store
 from mitl.db.store.commitments import StoredPlan
 from mitl.db.store.hits import UNPOSTED, BatchRow, HitRow, NewHit
 from mitl.errors import CrowdError
-from mitl.hits.pricing import format_dollars
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, HitState, JudgementSource, StageResult, several
 from mitl.settings import Settings
-from mitl.stages.environment import require_same_server
-from mitl.stages.harvesting.exclusion import exclusion_qualification
 
 COMPLETED = "that completes an interrupted run, and nothing was planned beside it"
 

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from mitl.campaign.posting import CREATE, annotation, annotation_prefix, reconcile
+from mitl.crowd.calls import THREADS
 from mitl.crowd.client import ListedHit, MTurkClient
 from mitl.crowd.endpoint import open_endpoint
+from mitl.crowd.environment import require_same_server
 from mitl.db.locks import PUBLISH, only_one
 from mitl.db.session import open_database, reading
 from mitl.db.store import answers as answer_store
@@ -24,8 +26,6 @@ from mitl.errors import CrowdError, EndpointError
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, HitState, StageResult
 from mitl.settings import Settings
-from mitl.stages.calls import THREADS
-from mitl.stages.environment import require_same_server
 
 TOKEN_LASTS = dt.timedelta(hours=23)
 """A server remembers a request token for 24 hours; an hour is left for clocks that differ and for slow runs."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
+from mitl.core.pricing import fee_cents, format_dollars
 from mitl.db.store import commitments, journal
 from mitl.errors import FundsError
-from mitl.hits.pricing import fee_cents, format_dollars
 from mitl.records import Environment
 from mitl.settings import Settings
 

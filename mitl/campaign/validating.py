@@ -25,12 +25,12 @@ from mitl.campaign.pages import Pages
 from mitl.campaign.posting import create_hit, create_hit_type
 from mitl.crowd.client import MTurkClient
 from mitl.crowd.transport import Transport
+from mitl.crowd.worker_calls import exclusion_qualification
 from mitl.db.store.hits import HitRow
 from mitl.errors import CrowdError, PackingError, TemplateError, UsageError
 from mitl.hits.rendering import HTML_QUESTION_NAMESPACE
 from mitl.hits.validation import check_request
 from mitl.progress import Progress
-from mitl.stages.harvesting.exclusion import exclusion_qualification
 
 BILL, REQUESTS, PAGES = "bill.txt", "requests", "pages"
 _OURS = re.compile(r"[0-9]{5}-[A-Za-z]+\.json|[^/]+\.html")

@@ -160,7 +160,7 @@ class Dollars(click.ParamType[int, Any]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Cents; a usage error that names the option where the text is no amount."""
-        from mitl.hits.pricing import parse_dollars
+        from mitl.core.pricing import parse_dollars
 
         if isinstance(value, int):
             return value

@@ -21,7 +21,7 @@ def confirmed(total_cents: int, yes_total: int | None, *, subject: str, verb: st
     Raises:
         UsageError: another total was given, or none and nobody is here to type it.
     """
-    from mitl.hits.pricing import format_dollars
+    from mitl.core.pricing import format_dollars
 
     total = format_dollars(total_cents)
     if yes_total is not None:

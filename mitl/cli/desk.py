@@ -28,7 +28,7 @@ def command(app: App, host: str, port: int, browser: bool, environment: Environm
     Prints a link that opens the desk. What is decided there goes the way of `mitl review`: it is kept first, then
     the crowd server is told.
     """
-    from mitl.stages.reviewing.desk import desk
+    from mitl.desk.app import desk
 
     if app.json:
         app.tell_how_to_stop()

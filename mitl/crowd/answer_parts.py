@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from mitl.crowd.crowd_form import CrowdFormError, crowd_form_fields
-from mitl.hits.xmltext import xml_safe
+from mitl.protocol.answer_xml import xml_safe
 from mitl.records import Finding
 
 MAX_FINDINGS = 100

@@ -34,7 +34,7 @@ from mitl.crowd.answer_parts import (
     single,
     sort_fields,
 )
-from mitl.crowd.answer_xml import answer_fields, answers_xml
+from mitl.protocol.answer_xml import answer_fields, answers_xml
 from mitl.records import Concept, Label, Outcome, ParsedAnswers, PlaceAnswer, Shortcoming
 
 __all__ = ["MAX_ACTIVE_MS", "MAX_FINDINGS", "MAX_TEXT", "answer_fields", "answers_xml", "parse_answers"]

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
-from mitl.crowd.answer_xml import answer_fields
+from mitl.core.pricing import parse_dollars
 from mitl.crowd.crowd_form import CrowdFormError, crowd_form_fields
 from mitl.crowd.result_times import read_time
 from mitl.errors import AnswerError, DatasetError, UsageError
-from mitl.hits.pricing import parse_dollars
+from mitl.protocol.answer_xml import answer_fields
 
 ANSWER_PREFIX, INPUT_PREFIX = "Answer.", "Input."
 TASK_ANSWERS = "taskAnswers"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from mitl.crowd.answer_parts import Findings, active_time, expanded, own_words, single, sort_fields
-from mitl.crowd.answer_xml import answer_fields
+from mitl.protocol.answer_xml import answer_fields
 from mitl.records import ComparisonAnswer, Outcome, ParsedComparisons, Preference
 
 _KINDS = frozenset({"prefer", "outcome", "ms"})

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from mitl.crowd.answers import MAX_ACTIVE_MS, MAX_FINDINGS, MAX_TEXT
 from mitl.crowd.column_map import ANY, ColumnMap, Source
-from mitl.hits.xmltext import xml_safe
+from mitl.protocol.answer_xml import xml_safe
 from mitl.records import Concept, Finding, Label, Outcome, PairRole, PlaceAnswer, Shortcoming
 
 _E = TypeVar("_E", bound=StrEnum)

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mitl.crowd.result_file import ResultFile, ResultRow
+from mitl.datasets.official import OFFICIAL_COLUMNS
 from mitl.errors import DatasetError
-from mitl.positives.texts import OFFICIAL_COLUMNS
 from mitl.records import Direction
 
 KIND = "mturk_parsed"

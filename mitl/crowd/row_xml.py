@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from mitl.crowd.answer_xml import answers_xml
+from mitl.protocol.answer_xml import answers_xml
 
 _START, _END = "<?mitl-rows ", "?>"
 

@@ -149,3 +149,18 @@ def _failed_message(reply: Mapping[str, Any]) -> str | None:
             failure, "NotifyWorkersFailureCode", str
         )
     return None
+
+
+def exclusion_qualification(client: WorkerCalls, project_id: str) -> str:
+    """The id of the qualification type that keeps workers from further HITs, made where it is missing.
+
+    It harms nobody's account. HIT types require that a worker does *not* hold it. Workers learn nothing from its name.
+    """
+    name = f"mitl {project_id} finished"
+    known = client.find_qualification_type(name)
+    if known is not None:
+        return known
+    return client.create_qualification_type(
+        name,
+        "Held by people who have finished their part of this study; no further tasks are offered to them.",
+    )

@@ -9,10 +9,10 @@ from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import httpx
 
-from mitl.crowd.html_forms import Control, Form, Page, parse_page
 from mitl.crowd.populations import Character, TruthLike, answer_hit
 from mitl.crowd.scripted_preferences import ListTruth, answer_comparisons
 from mitl.errors import CrowdError, EndpointError
+from mitl.protocol.pages import Control, Form, Page, parse_page
 from mitl.records import ComparisonAnswer, PlaceAnswer
 
 _TIMEOUT_S = 60.0

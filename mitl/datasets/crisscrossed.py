@@ -3,14 +3,68 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mitl.datasets.assembling import check_unique
 from mitl.datasets.files import Row, read_rows
-from mitl.errors import DatasetError
-from mitl.metrics.crisscrossed import Likeness, RatedPairs
+from mitl.errors import DatasetError, MetricError
+
+Ids = NDArray[np.int64]
+
+
+class Likeness(StrEnum):
+    """What people scored from 0 to 5: the likeness of texts, of images, or of an image and a text."""
+
+    STS = "sts"
+    SIS = "sis"
+    SITS = "sits"
+
+    @property
+    def positive_from(self) -> float:
+        """The score from which on CxC counts a pair as a match (figure 4)."""
+        return 2.5 if self is Likeness.SIS else 3.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RatedPairs:
+    """CxC's scores of pairs, all (P,). For SITS the first item is the image, the second the caption.
+
+    CxC chose the pairs of a modality from each first item's nearest, so that the first item is the query. For SITS the
+    paper does not say which item is; its standard deviations (1.3 to 1.5) are those of samples of half of 5,000 images,
+    not of half of 25,000 captions.
+    """
+
+    kind: Likeness
+    first: Ids
+    second: Ids
+    scores: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        if not len(self.first) == len(self.second) == len(self.scores):
+            raise MetricError(
+                f"{len(self.first)} first items, {len(self.second)} second ones and {len(self.scores)} scores; "
+                "a rated pair has one of each"
+            )
+        strange = np.flatnonzero(~((self.scores >= 0) & (self.scores <= 5)))
+        if len(strange):
+            raise MetricError(
+                f"pair {self.first[strange[0]]} × {self.second[strange[0]]} has the score "
+                f"{self.scores[strange[0]]:g}, but scores go from 0 to 5"
+            )
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def pairs(self, threshold: float | None = None) -> tuple[Ids, Ids]:
+        """First and second items of the pairs scored at ``threshold`` or above; CxC's own where None."""
+        high = self.scores >= (self.kind.positive_from if threshold is None else threshold)
+        return self.first[high], self.second[high]
+
 
 _CAPTION = (re.compile(r"COCO_\w+:sentid:([0-9]+)"), "captions as 'COCO_val2014:sentid:<id>'")
 _IMAGE = (re.compile(r"COCO_\w+_([0-9]{12})\.\w+"), "images as 'COCO_val2014_<12 digits>.jpg'")

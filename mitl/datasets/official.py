@@ -13,6 +13,8 @@ from mitl.datasets.files import read_json
 from mitl.errors import DatasetError
 
 PACKAGE = "eccv_caption"
+OFFICIAL_COLUMNS = ("model", "ranking", "score", "cid", "iid", "annotation", "shortcoming", "shortcoming2")
+"""Of its CSV of raw answers."""
 OfficialSet = Literal["original", "cxc", "eccv"]
 Positives = dict[str, tuple[str, ...]]
 

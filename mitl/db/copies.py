@@ -8,8 +8,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+from mitl.core.whole_files import part_name, remove_dead_parts, sync_folder
 from mitl.errors import StoreError
-from mitl.retrieval.whole_files import part_name, remove_dead_parts, sync_folder
 
 
 def file_of(database: str | None) -> Path | None:

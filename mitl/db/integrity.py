@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, Enum, MetaData, and_, bindparam, func, or_, select, text
 
-from mitl.db.dumps.tables import reflected
+from mitl.db.tables import reflected
 
 
 @dataclass(frozen=True, slots=True)

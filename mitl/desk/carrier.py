@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from mitl.crowd.paying import CarriedOut
 from mitl.errors import MitlError
-from mitl.stages.paying.paying import CarriedOut
 
 logger = logging.getLogger(__name__)
 

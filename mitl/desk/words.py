@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Sequence
 
-from mitl.hits.pricing import format_dollars
+from mitl.core.pricing import format_dollars
 from mitl.records import Decision, Environment, Finding, Label, Outcome, PairRole, Shortcoming
 
 LABELS = {Label.YES: "yes", Label.WEAK_YES: "weak yes", Label.WEAK_NO: "weak no", Label.NO: "no"}

@@ -1,21 +1,7 @@
-"""Pages of pairs become question XML.
-
-Two bare attributes mark what binds a page to an assignment, so that a crowd server can fill it in without
-running scripts: ``data-mitl-submit`` on the form, whose ``action`` is where answers go, and
-``data-mitl-assignment`` on the hidden input, whose ``value`` is the assignment's id. ``bind_submission``
-fills both. Without it the page's own script does the same from the query string (``assignmentId``,
-``turkSubmitTo``), as MTurk passes them. A third, ``data-mitl-instructions``, is on the open ``details`` of the
-instructions, which ``fold_instructions`` closes for whoever has read them.
-
-A page in a frame speaks with its parent by ``postMessage``, only to the origin that served the page itself:
-it says ``{type: "mitl-ready"}`` until it is heard, ``{type: "mitl-draft", fields: [[name, value], ...]}`` at every
-change, and ``{type: "mitl-options", options: [[name, on], ...]}`` when somebody sets one; it takes back one
-``{type: "mitl-restore", fields: [[name, value], ...] or null, options: [[name, on], ...]}``.
-"""
+"""Pages of pairs become question XML; ``mitl.protocol.pages`` says what marks they carry."""
 
 from __future__ import annotations
 
-import html as html_lib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,7 +14,7 @@ import jinja2
 from mitl.errors import TemplateError
 from mitl.hits.lean import lean_script
 from mitl.hits.templates import HitTemplate
-from mitl.hits.xmltext import xml_safe
+from mitl.protocol.answer_xml import xml_safe
 
 MAX_QUESTION_BYTES = 65_535
 """The requester API's limit on a question, in bytes of UTF-8, white space included."""
@@ -38,9 +24,6 @@ HTML_QUESTION_NAMESPACE = (
 )
 
 _INDENT = re.compile(r"^[ \t]+", re.MULTILINE)
-_FORM = re.compile(r"<form\b[^<>]*\bdata-mitl-submit\b[^<>]*>")
-_ASSIGNMENT = re.compile(r"<input\b[^<>]*\bdata-mitl-assignment\b[^<>]*>")
-_INSTRUCTIONS = re.compile(r"<details open data-mitl-instructions>(.*?)</details>", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,30 +112,6 @@ def check_size(xml: str) -> int:
             "put fewer pairs on a page, or use shorter image addresses or a leaner template"
         )
     return size
-
-
-def bind_submission(html: str, submit_url: str, assignment_id: str) -> str:
-    """The page with its form posting to ``submit_url`` for ``assignment_id``; unchanged without the marks."""
-    html = _FORM.sub(_with_attribute("action", submit_url), html, count=1)
-    return _ASSIGNMENT.sub(_with_attribute("value", assignment_id), html, count=1)
-
-
-def fold_instructions(html: str, read: str) -> str:
-    """The page with its instructions closed if ``read``, another page, has the same but for numbers; else unchanged."""
-    shown, known = _INSTRUCTIONS.search(html), _INSTRUCTIONS.search(read)
-    if shown is None or known is None or re.sub(r"\d+", "", shown[1]) != re.sub(r"\d+", "", known[1]):
-        return html
-    return html.replace("<details open data-mitl-instructions>", "<details data-mitl-instructions>", 1)
-
-
-def _with_attribute(name: str, value: str) -> Callable[[re.Match[str]], str]:
-    old = re.compile(rf"""(?<=\s){name}\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)""")
-    new = f'{name}="{html_lib.escape(value)}"'
-
-    def rewrite(tag: re.Match[str]) -> str:
-        return old.sub(lambda _: new, tag[0], count=1)
-
-    return rewrite
 
 
 def check_image_src(src: str) -> None:

@@ -12,12 +12,12 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from xml.etree import ElementTree
 
-from mitl.crowd.html_forms import parse_page
 from mitl.errors import CrowdError, PackingError, TemplateError
 from mitl.hits.markup import check_markup
 from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.hits.rendering import HTML_QUESTION_NAMESPACE, check_size
-from mitl.hits.xmltext import xml_safe
+from mitl.protocol.answer_xml import xml_safe
+from mitl.protocol.pages import parse_page
 from mitl.records import HitItem, Label, PackedHit, Pair, PairRole
 
 _TEXTS = {

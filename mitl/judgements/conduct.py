@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.core.intervals import clopper_pearson
 from mitl.judgements.gold_records import GoldRecord
 from mitl.records import Label
 from mitl.records.frames import LABELS
-from mitl.retrieval.intervals import clopper_pearson
 
 Ints = NDArray[np.int64]
 Codes = NDArray[np.int8]

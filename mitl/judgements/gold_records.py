@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.proposals.packed import unpack_pairs
+from mitl.core.packed import unpack_pairs
 from mitl.records import GoldControl, Pair, PairRole
 from mitl.records.frames import LABELS, NONE, ROLES, Flags, is_gold
 from mitl.records.gold_rule import GoldRule

@@ -9,14 +9,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mitl.datasets.crisscrossed import RatedPairs
     from mitl.metrics.correlation import ScoredPairs, paired_spearman, pearson, sampled_spearman
-    from mitl.metrics.crisscrossed import (
-        RatedPairs,
-        across_positives,
-        image_positives,
-        score_within,
-        text_positives,
-    )
+    from mitl.metrics.crisscrossed import across_positives, image_positives, score_within, text_positives
     from mitl.metrics.embeddings import (
         EmbeddingSet,
         score_both_ways,

@@ -7,13 +7,13 @@ never retrieved. Source: Parekh et al., Crisscrossed Captions, EACL 2021, sectio
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.datasets.crisscrossed import Likeness, RatedPairs
 from mitl.errors import MetricError
 from mitl.metrics.correlation import ScoredPairs
 from mitl.metrics.positives import Ids, NoPositives, Places, Positives, integer_ids
@@ -28,19 +28,6 @@ _CELLS = 1 << 22
 """Similarities held at once: some 50 MB."""
 
 
-class Likeness(StrEnum):
-    """What people scored from 0 to 5: the likeness of texts, of images, or of an image and a text."""
-
-    STS = "sts"
-    SIS = "sis"
-    SITS = "sits"
-
-    @property
-    def positive_from(self) -> float:
-        """The score from which on CxC counts a pair as a match (figure 4)."""
-        return 2.5 if self is Likeness.SIS else 3.0
-
-
 class Task(StrEnum):
     """The retrieval tasks, query to gallery."""
 
@@ -48,42 +35,6 @@ class Task(StrEnum):
     T2I = "t2i"
     T2T = "t2t"
     I2I = "i2i"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class RatedPairs:
-    """CxC's scores of pairs, all (P,). For SITS the first item is the image, the second the caption.
-
-    CxC chose the pairs of a modality from each first item's nearest, so that the first item is the query. For SITS the
-    paper does not say which item is; its standard deviations (1.3 to 1.5) are those of samples of half of 5,000 images,
-    not of half of 25,000 captions.
-    """
-
-    kind: Likeness
-    first: Ids
-    second: Ids
-    scores: Floats
-
-    def __post_init__(self) -> None:
-        if not len(self.first) == len(self.second) == len(self.scores):
-            raise MetricError(
-                f"{len(self.first)} first items, {len(self.second)} second ones and {len(self.scores)} scores; "
-                "a rated pair has one of each"
-            )
-        strange = np.flatnonzero(~((self.scores >= 0) & (self.scores <= 5)))
-        if len(strange):
-            raise MetricError(
-                f"pair {self.first[strange[0]]} × {self.second[strange[0]]} has the score "
-                f"{self.scores[strange[0]]:g}, but scores go from 0 to 5"
-            )
-
-    def __len__(self) -> int:
-        return len(self.scores)
-
-    def pairs(self, threshold: float | None = None) -> tuple[Ids, Ids]:
-        """First and second items of the pairs scored at ``threshold`` or above; CxC's own where None."""
-        high = self.scores >= (self.kind.positive_from if threshold is None else threshold)
-        return self.first[high], self.second[high]
 
 
 def across_positives(

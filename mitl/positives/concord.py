@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from mitl.core.packed import distinct
 from mitl.judgements.agreement import Alpha, table_alpha
 from mitl.judgements.answer_table import answer_table
 from mitl.judgements.majority import POSITIVE_LABELS
-from mitl.proposals.packed import distinct
 from mitl.records.frames import counts
 
 

@@ -13,8 +13,8 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from mitl.core.whole_files import sync_folder
 from mitl.errors import ReleaseError
-from mitl.retrieval.whole_files import sync_folder
 
 MANIFEST = "manifest.json"
 FORMAT = "mitl-release-1"

@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from mitl.core.packed import Ints, contains, distinct, pack_pairs, unpack_ids
 from mitl.positives.rules import MergeRules
-from mitl.proposals.packed import Ints, contains, distinct, pack_pairs, unpack_ids
 from mitl.records import Direction, Pair
 from mitl.records.frames import EVIDENCE, LABELS, NONE, Flags, frame
 

@@ -9,11 +9,11 @@ from enum import StrEnum
 import numpy as np
 import pandas as pd
 
+from mitl.core.packed import Ints, contains, distinct, pack_ids, pack_pairs, unpack_pairs
 from mitl.judgements.aggregators import Aggregator, Posterior, aggregate
 from mitl.judgements.answer_table import GOLD_LABELS, UNKNOWN, AnswerTable, answer_table
 from mitl.judgements.majority import POSITIVE_LABELS, most_positive_table
 from mitl.positives.rules import MergeRules
-from mitl.proposals.packed import Ints, contains, distinct, pack_ids, pack_pairs, unpack_pairs
 from mitl.records import Concept, GoldControl, Judgement, Label, Pair, Shortcoming
 from mitl.records.frames import (
     JUDGEMENTS,

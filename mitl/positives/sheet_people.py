@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mitl.hits.pricing import format_dollars
+from mitl.core.pricing import format_dollars
 from mitl.positives.concord import Concord
 from mitl.positives.markdown import listed, percent, plain, table
 from mitl.positives.origins import BatchPay, ControlKind, Controls, Crowd, PastWork, Pay

@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 from mitl.datasets import cxc
 from mitl.datasets.objects import read_image_objects
 from mitl.datasets.official import OfficialSet, by_query
-from mitl.datasets.plausible_matches import listed_matches, matches_by_objects
 from mitl.errors import ReleaseError
+from mitl.metrics.plausible_matches import listed_matches, matches_by_objects
 from mitl.positives.comparing import Verified, disagreement
 from mitl.positives.folders import MANIFEST, read_checked, read_manifest
 from mitl.positives.loading import ReleasePositives, official_positives, read_positives_json, read_release

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from mitl.core.packed import contains, distinct
 from mitl.positives.concord import Concord, concord
 from mitl.positives.release_input import ReleaseInput
 from mitl.positives.shown_texts import TextScan
-from mitl.proposals.packed import contains, distinct
 from mitl.records import Direction, Label, PositiveSource
 from mitl.records.frames import NONE, counts, is_gold
 

@@ -9,10 +9,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mitl.core.packed import unpack_ids
 from mitl.judgements.aggregators import Posterior
 from mitl.positives.ids import ReleaseIds, by_place
 from mitl.positives.release_input import ReleaseInput
-from mitl.proposals.packed import unpack_ids
 from mitl.records import Concept, IdKind, Label, Outcome, PositiveSource, Shortcoming
 from mitl.records.frames import NONE
 

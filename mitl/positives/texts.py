@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from mitl.core.packed import unpack_ids
+from mitl.datasets.official import OFFICIAL_COLUMNS
 from mitl.positives.ids import ReleaseIds, by_place
 from mitl.positives.release_input import ReleaseInput
 from mitl.proposals.columns import spans
-from mitl.proposals.packed import unpack_ids
 from mitl.records import Concept, Label, PairRole, PositiveSource, Shortcoming
 from mitl.records.frames import ROLES, counts
 
-OFFICIAL_COLUMNS = ("model", "ranking", "score", "cid", "iid", "annotation", "shortcoming", "shortcoming2")
 CONFLICT_COLUMNS = (
     "image_id",
     "caption_id",

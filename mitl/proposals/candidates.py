@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annotators.base import Ranking
+from mitl.core.packed import Ints, contains, distinct, pack_ids
 from mitl.errors import ProposalError
-from mitl.proposals.packed import Ints, contains, distinct, pack_ids
 from mitl.records import Direction
 
 DIRECTIONS = tuple(Direction)
@@ -54,7 +54,7 @@ class ProposalTable:
         return len(self.image_id)
 
     def packed(self) -> Ints:
-        """The pair of each row as one integer (``mitl.proposals.packed``)."""
+        """The pair of each row as one integer (``mitl.core.packed``)."""
         return pack_ids(self.image_id, self.caption_id)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.proposals.packed import Ints, distinct, pack_ids
+from mitl.core.packed import Ints, distinct, pack_ids
 from mitl.records import Direction, Proposal
 
 
@@ -17,7 +17,7 @@ class ProposalColumns:
     """One row per (pair, annotator, direction), by pair, annotator's name, direction's value and rank; all (n,)."""
 
     pairs: Ints
-    """Packed, see :mod:`mitl.proposals.packed`; ascending."""
+    """Packed, see :mod:`mitl.core.packed`; ascending."""
     annotator: NDArray[np.int32]
     """Places in ``annotators``."""
     annotators: tuple[str, ...]

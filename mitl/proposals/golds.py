@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
+from mitl.core.packed import Ints, contains, distinct, pack_ids, unpack_pairs
 from mitl.errors import ProposalError
-from mitl.proposals.packed import Ints, contains, distinct, pack_ids, unpack_pairs
 from mitl.proposals.sampling import draw_below, draw_key, pair_name, shuffled_pairs
 from mitl.records import Pair
 

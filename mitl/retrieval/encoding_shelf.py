@@ -20,9 +20,9 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.core.whole_files import remove_folder, to_disk, whole_folder
 from mitl.errors import RetrievalError
 from mitl.retrieval.item_keys import Keys
-from mitl.retrieval.whole_files import remove_folder, to_disk, whole_folder
 
 logger = logging.getLogger(__name__)
 

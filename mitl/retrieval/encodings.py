@@ -22,12 +22,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annotators.base import Annotator, Encoded, Modality, encoding_fingerprint, reads_pictures
+from mitl.core.whole_files import folder_bytes, one_clear_line, remove_dead_parts
 from mitl.errors import AnnotatorError
 from mitl.progress import Progress, no_progress
 from mitl.records import CaptionItem, ImageItem
 from mitl.retrieval.encoding_shelf import Shelf, part_name, row_bytes, shapes_of, split, write_part
 from mitl.retrieval.item_keys import Keys, PictureHashes, caption_keys, image_keys
-from mitl.retrieval.whole_files import folder_bytes, one_clear_line, remove_dead_parts
 
 Items = Sequence[ImageItem] | Sequence[CaptionItem]
 Chunk = tuple[int, Items]

@@ -16,9 +16,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.core.whole_files import one_clear_line, whole_file
 from mitl.progress import Progress, no_progress
 from mitl.records import CaptionItem, ImageItem
-from mitl.retrieval.whole_files import one_clear_line, whole_file
 
 Keys = NDArray[np.uint64]
 

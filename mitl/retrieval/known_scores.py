@@ -21,9 +21,9 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.core.whole_files import sync_folder, to_disk
 from mitl.records import CaptionItem, ImageItem
 from mitl.retrieval.item_keys import Keys
-from mitl.retrieval.whole_files import sync_folder, to_disk
 
 logger = logging.getLogger(__name__)
 

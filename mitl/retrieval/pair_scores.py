@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
+from mitl.core.whole_files import one_clear_line
 from mitl.errors import AnnotatorError
 from mitl.progress import Advance
 from mitl.retrieval.known_scores import Floats, Frame, KnownScores, Places, ScoredItems, ScoreLog
-from mitl.retrieval.whole_files import one_clear_line
 
 FIRST_UNIT = 2048
 """Pairs scored and kept together at first."""

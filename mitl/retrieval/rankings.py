@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annotators.base import Ranking
+from mitl.core.whole_files import remove_dead_parts, whole_file
 from mitl.errors import RetrievalError
 from mitl.records import Direction, IdKind
-from mitl.retrieval.whole_files import remove_dead_parts, whole_file
 
 MAX_DEPTH = int(np.iinfo(np.int16).max)
 

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from mitl.core.whole_files import is_alive
 from mitl.errors import MitlError, RetrievalError
 from mitl.retrieval import ray_work
-from mitl.retrieval.whole_files import is_alive
 
 RETRIES = 4
 """How often a unit of work is given out again after its worker was lost."""

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annotators.base import Ranking
+from mitl.core.intervals import clopper_pearson, mean_of_shares
 from mitl.errors import RetrievalError
 from mitl.progress import Advance, Progress, no_progress
-from mitl.retrieval.intervals import clopper_pearson, mean_of_shares
 
 Ids = NDArray[np.int64]
 Places = NDArray[np.int64]

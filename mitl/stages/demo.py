@@ -12,10 +12,10 @@ from pathlib import Path
 
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.publish import publish
+from mitl.core.whole_files import whole_file
 from mitl.crowd.populations import parse_population
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table
-from mitl.retrieval.whole_files import whole_file
 from mitl.settings import Settings
 from mitl.settings import load as load_settings
 from mitl.stages.evaluating.evaluate import evaluate

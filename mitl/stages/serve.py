@@ -10,6 +10,7 @@ from pathlib import Path
 from sqlalchemy import Engine
 
 from mitl.config_file import write_new
+from mitl.core.pricing import format_dollars
 from mitl.crowd.client import Keys
 from mitl.crowd.endpoint import mirror_credentials
 from mitl.crowd_server import admin
@@ -21,7 +22,6 @@ from mitl.crowd_server.serving import serve as run_server
 from mitl.crowd_server.store.workers import InvitationRow
 from mitl.db.engine import make_engine
 from mitl.errors import SettingsError
-from mitl.hits.pricing import format_dollars
 from mitl.interrupts import how_to_stop
 from mitl.records import Environment, StageResult, Table
 from mitl.settings import SERVER_PORT, Settings

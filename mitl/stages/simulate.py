@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mitl.crowd.endpoint import Endpoint, open_endpoint
+from mitl.crowd.environment import choose_environment
 from mitl.crowd.populations import Truth, parse_population
 from mitl.crowd.scripted import ScriptedWorker, SimulationResult, give_back, run_workers
 from mitl.crowd.scripted_preferences import ListTruth
+from mitl.crowd.truth import TruthOf, default_truth, require_known, truth_source
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
 from mitl.db.store import comparisons as comparison_store
@@ -34,8 +36,6 @@ from mitl.records import (
     several,
 )
 from mitl.settings import Settings
-from mitl.stages.environment import choose_environment
-from mitl.stages.reporting.truth import TruthOf, default_truth, require_known, truth_source
 
 _NOT_FOR_MONEY = "scripted workers do not work for real money; use --sandbox"
 

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mitl.analysis import answer_tables
-from mitl.analysis.machines.plots import bias_svg, truth_bias_svg
-from mitl.analysis.report import figure as fig
-from mitl.analysis.report import formats, gallery, machines, plots, tables, views
-from mitl.analysis.report.inputs import ReportInput
+from mitl.analysis.report import gallery, machines, plots, views
+from mitl.analysis.report.inputs import ReportInput, tables
 from mitl.analysis.report.pictures import picture_uris
+from mitl.analysis.report.plots import figure as fig
+from mitl.analysis.report.plots.machines import bias_svg, truth_bias_svg
 from mitl.analysis.report.sections import GROUPS, SECTIONS
 from mitl.analysis.report.summary import findings
+from mitl.core import formats
 from mitl.records import Direction, RationaleKind
 
 if TYPE_CHECKING:

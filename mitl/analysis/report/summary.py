@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mitl.analysis.report.formats import count, money, percent, points
 from mitl.analysis.report.inputs import DisputeKind, EvaluationScore, ReportInput
 from mitl.analysis.report.views import multiplicity_rows
+from mitl.core.formats import count, money, percent, points
 from mitl.records import Direction
 
 _QUERIES = {Direction.I2T: "image queries", Direction.T2I: "caption queries"}

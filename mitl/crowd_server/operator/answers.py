@@ -8,7 +8,6 @@ from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mitl.crowd.answer_xml import answer_fields
 from mitl.crowd_server.api import shapes
 from mitl.crowd_server.operator.session import nothing_here, page
 from mitl.crowd_server.pages import questions
@@ -18,6 +17,7 @@ from mitl.crowd_server.store.assignments import AssignmentRow
 from mitl.crowd_server.store.hits import HitRow
 from mitl.crowd_server.work import hit_frame
 from mitl.errors import AnswerError
+from mitl.protocol.answer_xml import answer_fields
 from mitl.records import Environment
 
 A_PAGE = 25

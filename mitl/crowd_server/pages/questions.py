@@ -14,12 +14,12 @@ from xml.etree.ElementTree import Element
 import jinja2
 from markupsafe import Markup
 
-from mitl.crowd.answer_xml import answer_fields
 from mitl.crowd_server.pages.site import PAGES, template_environment
 from mitl.crowd_server.protocol import answers as form_answers
 from mitl.crowd_server.protocol import html_page, question_form, turk_xml
 from mitl.crowd_server.protocol.errors import invalid
 from mitl.crowd_server.protocol.question_form import QuestionForm
+from mitl.protocol.answer_xml import answer_fields
 
 _BASE = "http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/"
 _HTML = f"{{{_BASE}2011-11-11/HTMLQuestion.xsd}}"

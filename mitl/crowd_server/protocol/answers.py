@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from mitl.crowd.answer_xml import ANSWERS_NAMESPACE, xml_ascii
 from mitl.crowd_server.protocol.question_form import Field, FreeText, Question, QuestionForm, Selection
+from mitl.protocol.answer_xml import ANSWERS_NAMESPACE, xml_ascii
 
 OTHER = "other"
 _NUMBER = re.compile(r"[+-]?(?:[0-9]{1,15}(?:[.][0-9]{0,15})?|[.][0-9]{1,15})")

@@ -30,7 +30,7 @@ from mitl.crowd_server.work.visitor import (
     lease_behind,
     token_of,
 )
-from mitl.hits.rendering import bind_submission, fold_instructions
+from mitl.protocol.pages import bind_submission, fold_instructions
 
 PREVIEW_ASSIGNMENT = "ASSIGNMENT_ID_NOT_AVAILABLE"
 _ONE_AT_A_TIME = "You already have a HIT open; finish or return it before you take another."

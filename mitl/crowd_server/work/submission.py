@@ -12,13 +12,13 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mitl.crowd.answer_xml import answers_xml
 from mitl.crowd_server.pages import questions
 from mitl.crowd_server.pages.site import Site, parse_form
 from mitl.crowd_server.store import hits, leases, panels, work_history
 from mitl.crowd_server.store.leases import LeaseRow
 from mitl.crowd_server.work.hit_frame import frame_address, note_page
 from mitl.crowd_server.work.visitor import lease_behind, token_of
+from mitl.protocol.answer_xml import answers_xml
 
 MAX_SUBMISSION = 500_000
 MAX_FIELDS = 2000

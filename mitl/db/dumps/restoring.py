@@ -9,8 +9,8 @@ from sqlalchemy import Connection, Integer, MetaData, Table, func, select, text
 
 from mitl.db import migrate
 from mitl.db.dumps.reading import Dump
-from mitl.db.dumps.tables import reflected, schema_of
 from mitl.db.migrate import Line, head, require_whole, revisions, run_to
+from mitl.db.tables import reflected, schema_of
 from mitl.errors import StoreError
 from mitl.progress import Progress, no_progress
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection, Select, Table, collate, select
 from sqlalchemy.types import String
 
+from mitl.core.whole_files import sync_folder, to_disk
 from mitl.db import migrate
 from mitl.db.dumps.manifest import DumpedDatabase, TableFile, file_name, sha256
-from mitl.db.dumps.tables import reflected, schema_of
 from mitl.db.migrate import Line
+from mitl.db.tables import reflected, schema_of
 from mitl.errors import StoreError
 from mitl.progress import Progress, no_progress
-from mitl.retrieval.whole_files import sync_folder, to_disk
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, case, select
 from sqlalchemy.orm import Session
 
+from mitl.core.packed import Ints, pack_ids
 from mitl.db.models import (
     Annotator,
     Assignment,
@@ -28,7 +29,6 @@ from mitl.db.store import answer_sheets as sheets
 from mitl.db.store.bulk import chunks
 from mitl.db.store.packed_rows import number_columns
 from mitl.proposals.columns import ProposalColumns
-from mitl.proposals.packed import Ints, pack_ids
 from mitl.records import Concept, Direction, Environment, RationaleKind, Shortcoming
 from mitl.records import Pair as PairRecord
 from mitl.records.frames import ANSWERS, JUDGEMENTS, NONE, frame

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from mitl.analysis.machines.plots import bias_svg, truth_bias_svg
 from mitl.analysis.machines.records import R_PRECISION, Bias, Cell, SizeBias
+from mitl.analysis.report.plots.machines import bias_svg, truth_bias_svg
 from mitl.errors import UsageError
 from mitl.records import Table
 from mitl.stages.analysing.bias import bias_tables

@@ -9,15 +9,15 @@ from pathlib import Path
 import numpy as np
 
 from mitl.analysis.machines.metric_correlation import RSUM, ScoreTable, correlate, with_rsum
-from mitl.analysis.machines.plots import matrix_svg
 from mitl.analysis.machines.records import Correlations
 from mitl.analysis.machines.score_file import read_scores
+from mitl.analysis.report.plots.machines import matrix_svg
 from mitl.errors import MetricError
 from mitl.records import Direction, Table
 from mitl.settings import Settings
 from mitl.stages.analysing.findings import Findings
 from mitl.stages.analysing.shown import number, percent, square
-from mitl.stages.evaluating.figures import SCORES_FILE
+from mitl.stages.evaluating.tasks.figures import SCORES_FILE
 
 NO_SCORES = "no scores are kept in this project; run `mitl evaluate`, or give a table with --scores FILE"
 

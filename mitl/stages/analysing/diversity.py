@@ -8,8 +8,8 @@ import numpy as np
 
 from mitl.analysis.diversity import Items, mutual_rank_table, tau_table
 from mitl.analysis.machines.metric_correlation import as_matrix
-from mitl.analysis.machines.plots import matrix_svg
 from mitl.analysis.machines.records import Diversity
+from mitl.analysis.report.plots.machines import matrix_svg
 from mitl.errors import MetricError
 from mitl.records import Direction, Table
 from mitl.stages.analysing.findings import Findings

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mitl.core.whole_files import whole_file
 from mitl.records import Table
-from mitl.retrieval.whole_files import whole_file
 
 
 @dataclass(frozen=True, slots=True)

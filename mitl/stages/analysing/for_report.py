@@ -14,7 +14,7 @@ from mitl.stages.analysing.correlations import kept_scores
 from mitl.stages.analysing.diversity import diversity_tables
 from mitl.stages.analysing.label_order import label_orders
 from mitl.stages.analysing.material import Material
-from mitl.stages.reporting.snapshot import Snapshot
+from mitl.stages.analysing.snapshot import Snapshot
 
 T = TypeVar("T")
 

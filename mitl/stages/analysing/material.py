@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.datasets.scenes.files import read_world
+from mitl.crowd.environment import choose_environment
+from mitl.crowd.truth import has_known_truth
+from mitl.datasets.scenes.files import WORLD_FOLDER, read_world
 from mitl.db.session import open_database
 from mitl.errors import MetricError, UsageError
 from mitl.judgements.gold_records import gold_state
@@ -21,12 +23,9 @@ from mitl.progress import Progress, no_progress
 from mitl.records import Direction, Environment, Pair
 from mitl.retrieval.rankings import read_ranking
 from mitl.settings import Settings
-from mitl.stages.environment import choose_environment
+from mitl.stages.analysing.funnel import merged_pairs
+from mitl.stages.analysing.snapshot import Snapshot, snapshot
 from mitl.stages.proposing.ranking import Items, ranking_path
-from mitl.stages.reporting.funnel import merged_pairs
-from mitl.stages.reporting.snapshot import Snapshot, snapshot
-from mitl.stages.reporting.truth import has_known_truth
-from mitl.stages.setup.loading import WORLD_FOLDER
 
 NO_RANKINGS = "no rankings are kept in this project; run `mitl propose`"
 NO_JUDGEMENTS = "nobody has judged a pair yet; run `mitl publish`, then `mitl harvest`"

@@ -11,9 +11,9 @@ from mitl.analysis.report.plots import multiplicity_svg
 from mitl.errors import MetricError
 from mitl.records import Direction, Table
 from mitl.stages.analysing.findings import Findings
+from mitl.stages.analysing.funnel import multiplicities
 from mitl.stages.analysing.material import NO_JUDGEMENTS, Material
 from mitl.stages.analysing.shown import percent
-from mitl.stages.reporting.funnel import multiplicities
 
 
 def multiplicity(material: Material) -> Findings:

@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.analysis.machines.plots import uncertainty_svg
 from mitl.analysis.machines.records import Uncertainty
 from mitl.analysis.machines.uncertainty import associate, binned
+from mitl.analysis.report.plots.machines import uncertainty_svg
 from mitl.errors import MetricError
 from mitl.positives.merging import listed_queries
 from mitl.records import AnnotatorKind, Direction, Label, Table

@@ -11,13 +11,13 @@ from html import escape
 from pathlib import Path
 
 from mitl.analysis.report.pictures import picture_uris
+from mitl.crowd.truth import truth_source
 from mitl.errors import MetricError
 from mitl.records import Concept, ExclusionKind, Label, Pair, Table
 from mitl.stages.analysing.findings import Findings
 from mitl.stages.analysing.material import Material
+from mitl.stages.analysing.pair_facts import OBJECT, PairFacts, wrong_parts
 from mitl.stages.analysing.shown import percent
-from mitl.stages.reporting.pair_facts import OBJECT, PairFacts, wrong_parts
-from mitl.stages.reporting.truth import truth_source
 
 SOURCE = "mitl analyse wrong-positives"
 _FIRST = (OBJECT, "color", "quantity")

@@ -9,26 +9,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.datasets.crisscrossed import read_rated_pairs
+from mitl.datasets.crisscrossed import Likeness, RatedPairs, read_rated_pairs
 from mitl.errors import DatasetError
 from mitl.metrics.correlation import ScoredPairs, paired_spearman, sampled_spearman
-from mitl.metrics.crisscrossed import (
-    Likeness,
-    RatedPairs,
-    Task,
-    across_positives,
-    image_positives,
-    scored_pairs,
-    text_positives,
-)
+from mitl.metrics.crisscrossed import Task, across_positives, image_positives, scored_pairs, text_positives
 from mitl.metrics.positives import Ids, Positives
 from mitl.metrics.retrieval import Values
 from mitl.progress import Progress
 from mitl.records import Direction
-from mitl.stages.evaluating.figures import CONFIDENCE, Comparison, Figure, Sampling, Scored
 from mitl.stages.evaluating.models import Block, Model, Side, Sides, WithinSides, joined
 from mitl.stages.evaluating.request import Wanted
 from mitl.stages.evaluating.scoring import PositivesTask, block_values
+from mitl.stages.evaluating.tasks.figures import CONFIDENCE, Comparison, Figure, Sampling, Scored
 
 NAME = "cxc"
 SPLITS = ("test", "val")

@@ -5,30 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from mitl.core.whole_files import whole_file
+from mitl.datasets.crisscrossed import Likeness
 from mitl.metrics.correlation import ScoredPairs
-from mitl.metrics.crisscrossed import Likeness
 from mitl.progress import Progress, no_progress
 from mitl.records import Direction, StageResult, several
-from mitl.retrieval.whole_files import whole_file
 from mitl.settings import Settings
 from mitl.stages.evaluating.crisscrossed import (
     compare_correlations,
     correlations,
     rated_similarities,
     score_within_sides,
-)
-from mitl.stages.evaluating.figures import (
-    SCORES_FILE,
-    Comparison,
-    Figure,
-    Sampling,
-    Scored,
-    compare,
-    figures,
-    keep_scores,
-    nested,
-    nested_intervals,
-    rsums,
 )
 from mitl.stages.evaluating.gathering import Gathered, gather
 from mitl.stages.evaluating.request import Against, Request
@@ -40,6 +27,19 @@ from mitl.stages.evaluating.tables import (
     score_tables,
     to_csv,
     to_latex,
+)
+from mitl.stages.evaluating.tasks.figures import (
+    SCORES_FILE,
+    Comparison,
+    Figure,
+    Sampling,
+    Scored,
+    compare,
+    figures,
+    keep_scores,
+    nested,
+    nested_intervals,
+    rsums,
 )
 
 __all__ = ["SCORES_FILE", "evaluate", "evaluate_models"]

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from mitl.datasets.crisscrossed import Likeness
 from mitl.datasets.objects import read_image_objects
 from mitl.errors import StoreError, UsageError
-from mitl.metrics.crisscrossed import Likeness
 from mitl.metrics.official import Fold, split_folds
 from mitl.metrics.positives import Ids
 from mitl.progress import Progress

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.datasets.crisscrossed import RatedPairs
 from mitl.errors import ReleaseError, UsageError
-from mitl.metrics.crisscrossed import RatedPairs
 from mitl.metrics.graded import CXC_RANGE, GradedLabels, grades_of, kendall, ndcg
 from mitl.metrics.positives import Ids, Short
 from mitl.metrics.retrieval import Values

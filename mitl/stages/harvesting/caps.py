@@ -14,16 +14,16 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from mitl.crowd.calls import Call, make_calls
 from mitl.crowd.client import MTurkClient
+from mitl.crowd.paying import EXCLUDE
+from mitl.crowd.worker_calls import exclusion_qualification
 from mitl.db.store import caps as cap_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store.caps import WorkerLoad
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, JournalState
 from mitl.settings import Settings
-from mitl.stages.calls import Call, make_calls
-from mitl.stages.harvesting.exclusion import exclusion_qualification
-from mitl.stages.paying.paying import EXCLUDE
 
 CAP, UNCAP = "cap", "uncap"
 _MAYBE_MADE = (JournalState.SENDING, JournalState.DONE)

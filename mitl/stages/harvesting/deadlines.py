@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 
+from mitl.crowd.paying import SUBMITTED
 from mitl.db.store.answers import AssignmentRow
 from mitl.settings import AUTO_APPROVAL_S
-from mitl.stages.paying.paying import SUBMITTED
 
 REVERSIBLE_FOR = dt.timedelta(days=30)
 """From submission on; MTurk's rule, and this server's."""

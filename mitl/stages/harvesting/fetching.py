@@ -13,7 +13,18 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
+from mitl.crowd.calls import THREADS
 from mitl.crowd.client import ListedAssignment, MTurkClient
+from mitl.crowd.paying import (
+    APPROVE,
+    APPROVED,
+    APPROVED_BEFORE_REJECTION,
+    OVERRIDE,
+    REJECT,
+    REJECTED,
+    SUBMITTED,
+    book_payment,
+)
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
@@ -26,19 +37,8 @@ from mitl.db.store.submissions import NewSubmission, StoredSubmission
 from mitl.errors import CrowdError
 from mitl.progress import Progress
 from mitl.records import Decision, Environment, Finding, JournalState
-from mitl.stages.calls import THREADS
 from mitl.stages.harvesting.parsing import Parser
-from mitl.stages.hits.sweep import Sweep
-from mitl.stages.paying.paying import (
-    APPROVE,
-    APPROVED,
-    APPROVED_BEFORE_REJECTION,
-    OVERRIDE,
-    REJECT,
-    REJECTED,
-    SUBMITTED,
-    book_payment,
-)
+from mitl.stages.harvesting.sweep import Sweep
 
 WINDOW = 64
 """HITs whose submissions are stored in one transaction, and parsed in the next."""

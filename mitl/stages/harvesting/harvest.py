@@ -13,6 +13,8 @@ from mitl.campaign.kinds import kinds_asked
 from mitl.campaign.posting import reconcile
 from mitl.campaign.reconciling import gone_warning
 from mitl.crowd.endpoint import Endpoint, open_endpoint
+from mitl.crowd.environment import choose_environment, require_same_server
+from mitl.crowd.paying import CarriedOut, carry_out, has_open_calls
 from mitl.db.session import open_database, reading
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
@@ -23,15 +25,13 @@ from mitl.db.store.hits import HitRow
 from mitl.progress import Progress, no_progress
 from mitl.records import Decision, Environment, HitState, StageResult, several
 from mitl.settings import Settings
-from mitl.stages.environment import choose_environment, require_same_server
 from mitl.stages.harvesting.caps import cap_workers, due_caps
 from mitl.stages.harvesting.deadlines import approves_itself_at, utc
+from mitl.stages.harvesting.deriving import rederive
 from mitl.stages.harvesting.fetching import Fetched, Fetcher
 from mitl.stages.harvesting.judging import judge
 from mitl.stages.harvesting.parsing import Parser
-from mitl.stages.hits.sweep import Sweep, sweep
-from mitl.stages.past_work.deriving import rederive
-from mitl.stages.paying.paying import CarriedOut, carry_out, has_open_calls
+from mitl.stages.harvesting.sweep import Sweep, sweep
 
 SOON = dt.timedelta(days=1)
 """Before work that waits for a person is approved by itself, each harvest says so."""

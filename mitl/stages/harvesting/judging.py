@@ -10,6 +10,7 @@ import pandas as pd
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds import kinds_asked
+from mitl.crowd.golds import gold_state
 from mitl.db.store import answer_sheets
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
@@ -22,7 +23,6 @@ from mitl.judgements.goldcheck import BAD_RECORD, GoldVerdict, is_usable
 from mitl.records import BatchKind, Decision, Environment, Finding, HitState, Judgement, Label, Pair
 from mitl.records.frames import is_gold, is_labelled
 from mitl.records.gold_rule import GoldRule
-from mitl.stages.harvesting.golds import gold_state
 
 SAME_WORKER = "same_worker"
 LATE_BAD_RECORD = "bad_record_after_approval"

@@ -5,16 +5,16 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Sequence
 
+from mitl.crowd.calls import Call, make_calls
 from mitl.crowd.client import ListedHit
+from mitl.crowd.paying import REJECTED
 from mitl.db.store import answers as answer_store
 from mitl.db.store import journal
 from mitl.progress import Progress, no_progress
 from mitl.records import Decision, Environment, HitState, JournalState, StageResult, several
 from mitl.settings import Settings
-from mitl.stages.calls import Call, make_calls
 from mitl.stages.harvesting.deadlines import reversible_until
 from mitl.stages.hits.scope import Scope, open_scope
-from mitl.stages.paying.paying import REJECTED
 
 DELETE = "delete"
 _REVIEWABLE = ("Reviewable", "Reviewing")

@@ -6,13 +6,13 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Sequence
 
+from mitl.crowd.calls import Call, make_calls
 from mitl.crowd.client import ListedHit
 from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, HitState, JournalState, StageResult
 from mitl.settings import Settings
-from mitl.stages.calls import Call, make_calls
 from mitl.stages.hits.scope import Scope, open_scope
 
 EXPIRE = "expire"

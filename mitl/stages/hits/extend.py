@@ -8,15 +8,15 @@ from collections.abc import Callable, Sequence
 
 from mitl.campaign.publish import COMPLETED
 from mitl.campaign.spending import SpendingLimit
+from mitl.core.pricing import format_dollars
+from mitl.crowd.calls import Call, make_calls, plan_calls
 from mitl.db.store import desk as desk_store
 from mitl.db.store import hit_changes, journal
 from mitl.db.store.hits import BatchRow
 from mitl.errors import FundsError, StoreError, UsageError
-from mitl.hits.pricing import format_dollars
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, JournalState, StageResult, several
 from mitl.settings import Settings
-from mitl.stages.calls import Call, make_calls, plan_calls
 from mitl.stages.hits.extend_plan import Longer, More, Wish, longer, more
 from mitl.stages.hits.scope import Scope, open_scope
 

@@ -8,13 +8,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from mitl.core.pricing import fee_cents
+from mitl.crowd.calls import Call
 from mitl.crowd.client import ListedHit
 from mitl.db.store import commitments
 from mitl.db.store.hits import BatchRow, HitRow
 from mitl.errors import UsageError
-from mitl.hits.pricing import fee_cents
 from mitl.records import Environment, HitState, JournalState
-from mitl.stages.calls import Call
 
 MANY = 10
 """MTurk refuses to raise a HIT of fewer assignments to so many: its fee doubles there."""

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
+from mitl.core.pricing import format_dollars
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hit_changes, journal
 from mitl.db.store.hits import BatchRow, HitRow
-from mitl.hits.pricing import format_dollars
 from mitl.records import Environment, HitState, JournalState, StageResult, Table
 from mitl.settings import Settings
 from mitl.stages.hits.extend import EXTEND

@@ -11,6 +11,7 @@ from sqlalchemy.orm import Session
 from mitl.campaign.reconciling import Sweep, sweep_server
 from mitl.crowd.client import ListedHit, MTurkClient
 from mitl.crowd.endpoint import open_endpoint
+from mitl.crowd.environment import require_same_server
 from mitl.db.locks import PUBLISH, only_one
 from mitl.db.session import open_database
 from mitl.db.store import hit_changes
@@ -18,7 +19,6 @@ from mitl.db.store.hits import BatchRow, HitRow
 from mitl.errors import StoreError, UsageError
 from mitl.records import Environment, HitState
 from mitl.settings import Settings
-from mitl.stages.environment import require_same_server
 
 
 @dataclass(frozen=True, slots=True)

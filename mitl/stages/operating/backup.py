@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
+from mitl.core.whole_files import part_name, remove_dead_parts, sync_folder, to_disk
 from mitl.db.dumps.manifest import MANIFEST, DumpedDatabase, Manifest, to_json
 from mitl.db.dumps.reading import ARCHIVE, open_dump
 from mitl.db.dumps.writing import write_database
@@ -18,7 +19,6 @@ from mitl.db.migrate import Line
 from mitl.errors import StoreError
 from mitl.progress import Progress, no_progress
 from mitl.records import StageResult, Table
-from mitl.retrieval.whole_files import part_name, remove_dead_parts, sync_folder, to_disk
 from mitl.settings import Settings
 from mitl.stages.operating.databases import existing, one_moment, opened
 

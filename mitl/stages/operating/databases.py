@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
+from mitl.core.whole_files import remove_dead_parts
 from mitl.db import migrate
 from mitl.db.engine import open_engine, parse_url
 from mitl.db.explain import cannot_use
@@ -18,7 +19,6 @@ from mitl.db.migrate import Line
 from mitl.db.session import describe
 from mitl.db.store import answer_sheets
 from mitl.errors import StoreError
-from mitl.retrieval.whole_files import remove_dead_parts
 from mitl.settings import Settings
 
 

@@ -13,10 +13,10 @@ from mitl.db import migrate
 from mitl.db.copies import keep_copy
 from mitl.db.dumps.reading import Dump, open_dump
 from mitl.db.dumps.restoring import restore_database
-from mitl.db.dumps.tables import reflected
 from mitl.db.dumps.writing import write_database
 from mitl.db.engine import make_engine
 from mitl.db.migrate import Line, changing
+from mitl.db.tables import reflected
 from mitl.errors import StoreError
 from mitl.progress import Progress, no_progress
 from mitl.records import StageResult, Table

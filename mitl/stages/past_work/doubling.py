@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 from sqlalchemy.orm import Session
 
+from mitl.core.packed import contains, pack_ids
 from mitl.db.store import columns
 from mitl.errors import DatasetError
 from mitl.positives.pair_answers import bits
-from mitl.proposals.packed import contains, pack_ids
 from mitl.records import Environment
 from mitl.records.frames import NONE, is_gold
 from mitl.stages.past_work.past import PastSubmission

@@ -10,9 +10,9 @@ from mitl.crowd.column_map import ColumnMap, require_pairs, shown_columns
 from mitl.crowd.result_file import ResultFile
 from mitl.crowd.row_xml import KeptRows
 from mitl.errors import AnswerError, DatasetError
-from mitl.stages.past_work.deriving import paired
+from mitl.stages.harvesting.deriving import paired
+from mitl.stages.harvesting.reading import ProjectItems, Reading, read_rows
 from mitl.stages.past_work.past import MAX_SHOWN, PastBatch, PastSubmission
-from mitl.stages.past_work.reading import ProjectItems, Reading, read_rows
 from mitl.stages.past_work.rows import SubmissionRow
 
 PLAIN, WITH_REASONS = "pairs-plain", "pairs-rationale"

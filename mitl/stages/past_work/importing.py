@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from mitl.crowd.batch_csv import BATCH_CSV, Layout, find_layout, require_known
 from mitl.crowd.column_map import ColumnMap, read_column_map, shown_columns
+from mitl.crowd.environment import choose_environment
 from mitl.crowd.parsed_csv import KIND as OFFICIAL
 from mitl.crowd.parsed_csv import is_official
 from mitl.crowd.result_file import ResultFile, read_result_file
@@ -26,16 +27,15 @@ from mitl.errors import DatasetError
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult
 from mitl.settings import Settings
-from mitl.stages.environment import choose_environment
+from mitl.stages.harvesting.deriving import rederive
 from mitl.stages.harvesting.judging import judge
 from mitl.stages.harvesting.parsing import Parser
-from mitl.stages.past_work.deriving import rederive
+from mitl.stages.harvesting.reading import project_items, reading_of
 from mitl.stages.past_work.doubling import refuse_doubles
 from mitl.stages.past_work.foreign import mapped_reading, past_batch, past_of_foreign, require_mapping
 from mitl.stages.past_work.official import read_official, store_proposals
 from mitl.stages.past_work.own import store_own
 from mitl.stages.past_work.past import PastSubmission, known_only, remember_own, store_past
-from mitl.stages.past_work.reading import project_items, reading_of
 from mitl.stages.past_work.result import Brought, already_here, import_result
 from mitl.stages.past_work.rows import sort_rows, submission_rows
 

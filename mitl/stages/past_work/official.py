@@ -22,14 +22,14 @@ from mitl.crowd.parsed_csv import (
 )
 from mitl.crowd.result_file import ResultFile
 from mitl.crowd.row_xml import KeptRows
+from mitl.datasets.official import OFFICIAL_COLUMNS
 from mitl.db.store import proposals as proposal_store
 from mitl.db.store.proposals import AnnotatorRow
-from mitl.positives.texts import OFFICIAL_COLUMNS
 from mitl.records import AnnotatorKind, Direction, IdKind, Proposal
-from mitl.stages.past_work.deriving import paired
+from mitl.stages.harvesting.deriving import paired
+from mitl.stages.harvesting.reading import ProjectItems, Reading, read_rows
 from mitl.stages.past_work.foreign import WITH_REASONS
 from mitl.stages.past_work.past import PastBatch, PastSubmission
-from mitl.stages.past_work.reading import ProjectItems, Reading, read_rows
 
 
 def read_official(

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from mitl.campaign.posting import CREATE
 from mitl.crowd.batch_csv import Layout, own_answers
+from mitl.crowd.paying import APPROVED, REJECTED, SUBMITTED, book_payment
 from mitl.crowd.result_file import ResultFile
 from mitl.crowd.row_xml import KeptRows, row_document
 from mitl.db.store import answers as answer_store
@@ -20,7 +21,6 @@ from mitl.db.store.hits import HitRow
 from mitl.db.store.submissions import NewSubmission
 from mitl.records import Environment, JournalState
 from mitl.stages.past_work.rows import SubmissionRow
-from mitl.stages.paying.paying import APPROVED, REJECTED, SUBMITTED, book_payment
 
 
 def store_own(

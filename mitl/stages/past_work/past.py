@@ -23,8 +23,8 @@ from mitl.db.store.submissions import NewSubmission
 from mitl.errors import DatasetError
 from mitl.records import Decision, Environment, Finding, JudgementSource
 from mitl.settings import Settings
-from mitl.stages.past_work.deriving import PairedRow, derive
-from mitl.stages.past_work.reading import ProjectItems, Reading, reading_of
+from mitl.stages.harvesting.deriving import PairedRow, derive
+from mitl.stages.harvesting.reading import ProjectItems, Reading, reading_of
 
 APPROVED, REJECTED = "Approved", "Rejected"
 NOT_DECIDED = "not_decided"

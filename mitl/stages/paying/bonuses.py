@@ -16,6 +16,8 @@ from dataclasses import dataclass, replace
 from sqlalchemy.orm import Session
 
 from mitl.campaign.spending import SpendingLimit
+from mitl.core.pricing import fee_cents, format_dollars
+from mitl.crowd.calls import Call, make_calls
 from mitl.crowd.client import MTurkClient
 from mitl.crowd.endpoint import Endpoint
 from mitl.db.session import reading
@@ -23,11 +25,9 @@ from mitl.db.store import journal, ledger
 from mitl.db.store.commitments import COST
 from mitl.db.store.ledger import BONUS, SettledWork
 from mitl.errors import FundsError
-from mitl.hits.pricing import fee_cents, format_dollars
 from mitl.progress import Progress
 from mitl.records import Environment, JournalState
 from mitl.settings import Settings
-from mitl.stages.calls import Call, make_calls
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,13 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from mitl.core.pricing import fee_cents, format_dollars
 from mitl.crowd.amounts import is_code
+from mitl.crowd.calls import THREADS
 from mitl.crowd.client import ListedBonus, MTurkClient
 from mitl.crowd.endpoint import open_endpoint
+from mitl.crowd.environment import choose_environment, require_same_server
+from mitl.crowd.paying import APPROVED
 from mitl.db.locks import PAY, only_one
 from mitl.db.session import open_database, reading
 from mitl.db.store import hits as hit_store
@@ -22,13 +26,9 @@ from mitl.db.store import journal, ledger
 from mitl.db.store.answers import submission_key
 from mitl.db.store.ledger import BONUS, SettledWork
 from mitl.errors import CrowdError
-from mitl.hits.pricing import fee_cents, format_dollars
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, JournalState, JudgementSource, StageResult, Table, Verdict, several
 from mitl.settings import Settings
-from mitl.stages.calls import THREADS
-from mitl.stages.environment import choose_environment, require_same_server
-from mitl.stages.paying.paying import APPROVED
 from mitl.stages.paying.top_up_plan import key_of_reference
 
 _SHOWN = 20

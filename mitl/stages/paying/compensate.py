@@ -8,17 +8,17 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from mitl.core.pricing import format_dollars
 from mitl.crowd.endpoint import open_endpoint
+from mitl.crowd.environment import choose_environment, require_same_server
 from mitl.db.locks import PAY, only_one
 from mitl.db.session import open_database, reading
 from mitl.db.store import journal, ledger
 from mitl.db.store.ledger import BONUS, COMPENSATE, SettledWork
 from mitl.errors import StoreError, UsageError
-from mitl.hits.pricing import format_dollars
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, JournalState, StageResult
 from mitl.settings import Settings
-from mitl.stages.environment import choose_environment, require_same_server
 from mitl.stages.paying.bonuses import BonusSender, Planned, cost_of, plan_bonus, unsent
 from mitl.stages.reviewing.decisions import MIN_REASON
 

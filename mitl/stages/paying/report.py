@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from mitl.core.pricing import format_dollars
+from mitl.crowd.environment import choose_environment
+from mitl.crowd.wages import claims_line, floor_cents, minutes, money, paid_work, time_warnings
 from mitl.crowd_server.operator.payout_files import amount
 from mitl.db.session import open_database
 from mitl.db.store import ledger, open_work
 from mitl.db.store.ledger import SettledWork
-from mitl.hits.pricing import format_dollars
 from mitl.judgements.wages import PaidWork, WageFigures, WorkerPay, wage_figures, worker_pay
 from mitl.records import Environment, StageResult, Table
 from mitl.settings import Settings
-from mitl.stages.environment import choose_environment
 from mitl.stages.paying.bonuses import Planned, unsent
 from mitl.stages.paying.sums import Sums, by_batch, by_worker, sum_of, write_csv
-from mitl.stages.paying.wages import claims_line, floor_cents, minutes, money, paid_work, time_warnings
 
 
 def pay_report(

@@ -7,12 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from mitl.core.whole_files import one_clear_line, whole_file
+from mitl.crowd.paying import APPROVED
 from mitl.crowd_server.operator.payout_files import amount, table
 from mitl.db.store.ledger import SettledWork
 from mitl.judgements.wages import PaidWork
 from mitl.records import Environment
-from mitl.retrieval.whole_files import one_clear_line, whole_file
-from mitl.stages.paying.paying import APPROVED
 
 _HEADER = (
     "environment",

@@ -12,20 +12,20 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from mitl.core.pricing import format_dollars
 from mitl.crowd.endpoint import Endpoint, open_endpoint
+from mitl.crowd.environment import choose_environment, require_same_server
+from mitl.crowd.wages import floor_cents, paid_work, time_warnings
 from mitl.db.locks import PAY, only_one
 from mitl.db.session import open_database, reading
 from mitl.db.store import ledger
 from mitl.errors import UsageError
-from mitl.hits.pricing import format_dollars
 from mitl.judgements.wages import WorkerPay, worker_pay
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table, several
 from mitl.settings import Settings
-from mitl.stages.environment import choose_environment, require_same_server
 from mitl.stages.paying.bonuses import BonusSender, Planned, cost_of, in_words, unsent
 from mitl.stages.paying.top_up_plan import offer_table, propose
-from mitl.stages.paying.wages import floor_cents, paid_work, time_warnings
 
 _WHAT = "the total of the bonuses"
 

@@ -6,14 +6,14 @@ from collections.abc import Collection, Sequence
 
 from sqlalchemy.orm import Session
 
+from mitl.core.pricing import format_dollars
+from mitl.crowd.paying import APPROVED
+from mitl.crowd.wages import minutes, money
 from mitl.db.store import ledger
 from mitl.db.store.ledger import BONUS, SettledWork
-from mitl.hits.pricing import format_dollars
 from mitl.judgements.wages import WorkerPay
 from mitl.records import Environment, Table
 from mitl.stages.paying.bonuses import Planned, marked, plan_bonus, reference_of
-from mitl.stages.paying.paying import APPROVED
-from mitl.stages.paying.wages import minutes, money
 
 PREFIX = "topup"
 _MOST = 1000

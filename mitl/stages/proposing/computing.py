@@ -10,12 +10,12 @@ from typing import Any, cast
 
 from annotators import registry
 from annotators.base import Annotator, RankingSource
+from mitl.core.whole_files import folder_bytes
 from mitl.records import Direction
 from mitl.retrieval.encodings import EncodingStore
 from mitl.retrieval.engines import Engine, LocalEngine, Recipe
 from mitl.retrieval.products import Backend
 from mitl.retrieval.shortlisted import Recall
-from mitl.retrieval.whole_files import folder_bytes
 from mitl.settings import Settings
 from mitl.stages.proposing.scopes import Scope, split_scope
 

@@ -13,10 +13,10 @@ from typing import Any
 import annotators
 from annotators import registry
 from annotators.base import Annotator
+from mitl.core.pricing import format_dollars
 from mitl.db.session import open_database
 from mitl.db.store import items as item_store
 from mitl.errors import AnnotatorError, UsageError
-from mitl.hits.pricing import format_dollars
 from mitl.records import StageResult, Table
 from mitl.retrieval.estimates import NAMED, Estimate, Hardware, Plan, Workload, estimate, total
 from mitl.retrieval.network_costs import NETWORKS, RANKINGS, Costs, embeddings, pivot

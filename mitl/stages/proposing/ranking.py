@@ -10,13 +10,13 @@ from pathlib import Path
 
 from annotators import registry
 from annotators.base import Annotator, Ranking, RankingSource
+from mitl.core.whole_files import one_clear_line, whole_file
 from mitl.errors import AnnotatorError, RetrievalError
 from mitl.progress import Progress
 from mitl.proposals.candidates import NamedRanking, ranking_path
 from mitl.records import CaptionItem, Direction, ImageItem
 from mitl.retrieval.rankings import read_ranking, read_ranking_info, write_ranking
 from mitl.retrieval.shortlisted import Audit, Recall
-from mitl.retrieval.whole_files import one_clear_line, whole_file
 from mitl.settings import Settings
 from mitl.stages.proposing.computing import Computing, Means, open_engine
 from mitl.stages.proposing.ranker import Items, Ranker, require_pictures

@@ -13,6 +13,7 @@ import numpy as np
 from annotators import registry
 from annotators.base import Annotator, RankingSource
 from annotators.published import KS, PUBLISHED, Published, default_row
+from mitl.core.intervals import clopper_pearson
 from mitl.datasets.official import coco_test_ids
 from mitl.db.session import open_database
 from mitl.db.store import items as item_store
@@ -23,7 +24,6 @@ from mitl.progress import Progress, no_progress
 from mitl.proposals.candidates import NamedRanking
 from mitl.records import AnnotatorKind, Direction, StageResult, Table, Verdict
 from mitl.retrieval.estimates import Hardware, Workload, estimate
-from mitl.retrieval.intervals import clopper_pearson
 from mitl.retrieval.probes import here
 from mitl.settings import Settings
 from mitl.stages.proposing.estimate import duration, plan_of, weights_files

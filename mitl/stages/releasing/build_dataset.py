@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from mitl.crowd.environment import choose_environment
 from mitl.db.session import open_database, reading
 from mitl.db.store import releases
 from mitl.positives.privacy import MIN_ID, short_ids
@@ -14,7 +15,6 @@ from mitl.positives.release import WrittenRelease, write_release
 from mitl.positives.rules import MergeRules
 from mitl.records import Direction, Environment, StageResult, Table, several
 from mitl.settings import Settings
-from mitl.stages.environment import choose_environment
 from mitl.stages.proposing.query_lists import QueryLists, query_ids
 from mitl.stages.releasing.facts import ReleaseFacts, release_facts, release_input
 

@@ -34,8 +34,8 @@ from mitl.positives.rules import MergeRules
 from mitl.positives.shown_texts import scrubbed_columns
 from mitl.records import BatchKind, Decision, Direction, Environment, JudgementSource
 from mitl.settings import Settings
+from mitl.stages.analysing.snapshot import exclusion_sets
 from mitl.stages.releasing.origins import origins
-from mitl.stages.reporting.snapshot import exclusion_sets
 
 
 @dataclass(frozen=True, slots=True)

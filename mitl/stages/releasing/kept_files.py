@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from mitl.core.whole_files import whole_file
 from mitl.errors import UsageError
-from mitl.retrieval.whole_files import whole_file
 
 
 def write_kept(path: Path, content: bytes, *, replace: bool) -> bool:

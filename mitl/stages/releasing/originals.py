@@ -11,6 +11,7 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
+from mitl.crowd.environment import choose_environment
 from mitl.db.session import open_database
 from mitl.db.store import columns
 from mitl.db.store import items as item_store
@@ -30,7 +31,6 @@ from mitl.records import (
     several,
 )
 from mitl.settings import Settings
-from mitl.stages.environment import choose_environment
 from mitl.stages.releasing.kept_files import write_kept
 
 COLUMNS = ("kind", "image_id", "caption_id", "reason", "source")

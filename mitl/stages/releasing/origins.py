@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 from sqlalchemy.orm import Session
 
+from mitl.crowd.wages import floor_cents, paid_work
 from mitl.db.store import caps, imports
 from mitl.db.store import items as item_store
 from mitl.db.store import proposals as proposal_store
@@ -38,7 +39,6 @@ from mitl.proposals.sampling import sample
 from mitl.records import Decision, Direction, Environment, JudgementSource, PairRole
 from mitl.records.frames import ROLES, is_gold
 from mitl.settings import Settings
-from mitl.stages.paying.wages import floor_cents, paid_work
 
 _STREAMS = {Direction.I2T: "image queries", Direction.T2I: "caption queries"}
 

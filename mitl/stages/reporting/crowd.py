@@ -16,6 +16,7 @@ from mitl.analysis.report.inputs import (
     WorkerRow,
     WorkerStanding,
 )
+from mitl.crowd.wages import floor_cents, paid_work
 from mitl.judgements.gold_records import GoldState
 from mitl.judgements.wages import wage_figures, worker_pay
 from mitl.positives.concord import concord
@@ -28,9 +29,8 @@ from mitl.records import (
 )
 from mitl.records.frames import counts
 from mitl.settings import Settings
-from mitl.stages.paying.wages import floor_cents, paid_work
+from mitl.stages.analysing.snapshot import Snapshot
 from mitl.stages.releasing.origins import pay
-from mitl.stages.reporting.snapshot import Snapshot
 from mitl.stages.reviewing.evidence import Crowd
 from mitl.stages.reviewing.page_times import usual_seconds
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from mitl.analysis.report.inputs import Dispute, DisputedPair, DisputeKind
 from mitl.positives.rules import CXC_POSITIVE
 from mitl.records import Pair
-from mitl.stages.reporting.pair_facts import PairFacts, wrong_parts
+from mitl.stages.analysing.pair_facts import PairFacts, wrong_parts
 
 SHOWN = 6
 """Pairs of each kind."""

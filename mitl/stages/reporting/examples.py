@@ -6,11 +6,11 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from mitl.analysis.report.inputs import ExampleItem, ExampleQuery, Frame
+from mitl.core.packed import unpack_pairs
 from mitl.positives.merging import Merged
-from mitl.proposals.packed import unpack_pairs
 from mitl.records import Direction, Pair
-from mitl.stages.reporting.pair_facts import PairFacts
-from mitl.stages.reporting.snapshot import Snapshot
+from mitl.stages.analysing.pair_facts import PairFacts
+from mitl.stages.analysing.snapshot import Snapshot
 
 PER_DIRECTION = 6
 MOST = {Frame.ORIGINAL: 5, Frame.YES: 6, Frame.WEAK_YES: 4, Frame.CXC: 3, Frame.REFUSED: 3}

@@ -7,7 +7,7 @@ from mitl.campaign.kinds.rankings.scores import score_votes
 from mitl.errors import MitlError
 from mitl.records import BatchKind
 from mitl.settings import Settings
-from mitl.stages.reporting.snapshot import Snapshot
+from mitl.stages.analysing.snapshot import Snapshot
 
 
 def preference(settings: Settings, known: Snapshot) -> PreferenceTable | None:

@@ -11,16 +11,16 @@ from typing import Any
 
 from mitl.analysis.report.inputs import Provenance, RebuildStep
 from mitl.campaign.kinds import kind_of
+from mitl.core.pricing import format_dollars
 from mitl.db.store.hits import BatchRow
 from mitl.db.store.releases import ReleaseRow
-from mitl.hits.pricing import format_dollars
 from mitl.hits.templates import load_template
 from mitl.judgements.aggregators import Aggregator
 from mitl.positives.origins import ProposalRun, QueryDraw
 from mitl.positives.rules import CXC_POSITIVE, MergeRules, Recipe
 from mitl.records import BatchKind, Direction, JudgementSource, PairRole, several
 from mitl.settings import Settings
-from mitl.stages.reporting.snapshot import Snapshot
+from mitl.stages.analysing.snapshot import Snapshot
 
 PACKAGES = ("mitl", "numpy", "torch", "pyarrow", "SQLAlchemy", "matplotlib", "Pillow", "Jinja2")
 """What numbers, pictures and bytes depend on; those that are not installed are left out."""

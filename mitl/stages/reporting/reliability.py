@@ -9,15 +9,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mitl.analysis.report.inputs import Reliability, ReliabilityBin
+from mitl.core.intervals import clopper_pearson
+from mitl.core.packed import Ints, contains
 from mitl.judgements.aggregators import Aggregator, aggregate
 from mitl.judgements.answer_table import UNKNOWN, AnswerTable
 from mitl.judgements.calibration import Fit, calibration, cross_fit
 from mitl.judgements.majority import POSITIVE_LABELS
 from mitl.positives.pair_answers import pair_answers, table_with_controls
 from mitl.positives.rules import MergeRules
-from mitl.proposals.packed import Ints, contains
 from mitl.records import GoldControl
-from mitl.retrieval.intervals import clopper_pearson
 
 FOLDS = 5
 CONFIDENCE = 0.95

@@ -13,6 +13,10 @@ import pandas as pd
 from mitl.analysis.answer_tables import answer_counts, rationale_counts
 from mitl.analysis.report.inputs import FunnelCounts, ReportInput
 from mitl.analysis.report.render import render_report
+from mitl.core.packed import unpack_pairs
+from mitl.core.whole_files import one_clear_line, whole_file
+from mitl.crowd.environment import choose_environment
+from mitl.crowd.truth import has_known_truth, truth_source
 from mitl.db.engine import can_write
 from mitl.db.session import open_database, reading
 from mitl.db.store import columns, releases
@@ -20,32 +24,28 @@ from mitl.db.store import hits as hit_store
 from mitl.positives.merging import Merged
 from mitl.positives.origins import ProposalRun
 from mitl.positives.pair_answers import majority_answers
-from mitl.proposals.packed import unpack_pairs
 from mitl.records import Decision, Direction, Environment, StageResult, several
-from mitl.retrieval.whole_files import one_clear_line, whole_file
 from mitl.settings import Settings
 from mitl.stages.analysing.for_report import analysis_for_report
-from mitl.stages.environment import choose_environment
-from mitl.stages.releasing.origins import proposal_runs
-from mitl.stages.reporting.crowd import batch_rows, crowd_stats, money_stats
-from mitl.stages.reporting.disputes import disputes
-from mitl.stages.reporting.examples import examples
-from mitl.stages.reporting.files import report_file
-from mitl.stages.reporting.funnel import (
+from mitl.stages.analysing.funnel import (
     annotator_proposals,
     funnel_counts,
     merged_pairs,
     multiplicities,
     proposal_places,
 )
+from mitl.stages.analysing.pair_facts import PairFacts
+from mitl.stages.analysing.snapshot import Snapshot, snapshot
+from mitl.stages.releasing.origins import proposal_runs
+from mitl.stages.reporting.crowd import batch_rows, crowd_stats, money_stats
+from mitl.stages.reporting.disputes import disputes
+from mitl.stages.reporting.examples import examples
+from mitl.stages.reporting.files import report_file
 from mitl.stages.reporting.headline import headline
-from mitl.stages.reporting.pair_facts import PairFacts
 from mitl.stages.reporting.preference import preference
 from mitl.stages.reporting.provenance import provenance
 from mitl.stages.reporting.reliability import reliability
 from mitl.stages.reporting.scores import evaluation
-from mitl.stages.reporting.snapshot import Snapshot, snapshot
-from mitl.stages.reporting.truth import has_known_truth, truth_source
 from mitl.stages.reporting.truth_figures import packed_truth, truth_stats
 from mitl.stages.reviewing.evidence import Crowd, crowd
 from mitl.stages.reviewing.habits import habits

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from mitl.core.pricing import format_dollars
+from mitl.crowd.environment import choose_environment
+from mitl.crowd.golds import gold_state
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
@@ -16,11 +19,8 @@ from mitl.db.store import journal, open_work
 from mitl.db.store.columns import answer_columns
 from mitl.db.store.items import DatasetRow
 from mitl.db.store.open_work import OpenWork
-from mitl.hits.pricing import format_dollars
 from mitl.records import Decision, Environment, HitState, StageResult, Table, several
 from mitl.settings import Settings
-from mitl.stages.environment import choose_environment
-from mitl.stages.harvesting.golds import gold_state
 from mitl.stages.reviewing.result import in_words
 from mitl.stages.setup.init import first_step
 

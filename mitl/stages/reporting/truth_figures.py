@@ -8,18 +8,18 @@ from dataclasses import replace
 
 from mitl.analysis.known_truth import DirectionScores, Score, recall_precision, score_directions
 from mitl.analysis.report.inputs import TruthStats
+from mitl.core.packed import Ints, pack_pairs
+from mitl.crowd.truth import true_pairs
 from mitl.db.store.judgements import StoredJudgement
 from mitl.judgements.gold_records import GoldState
 from mitl.judgements.goldcheck import check_assignment, decide, is_usable
 from mitl.positives.merging import Merged
 from mitl.positives.pair_answers import PairAnswer, judgement_frame, majority_answers
-from mitl.proposals.packed import Ints, pack_pairs
 from mitl.records import Direction, Judgement, Pair
 from mitl.records.gold_rule import GoldRule
 from mitl.settings import Settings
-from mitl.stages.reporting.funnel import asked_pairs
-from mitl.stages.reporting.snapshot import Snapshot
-from mitl.stages.reporting.truth import true_pairs
+from mitl.stages.analysing.funnel import asked_pairs
+from mitl.stages.analysing.snapshot import Snapshot
 
 PRECISION_TARGET = 0.95
 

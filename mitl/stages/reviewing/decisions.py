@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from mitl.crowd.endpoint import open_endpoint
+from mitl.crowd.environment import choose_environment, require_same_server
+from mitl.crowd.paying import APPROVED, CarriedOut, carry_out, has_open_calls, plan_rejection
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
 from mitl.db.store.answers import AssignmentRow
@@ -16,9 +18,7 @@ from mitl.errors import StoreError, UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import Decision, Environment
 from mitl.settings import Settings
-from mitl.stages.environment import choose_environment, require_same_server
 from mitl.stages.harvesting.judging import judge
-from mitl.stages.paying.paying import APPROVED, CarriedOut, carry_out, has_open_calls, plan_rejection
 
 MIN_REASON = 20
 """Characters; a rejected worker must be able to understand why."""

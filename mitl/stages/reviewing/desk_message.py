@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from mitl.crowd.calls import Call, make_calls, plan_calls
 from mitl.crowd.client import MTurkClient
 from mitl.crowd.endpoint import open_endpoint
+from mitl.crowd.environment import choose_environment, require_same_server
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
@@ -18,8 +20,6 @@ from mitl.errors import CrowdError, StoreError, UsageError
 from mitl.progress import no_progress
 from mitl.records import Environment, JournalState
 from mitl.settings import Settings
-from mitl.stages.calls import Call, make_calls, plan_calls
-from mitl.stages.environment import choose_environment, require_same_server
 
 MESSAGE = "message"
 MAX_SUBJECT = 200

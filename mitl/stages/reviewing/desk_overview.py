@@ -10,12 +10,12 @@ import numpy as np
 import pandas as pd
 from sqlalchemy.orm import Session
 
+from mitl.core.pricing import format_dollars
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import journal, open_work
 from mitl.db.store.columns import answer_columns
 from mitl.db.store.desk import Arrivals
-from mitl.hits.pricing import format_dollars
 from mitl.judgements.conduct import gold_interval
 from mitl.judgements.gold_records import GoldRecord
 from mitl.records import Decision, Environment, PairRole

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from sqlalchemy.orm import Session
 
+from mitl.crowd.golds import gold_state
 from mitl.db.store import desk as desk_store
 from mitl.db.store.columns import answer_columns
 from mitl.judgements.conduct import (
@@ -25,7 +26,6 @@ from mitl.judgements.gold_records import GoldState
 from mitl.records import Environment, Label
 from mitl.records.frames import LABELS, is_gold, is_labelled
 from mitl.records.gold_rule import GoldRule
-from mitl.stages.harvesting.golds import gold_state
 
 
 @dataclass(frozen=True, slots=True)

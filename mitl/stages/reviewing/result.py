@@ -9,15 +9,15 @@ from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds import kinds_asked
 from mitl.campaign.spending import SpendingLimit
+from mitl.core.pricing import fee_cents, format_dollars
+from mitl.crowd.paying import CarriedOut
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
 from mitl.db.store.open_work import HitToReplace
-from mitl.hits.pricing import fee_cents, format_dollars
 from mitl.records import Decision, Environment, StageResult, several
 from mitl.settings import Settings
 from mitl.stages.harvesting.deadlines import utc
-from mitl.stages.paying.paying import CarriedOut
 from mitl.stages.reviewing.decisions import Ruling
 
 CHOICES = (Decision.APPROVE, Decision.DROP, Decision.APPROVE_EXCLUDE, Decision.REJECT)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from mitl.crowd.environment import choose_environment
+from mitl.crowd.paying import OVERRIDE, REJECT, REJECTED
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
@@ -18,9 +20,7 @@ from mitl.errors import StoreError, UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import Decision, Environment, JournalState, JudgementSource, StageResult
 from mitl.settings import Settings
-from mitl.stages.environment import choose_environment
 from mitl.stages.harvesting.deadlines import reversible_until, utc
-from mitl.stages.paying.paying import OVERRIDE, REJECT, REJECTED
 from mitl.stages.reviewing.decisions import carry_out_kept, find_submission
 
 CHOICES = (Decision.APPROVE, Decision.DROP)

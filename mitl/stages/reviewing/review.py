@@ -7,6 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
+from mitl.crowd.environment import choose_environment
+from mitl.crowd.golds import gold_state
+from mitl.crowd.paying import CarriedOut, has_open_calls
 from mitl.db.session import open_database, reading
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
@@ -15,11 +18,8 @@ from mitl.judgements.gold_records import GoldState
 from mitl.progress import Progress, no_progress
 from mitl.records import Decision, Environment, StageResult, Table, several
 from mitl.settings import Settings
-from mitl.stages.environment import choose_environment
 from mitl.stages.harvesting.deadlines import approves_itself_at, reversible_until, utc
-from mitl.stages.harvesting.golds import gold_state
 from mitl.stages.harvesting.judging import judge
-from mitl.stages.paying.paying import CarriedOut, has_open_calls
 from mitl.stages.reviewing.decisions import (
     Ruling,
     check_open,

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds import kind_of
+from mitl.core.pricing import format_dollars
+from mitl.crowd.environment import choose_environment
 from mitl.db.session import open_database
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
-from mitl.hits.pricing import format_dollars
 from mitl.judgements.conduct import Agreement
 from mitl.judgements.goldcheck import GOLD_NEGATIVE_FAILED, GOLD_POSITIVE_FAILED
 from mitl.records import BatchKind, Decision, Environment, Finding, Label, StageResult, Table, several
 from mitl.settings import Settings
-from mitl.stages.environment import choose_environment
 from mitl.stages.harvesting.deadlines import approves_itself_at, reversible_until, utc
 from mitl.stages.reviewing.desk_submission import SeenPair, Submission, submission, waiting
 from mitl.stages.reviewing.evidence import Crowd, Evidence, crowd

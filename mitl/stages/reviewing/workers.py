@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from mitl.core.pricing import format_dollars
+from mitl.core.whole_files import one_clear_line, whole_file
+from mitl.crowd.environment import choose_environment
+from mitl.crowd.wages import paid_work
 from mitl.crowd_server.operator.payout_files import table as csv_text
 from mitl.db.session import open_database
 from mitl.db.store import ledger
-from mitl.hits.pricing import format_dollars
 from mitl.judgements.conduct import Agreement
 from mitl.judgements.wages import worker_pay
 from mitl.records import Environment, StageResult, Table
-from mitl.retrieval.whole_files import one_clear_line, whole_file
 from mitl.settings import Settings
-from mitl.stages.environment import choose_environment
-from mitl.stages.paying.wages import paid_work
 from mitl.stages.reviewing.evidence import Evidence, crowd
 from mitl.stages.reviewing.habits import habits
 from mitl.stages.reviewing.page_times import usual_seconds

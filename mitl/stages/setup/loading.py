@@ -15,8 +15,6 @@ from mitl.settings import SEED
 
 KINDS = ("scenes", "coco", "flickr30k", "table")
 PAPER = "paper"
-WORLD_FOLDER = "dataset"
-"""Folder of the project that holds a generated world and its pictures, or those that were inside a table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +136,7 @@ def _coco(sources: Sources) -> RetrievalSet:
 def _scenes(
     sources: Sources, project: Path, seed: int, expected: str | None, progress: Progress
 ) -> RetrievalSet:
-    from mitl.datasets.scenes.files import write_world
+    from mitl.datasets.scenes.files import WORLD_FOLDER, write_world
     from mitl.datasets.scenes.world import DEFECT_SHARE, generate
 
     share = DEFECT_SHARE if sources.defect_share is None else sources.defect_share

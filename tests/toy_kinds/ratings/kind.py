@@ -8,7 +8,6 @@ from typing import ClassVar
 import sqlalchemy as sa
 
 from mitl.campaign.kinds.protocol import Estimate, Plan, Replacement, Request, columns, leftover, plans_out
-from mitl.crowd.answer_xml import answer_fields
 from mitl.db.models import Assignment, Batch, Finding, Hit
 from mitl.db.store import items as item_store
 from mitl.db.store.hits import hits
@@ -16,6 +15,7 @@ from mitl.db.store.open_work import HitToReplace
 from mitl.db.store.parses import UNREADABLE, RawSubmission, add_all_findings
 from mitl.hits.rendering import render
 from mitl.judgements.goldcheck import GoldVerdict
+from mitl.protocol.answer_xml import answer_fields
 from mitl.records import Decision, HitState, Table
 from mitl.records import Finding as FindingRecord
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mitl.analysis.answer_tables import LABELS, AnswerTable
-from mitl.analysis.report import figure as fig
+from mitl.analysis.report.plots import figure as fig
 
 PANELS_A_ROW = 5
 

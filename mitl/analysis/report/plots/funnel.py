@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mitl.analysis.report import figure as fig
-from mitl.analysis.report.formats import count, percent
-from mitl.analysis.report.tables import FunnelStep
+from mitl.analysis.report.inputs.tables import FunnelStep
+from mitl.analysis.report.plots import figure as fig
+from mitl.core.formats import count, percent
 
 LOG_RATIO = 60
 """Beyond this ratio of the largest to the smallest bar, a linear axis shows the small ones as nothing."""

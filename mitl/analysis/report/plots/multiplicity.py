@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mitl.analysis.report import figure as fig
 from mitl.analysis.report.inputs import Multiplicity
-from mitl.analysis.report.tables import histogram
+from mitl.analysis.report.inputs.tables import histogram
+from mitl.analysis.report.plots import figure as fig
 from mitl.records import Direction
 
 TAIL = 20

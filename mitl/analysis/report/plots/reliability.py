@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mitl.analysis.report import figure as fig
-from mitl.analysis.report.formats import count
 from mitl.analysis.report.inputs import Reliability
+from mitl.analysis.report.plots import figure as fig
+from mitl.core.formats import count
 
 
 def reliability_svg(found: Sequence[Reliability]) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mitl.analysis.report import figure as fig
 from mitl.analysis.report.inputs import EvaluationScore
+from mitl.analysis.report.plots import figure as fig
 from mitl.records import Direction
 
 SHOWN = ("R@1", "R-Precision", "mAP@R")

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mitl.analysis.known_truth import Score
-from mitl.analysis.report import figure as fig
-from mitl.analysis.report.formats import percent
 from mitl.analysis.report.inputs import TruthStats
+from mitl.analysis.report.plots import figure as fig
+from mitl.core.formats import percent
 
 
 @dataclass(frozen=True, slots=True)

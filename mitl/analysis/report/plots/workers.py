@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from mitl.analysis.report import figure as fig
 from mitl.analysis.report.inputs import WorkerRow, WorkerStanding
+from mitl.analysis.report.plots import figure as fig
 
 _STANDINGS = {
     WorkerStanding.GOOD: (fig.YES, "o"),

@@ -13,6 +13,8 @@ from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds.pairs.pilots import Pilot, find_pilots, pilot_out
 from mitl.campaign.kinds.protocol import Leftover, Plan, Replacement, Request, leftover, plans_out
+from mitl.core.packed import pack_pairs
+from mitl.crowd.golds import gold_state
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import judgements as judgement_store
@@ -25,12 +27,10 @@ from mitl.hits.validation import check_batch
 from mitl.positives.rules import CXC_POSITIVE
 from mitl.proposals.candidates import NamedRanking, ranked_pairs, ranking_path
 from mitl.proposals.golds import gold_negatives, gold_positives
-from mitl.proposals.packed import pack_pairs
 from mitl.proposals.sampling import shuffled_pairs
 from mitl.records import BatchKind, Direction, Environment, HitItem, PackedHit, Pair, PairRole
 from mitl.retrieval.rankings import read_ranking
 from mitl.settings import Settings
-from mitl.stages.harvesting.golds import gold_state
 
 PAGES_PER_GOLD = 3
 """On how many pages of a batch a control stands. One met once could never be put on trial: withdrawing it takes

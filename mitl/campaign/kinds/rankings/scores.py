@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from mitl.analysis.bradley_terry import Bounds, Strengths, TieRule, bootstrap, strengths
 from mitl.analysis.preferences import Ballots, Floats, count_votes, first_votes, left_share, single_ballots
+from mitl.crowd.environment import choose_environment
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
 from mitl.db.store import comparisons as comparison_store
@@ -20,7 +21,6 @@ from mitl.db.store import preferences as preference_store
 from mitl.errors import MetricError, UsageError
 from mitl.records import BatchKind, Decision, Direction, Environment, StageResult, Table, Vote
 from mitl.settings import Settings
-from mitl.stages.environment import choose_environment
 
 FEW_WORKERS = 10
 """Below this a bootstrap over workers says so: the spread of a few does not stand for that of all."""

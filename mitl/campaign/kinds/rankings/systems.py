@@ -274,7 +274,7 @@ def _positives(
 ) -> Iterator[tuple[int, list[int]]]:
     """Queries in random order, each with its positives among the gallery."""
     if source == "scenes":
-        from mitl.stages.reporting.truth import truth_source
+        from mitl.crowd.truth import truth_source
 
         truth = truth_source(settings, source)
 

@@ -25,7 +25,7 @@ from mitl.records import (
     Pair,
     PairRole,
 )
-from mitl.stages.reporting.snapshot import Snapshot
+from mitl.stages.analysing.snapshot import Snapshot
 
 
 def annotator_proposals(

@@ -16,19 +16,19 @@ from functools import cache
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from mitl.analysis.report.palette import AFTER as AFTER
-from mitl.analysis.report.palette import ANSWERS as ANSWERS
-from mitl.analysis.report.palette import BEFORE as BEFORE
-from mitl.analysis.report.palette import INK as INK
-from mitl.analysis.report.palette import LINE as LINE
-from mitl.analysis.report.palette import MUTED as MUTED
-from mitl.analysis.report.palette import NO as NO
-from mitl.analysis.report.palette import PAPER as PAPER
-from mitl.analysis.report.palette import PLAIN as PLAIN
-from mitl.analysis.report.palette import WEAK_NO as WEAK_NO
-from mitl.analysis.report.palette import WEAK_YES as WEAK_YES
-from mitl.analysis.report.palette import YES as YES
-from mitl.analysis.report.palette import on_page
+from mitl.analysis.report.plots.palette import AFTER as AFTER
+from mitl.analysis.report.plots.palette import ANSWERS as ANSWERS
+from mitl.analysis.report.plots.palette import BEFORE as BEFORE
+from mitl.analysis.report.plots.palette import INK as INK
+from mitl.analysis.report.plots.palette import LINE as LINE
+from mitl.analysis.report.plots.palette import MUTED as MUTED
+from mitl.analysis.report.plots.palette import NO as NO
+from mitl.analysis.report.plots.palette import PAPER as PAPER
+from mitl.analysis.report.plots.palette import PLAIN as PLAIN
+from mitl.analysis.report.plots.palette import WEAK_NO as WEAK_NO
+from mitl.analysis.report.plots.palette import WEAK_YES as WEAK_YES
+from mitl.analysis.report.plots.palette import YES as YES
+from mitl.analysis.report.plots.palette import on_page
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes as Axes

@@ -26,7 +26,7 @@ from mitl.records import (
     PlaceAnswer,
 )
 from mitl.settings import Settings
-from mitl.stages.past_work.reading import ProjectItems, Reading, project_items, read_rows, reading_of
+from mitl.stages.harvesting.reading import ProjectItems, Reading, project_items, read_rows, reading_of
 
 UNKNOWN_ID = "unknown_id"
 _WINDOW = 5000

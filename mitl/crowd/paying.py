@@ -9,7 +9,10 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from mitl.core.pricing import fee_cents
+from mitl.crowd.calls import Call, make_calls
 from mitl.crowd.client import MTurkClient
+from mitl.crowd.worker_calls import exclusion_qualification
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store
@@ -17,12 +20,9 @@ from mitl.db.store import journal
 from mitl.db.store.answers import AssignmentRow
 from mitl.db.store.hits import BatchRow
 from mitl.errors import CrowdError
-from mitl.hits.pricing import fee_cents
 from mitl.progress import Progress
 from mitl.records import Decision, Environment, Finding
 from mitl.settings import Settings
-from mitl.stages.calls import Call, make_calls
-from mitl.stages.harvesting.exclusion import exclusion_qualification
 
 APPROVE, REJECT, EXCLUDE, OVERRIDE = "approve", "reject", "qualification", "override"
 

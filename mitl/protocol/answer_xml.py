@@ -12,7 +12,6 @@ import defusedxml.ElementTree
 from defusedxml import DefusedXmlException
 
 from mitl.errors import AnswerError
-from mitl.hits.xmltext import xml_safe
 
 ANSWERS_NAMESPACE = (
     "http://mechanicalturk.amazonaws.com/AWSMechanicalTurkDataSchemas/2005-10-01/QuestionFormAnswers.xsd"
@@ -22,6 +21,7 @@ MAX_ANSWER_BYTES = 1_000_000
 """Far above any honest answer; a page of twenty pairs answers in about 10,000."""
 
 
+_FORBIDDEN = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _PLAIN = "[ !-%'-;=?-~]*"
 """Text in which nothing is escaped and nothing could be markup."""
 _FIELD = re.compile(
@@ -117,3 +117,8 @@ def xml_ascii(text: str) -> str:
     # A bare carriage return would be read back as a newline.
     references = escape(xml_safe(text), {"\r": "&#13;"})
     return references.encode("ascii", "xmlcharrefreplace").decode("ascii")
+
+
+def xml_safe(text: str) -> str:
+    """The text with U+FFFD for what XML 1.0 forbids: controls, lone surrogates, U+FFFE and U+FFFF."""
+    return _FORBIDDEN.sub("\ufffd", text)

@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from mitl.crowd.populations import Truth
-from mitl.datasets.scenes.files import read_world
+from mitl.datasets.scenes.files import WORLD_FOLDER, read_world
 from mitl.db.session import open_database
 from mitl.db.store import items as item_store
 from mitl.errors import UsageError
 from mitl.positives.loading import official_positives, read_release
 from mitl.records import Direction, Label, Pair, Shortcoming
 from mitl.settings import Settings
-from mitl.stages.setup.loading import WORLD_FOLDER
 
 TruthOf = Callable[[str, str], Truth]
 """(image's external id, caption's external id) → what is true of the pair."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mitl.analysis.machines.records import Bias, Cell, Matrix, SizeBias, Uncertainty
-from mitl.analysis.report import figure as fig
+from mitl.analysis.report.plots import figure as fig
 
 WIDTH_IN = 9.0
 _LINES = (

@@ -1,10 +1,29 @@
-"""The forms, links and frames of a page, as a browser without scripts sees them."""
+"""What a page of a HIT holds for both parties: marks to fill in, and forms, links and frames as sent without scripts.
+
+Two bare attributes mark what binds a page to an assignment, so that a crowd server can fill it in without
+running scripts: ``data-mitl-submit`` on the form, whose ``action`` is where answers go, and
+``data-mitl-assignment`` on the hidden input, whose ``value`` is the assignment's id. ``bind_submission``
+fills both. Without it the page's own script does the same from the query string (``assignmentId``,
+``turkSubmitTo``), as MTurk passes them. A third, ``data-mitl-instructions``, is on the open ``details`` of the
+instructions, which ``fold_instructions`` closes for whoever has read them.
+
+A page in a frame speaks with its parent by ``postMessage``, only to the origin that served the page itself:
+it says ``{type: "mitl-ready"}`` until it is heard, ``{type: "mitl-draft", fields: [[name, value], ...]}`` at every
+change, and ``{type: "mitl-options", options: [[name, on], ...]}`` when somebody sets one; it takes back one
+``{type: "mitl-restore", fields: [[name, value], ...] or null, options: [[name, on], ...]}``.
+"""
 
 from __future__ import annotations
 
+import html as html_lib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+
+_FORM = re.compile(r"<form\b[^<>]*\bdata-mitl-submit\b[^<>]*>")
+_ASSIGNMENT = re.compile(r"<input\b[^<>]*\bdata-mitl-assignment\b[^<>]*>")
+_INSTRUCTIONS = re.compile(r"<details open data-mitl-instructions>(.*?)</details>", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +73,34 @@ def parse_page(html: str) -> Page:
     return parser.page
 
 
+def bind_submission(html: str, submit_url: str, assignment_id: str) -> str:
+    """The page with its form posting to ``submit_url`` for ``assignment_id``; unchanged without the marks."""
+    html = _FORM.sub(_with_attribute("action", submit_url), html, count=1)
+    return _ASSIGNMENT.sub(_with_attribute("value", assignment_id), html, count=1)
+
+
+def fold_instructions(html: str, read: str) -> str:
+    """The page with its instructions closed if ``read``, another page, has the same but for numbers; else unchanged."""
+    shown, known = _INSTRUCTIONS.search(html), _INSTRUCTIONS.search(read)
+    if shown is None or known is None or re.sub(r"\d+", "", shown[1]) != re.sub(r"\d+", "", known[1]):
+        return html
+    return html.replace("<details open data-mitl-instructions>", "<details data-mitl-instructions>", 1)
+
+
 def _as_given(control: Control) -> str | None:
     if control.kind in ("radio", "checkbox") and not control.checked:
         return None
     return control.value
+
+
+def _with_attribute(name: str, value: str) -> Callable[[re.Match[str]], str]:
+    old = re.compile(rf"""(?<=\s){name}\s*=\s*("[^"]*"|'[^']*'|[^\s"'>]+)""")
+    new = f'{name}="{html_lib.escape(value)}"'
+
+    def rewrite(tag: re.Match[str]) -> str:
+        return old.sub(lambda _: new, tag[0], count=1)
+
+    return rewrite
 
 
 class _Parser(HTMLParser):

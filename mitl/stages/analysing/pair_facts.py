@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
+from mitl.crowd.truth import TruthOf
 from mitl.positives.pair_answers import PairAnswer, judgement_frame
 from mitl.records import CaptionItem, Concept, ImageItem, Judgement, Label, Pair, Shortcoming
 from mitl.records.frames import counts
-from mitl.stages.reporting.snapshot import Snapshot
-from mitl.stages.reporting.truth import TruthOf
+from mitl.stages.analysing.snapshot import Snapshot
 
 OBJECT = "object"
 """A thing that a caption tells of and the image does not show, or shows as another."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mitl.core.pricing import format_dollars
+from mitl.crowd.paying import APPROVED
 from mitl.db.store.ledger import SettledWork
-from mitl.hits.pricing import format_dollars
 from mitl.judgements.wages import PaidWork, WorkerPay, slow_work, work_time
 from mitl.records import Environment, several
 from mitl.settings import ASSIGNMENT_DURATION_S, WAGE_FLOOR_CENTS_PER_HOUR, Settings
-from mitl.stages.paying.paying import APPROVED
 
 _NAMED = 5
 """Submissions that a warning names."""

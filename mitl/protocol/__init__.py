@@ -1,0 +1,1 @@
+"""What the pipeline and the crowd server say to each other beside the API: answers as XML, and the marks of pages."""
