@@ -25,7 +25,8 @@ from world_kit import (
 
 from mitl.analysis.machines.records import R_AT_1, MachineAnalysis
 from mitl.analysis.report.inputs import DisputeKind
-from mitl.datasets.scenes.files import WORLD_FOLDER, read_world
+from mitl.datasets.scenes import WORLD_FOLDER
+from mitl.datasets.scenes.files import read_world
 from mitl.records import Concept, Direction, Label, Pair, Shortcoming
 from mitl.settings import load
 from mitl.stages.analysing.analyse import ANALYSES

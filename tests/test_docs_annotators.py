@@ -13,7 +13,8 @@ from test_docs import blocks, mitl_lines
 
 from annotators.published import KS, PUBLISHED
 from annotators.released import RELEASED
-from mitl.datasets.scenes.files import WORLD_FOLDER, read_world
+from mitl.datasets.scenes import WORLD_FOLDER
+from mitl.datasets.scenes.files import read_world
 from mitl.records import Direction
 
 PAGE = "docs/annotators.md"

@@ -13,7 +13,8 @@ import numpy as np
 
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.publish import publish
-from mitl.datasets.scenes.files import WORLD_FOLDER, read_world
+from mitl.datasets.scenes import WORLD_FOLDER
+from mitl.datasets.scenes.files import read_world
 from mitl.datasets.scenes.world import truth_matrix
 from mitl.progress import no_progress
 from mitl.records import Environment, StageResult

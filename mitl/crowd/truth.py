@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from mitl.crowd.populations import Truth
-from mitl.datasets.scenes.files import WORLD_FOLDER, read_world
+from mitl.datasets.scenes import WORLD_FOLDER
+from mitl.datasets.scenes.files import read_world
 from mitl.db.session import open_database
 from mitl.db.store import items as item_store
 from mitl.errors import UsageError

@@ -13,8 +13,6 @@ from mitl.datasets.scenes.world import World
 from mitl.errors import DatasetError
 from mitl.progress import Progress, no_progress
 
-WORLD_FOLDER = "dataset"
-"""Folder of the project that holds a generated world and its pictures, or those that were inside a table."""
 WORLD_FILE = "scenes.json"
 IMAGES = "images"
 

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from mitl.crowd.environment import choose_environment
 from mitl.crowd.truth import has_known_truth
-from mitl.datasets.scenes.files import WORLD_FOLDER, read_world
+from mitl.datasets.scenes import WORLD_FOLDER
+from mitl.datasets.scenes.files import read_world
 from mitl.db.session import open_database
 from mitl.errors import MetricError, UsageError
 from mitl.judgements.gold_records import gold_state

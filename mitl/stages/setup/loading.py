@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mitl.datasets.content import require_same
 from mitl.datasets.exclusions import paper_exclusions, read_exclusions, resolve
+from mitl.datasets.scenes import WORLD_FOLDER
 from mitl.errors import UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import Exclusion, Rating, RetrievalSet
@@ -136,7 +137,7 @@ def _coco(sources: Sources) -> RetrievalSet:
 def _scenes(
     sources: Sources, project: Path, seed: int, expected: str | None, progress: Progress
 ) -> RetrievalSet:
-    from mitl.datasets.scenes.files import WORLD_FOLDER, write_world
+    from mitl.datasets.scenes.files import write_world
     from mitl.datasets.scenes.world import DEFECT_SHARE, generate
 
     share = DEFECT_SHARE if sources.defect_share is None else sources.defect_share
