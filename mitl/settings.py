@@ -35,6 +35,8 @@ MIN_SECONDS_A_PAIR = 2.0
 """Nobody reads a description of ten words and looks at a picture in less; Huang et al. 2012 take the same for an item
 of a questionnaire ("Detecting and deterring insufficient effort responding to surveys")."""
 MIN_SECRET_BYTES = 16
+WORLD_FOLDER = "dataset"
+"""Folder of the project that holds a generated world and its pictures, or those that were inside a table."""
 BACKENDS = ("auto", "numpy", "torch", "bf16", "int8", "cuda", "faiss")
 """What multiplies embeddings in exact search."""
 ENGINES = ("local", "ray")

@@ -25,15 +25,14 @@ from world_kit import (
 
 from mitl.analysis.machines.records import R_AT_1, MachineAnalysis
 from mitl.analysis.report.inputs import DisputeKind
-from mitl.datasets.scenes import WORLD_FOLDER
 from mitl.datasets.scenes.files import read_world
 from mitl.records import Concept, Direction, Label, Pair, Shortcoming
-from mitl.settings import load
+from mitl.settings import WORLD_FOLDER, load
 from mitl.stages.analysing.analyse import ANALYSES
 from mitl.stages.analysing.for_report import analysis_for_report
 from mitl.stages.analysing.material import NO_JUDGEMENTS, NO_RANKINGS, Material
 from mitl.stages.analysing.pair_facts import wrong_parts
-from mitl.stages.evaluating.tasks.figures import keep_scores
+from mitl.stages.evaluating.figures import keep_scores
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.reporting.report import collect, report_input
 from mitl.stages.simulate import simulate

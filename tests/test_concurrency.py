@@ -187,8 +187,8 @@ def test_two_inits_at_once_load_the_data_once(context, tmp_path, engine_url):
 
 def load_world(settings: Settings, world: Path) -> str:
     """Load a data set that lies ready into the project's database; how it ended."""
-    from mitl.datasets.scenes import WORLD_FOLDER
     from mitl.datasets.scenes.files import read_world
+    from mitl.settings import WORLD_FOLDER
     from mitl.stages.setup.init import init
 
     return init(settings, read_world(world / WORLD_FOLDER).retrieval_set).status

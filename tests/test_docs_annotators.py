@@ -13,9 +13,9 @@ from test_docs import blocks, mitl_lines
 
 from annotators.published import KS, PUBLISHED
 from annotators.released import RELEASED
-from mitl.datasets.scenes import WORLD_FOLDER
 from mitl.datasets.scenes.files import read_world
 from mitl.records import Direction
+from mitl.settings import WORLD_FOLDER
 
 PAGE = "docs/annotators.md"
 TEXT = (Path(__file__).resolve().parents[1] / PAGE).read_text(encoding="utf-8")

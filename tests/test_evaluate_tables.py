@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from mitl.stages.evaluating.figures import Comparison, Figure
 from mitl.stages.evaluating.tables import comparison_table, escape_tex, score_tables, to_latex
-from mitl.stages.evaluating.tasks.figures import Comparison, Figure
 
 
 def figure(metric, value, low, high):

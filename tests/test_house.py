@@ -36,12 +36,12 @@ mitl.crowd_server.middleware
 mitl.crowd_server.operator
 mitl.crowd_server
 mitl.crowd
-mitl.campaign mitl.campaign.kinds.protocol
+mitl.campaign.kinds.protocol
+mitl.campaign
 mitl.campaign.kinds.pairs mitl.campaign.kinds.rankings
 mitl.campaign.kinds
 mitl.campaign.publish
 mitl.stages.setup mitl.stages.proposing
-mitl.stages.evaluating.tasks
 mitl.stages.evaluating
 mitl.stages.harvesting
 mitl.stages.hits mitl.stages.past_work mitl.stages.reviewing

@@ -26,7 +26,7 @@ from mitl.db.store.ledger import SettledWork
 from mitl.errors import RetrievalError
 from mitl.positives.pair_answers import majority_answers
 from mitl.records import Environment, Label
-from mitl.stages.evaluating.tasks.figures import SCORES_FILE
+from mitl.stages.evaluating.figures import SCORES_FILE
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.reporting import reliability
 from mitl.stages.reporting.examples import evenly

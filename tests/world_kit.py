@@ -13,12 +13,11 @@ import numpy as np
 
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.publish import publish
-from mitl.datasets.scenes import WORLD_FOLDER
 from mitl.datasets.scenes.files import read_world
 from mitl.datasets.scenes.world import truth_matrix
 from mitl.progress import no_progress
 from mitl.records import Environment, StageResult
-from mitl.settings import Settings
+from mitl.settings import WORLD_FOLDER, Settings
 from mitl.settings import load as load_settings
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.proposing.propose import QueryChoice, propose

@@ -161,8 +161,8 @@ def command(app: App, **given: Any) -> None:
     """
     from mitl.records import Direction
     from mitl.stages.evaluating.evaluate import evaluate_models
+    from mitl.stages.evaluating.figures import Sampling
     from mitl.stages.evaluating.request import Against, Request, parse_metrics
-    from mitl.stages.evaluating.tasks.figures import Sampling
 
     direction = given["direction"]
     request = Request(

@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from mitl.crowd.populations import Truth
-from mitl.datasets.scenes import WORLD_FOLDER
 from mitl.datasets.scenes.files import read_world
 from mitl.db.session import open_database
 from mitl.db.store import items as item_store
 from mitl.errors import UsageError
 from mitl.positives.loading import official_positives, read_release
 from mitl.records import Direction, Label, Pair, Shortcoming
-from mitl.settings import Settings
+from mitl.settings import WORLD_FOLDER, Settings
 
 TruthOf = Callable[[str, str], Truth]
 """(image's external id, caption's external id) → what is true of the pair."""

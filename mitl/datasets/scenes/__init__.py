@@ -44,6 +44,3 @@ __all__ = [
     "truth_matrix",
     "write_world",
 ]
-
-WORLD_FOLDER = "dataset"
-"""Folder of the project that holds a generated world and its pictures, or those that were inside a table."""

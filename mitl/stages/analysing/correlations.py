@@ -17,7 +17,7 @@ from mitl.records import Direction, Table
 from mitl.settings import Settings
 from mitl.stages.analysing.findings import Findings
 from mitl.stages.analysing.shown import number, percent, square
-from mitl.stages.evaluating.tasks.figures import SCORES_FILE
+from mitl.stages.evaluating.figures import SCORES_FILE
 
 NO_SCORES = "no scores are kept in this project; run `mitl evaluate`, or give a table with --scores FILE"
 

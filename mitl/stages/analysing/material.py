@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from mitl.crowd.environment import choose_environment
 from mitl.crowd.truth import has_known_truth
-from mitl.datasets.scenes import WORLD_FOLDER
 from mitl.datasets.scenes.files import read_world
 from mitl.db.session import open_database
 from mitl.errors import MetricError, UsageError
@@ -23,7 +22,7 @@ from mitl.positives.pair_answers import PairAnswer, judgement_frame, majority_an
 from mitl.progress import Progress, no_progress
 from mitl.records import Direction, Environment, Pair
 from mitl.retrieval.rankings import read_ranking
-from mitl.settings import Settings
+from mitl.settings import WORLD_FOLDER, Settings
 from mitl.stages.analysing.funnel import merged_pairs
 from mitl.stages.analysing.snapshot import Snapshot, snapshot
 from mitl.stages.proposing.ranking import Items, ranking_path

@@ -17,10 +17,10 @@ from mitl.metrics.positives import Ids, Positives
 from mitl.metrics.retrieval import Values
 from mitl.progress import Progress
 from mitl.records import Direction
+from mitl.stages.evaluating.figures import CONFIDENCE, Comparison, Figure, Sampling, Scored
 from mitl.stages.evaluating.models import Block, Model, Side, Sides, WithinSides, joined
 from mitl.stages.evaluating.request import Wanted
 from mitl.stages.evaluating.scoring import PositivesTask, block_values
-from mitl.stages.evaluating.tasks.figures import CONFIDENCE, Comparison, Figure, Sampling, Scored
 
 NAME = "cxc"
 SPLITS = ("test", "val")

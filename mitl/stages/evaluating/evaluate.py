@@ -17,18 +17,7 @@ from mitl.stages.evaluating.crisscrossed import (
     rated_similarities,
     score_within_sides,
 )
-from mitl.stages.evaluating.gathering import Gathered, gather
-from mitl.stages.evaluating.request import Against, Request
-from mitl.stages.evaluating.scoring import score_model
-from mitl.stages.evaluating.tables import (
-    comparison_table,
-    correlation_table,
-    rsum_table,
-    score_tables,
-    to_csv,
-    to_latex,
-)
-from mitl.stages.evaluating.tasks.figures import (
+from mitl.stages.evaluating.figures import (
     SCORES_FILE,
     Comparison,
     Figure,
@@ -40,6 +29,17 @@ from mitl.stages.evaluating.tasks.figures import (
     nested,
     nested_intervals,
     rsums,
+)
+from mitl.stages.evaluating.gathering import Gathered, gather
+from mitl.stages.evaluating.request import Against, Request
+from mitl.stages.evaluating.scoring import score_model
+from mitl.stages.evaluating.tables import (
+    comparison_table,
+    correlation_table,
+    rsum_table,
+    score_tables,
+    to_csv,
+    to_latex,
 )
 
 __all__ = ["SCORES_FILE", "evaluate", "evaluate_models"]

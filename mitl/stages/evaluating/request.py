@@ -12,7 +12,7 @@ from mitl.errors import MetricError, UsageError
 from mitl.metrics.positives import Short
 from mitl.metrics.table import USUAL, Asked, asked_metrics
 from mitl.records import Direction
-from mitl.stages.evaluating.tasks.figures import Sampling
+from mitl.stages.evaluating.figures import Sampling
 
 Similarity = Literal["dot", "cosine"]
 

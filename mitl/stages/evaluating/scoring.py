@@ -22,9 +22,9 @@ from mitl.metrics.retrieval import Values, score_metrics
 from mitl.metrics.table import ANYWHERE, MEDIAN_RANK, Asked, asked_metrics
 from mitl.progress import Progress
 from mitl.records import Direction
+from mitl.stages.evaluating.figures import Scored
 from mitl.stages.evaluating.models import Block, Model, Ranked, Sides, blocks, joined
 from mitl.stages.evaluating.request import Wanted
-from mitl.stages.evaluating.tasks.figures import Scored
 
 IN_PYTHON = " (short='zero')"
 """How messages of mitl.metrics name the rule that --short names here."""

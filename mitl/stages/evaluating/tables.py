@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from mitl.metrics.table import metric_named
 from mitl.records import Table
-from mitl.stages.evaluating.tasks.figures import Comparison, Figure
+from mitl.stages.evaluating.figures import Comparison, Figure
 
 COLUMNS = (
     "positives",

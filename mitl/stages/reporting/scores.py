@@ -9,7 +9,7 @@ from typing import Any
 from mitl.analysis.report.inputs import EvaluationScore
 from mitl.records import Direction
 from mitl.settings import Settings
-from mitl.stages.evaluating.tasks.figures import SCORES_FILE
+from mitl.stages.evaluating.figures import SCORES_FILE
 
 SHOWN = ("R@1", "R@5", "R@10", "R-Precision", "mAP@R")
 """The metrics that the report has room for, in its order."""

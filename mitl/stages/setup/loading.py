@@ -8,11 +8,10 @@ from pathlib import Path
 
 from mitl.datasets.content import require_same
 from mitl.datasets.exclusions import paper_exclusions, read_exclusions, resolve
-from mitl.datasets.scenes import WORLD_FOLDER
 from mitl.errors import UsageError
 from mitl.progress import Progress, no_progress
 from mitl.records import Exclusion, Rating, RetrievalSet
-from mitl.settings import SEED
+from mitl.settings import SEED, WORLD_FOLDER
 
 KINDS = ("scenes", "coco", "flickr30k", "table")
 PAPER = "paper"
