@@ -10,7 +10,6 @@ from pathlib import Path
 import httpx
 import pytest
 from crowd_kit import Crowd, Worker
-from mitl.crowd_server.clock import ManualClock
 from publish_kit import proposed
 from sqlalchemy import text
 
@@ -19,6 +18,7 @@ from mitl.campaign.kinds.protocol import Request
 from mitl.campaign.publish import publish
 from mitl.crowd.endpoint import open_endpoint
 from mitl.crowd_server import admin
+from mitl.crowd_server.store.database import ManualClock
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database
 from mitl.db.store import hits as hit_store

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from cli_kit import clear_environment, ok, use_file_annotators
+from PIL import Image
+from snapshot_kit import same_as_recorded
 
 from mitl.cli.outputs import COUNTS, PATHS
 
@@ -16,6 +18,13 @@ pytestmark = pytest.mark.slow
 
 PROPOSE = ("propose", "--image-queries", "6", "--caption-queries", "8")
 INIT = ("init", "--dataset", "scenes", "--n-images", "40")
+ANSWERS = ("keep", "wrong", "meaningless")
+STUDY = ("--queries", "6", "--top-k", "3")
+ENDS = [
+    word
+    for end in ("complete", "no-consent", "nothing-left")
+    for word in (f"--{end}-url", f"https://panel.example/{end}", f"--{end}-code", end.upper())
+]
 
 
 class Walk:
@@ -23,10 +32,12 @@ class Walk:
 
     def __init__(self) -> None:
         self.said: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        self.calls: list[dict[str, Any]] = []
 
     def __call__(self, *words: str) -> dict[str, Any]:
         found = ok(*words, "--json").json
         self.said[found["command"]].append(found)
+        self.calls.append(found)
         return found
 
 
@@ -120,6 +131,76 @@ def _review(mitl: Walk) -> None:
     mitl("review", "drop", shown)
     mitl("review", "drop", shown)
     mitl("review", "settle")
+
+
+@pytest.fixture(scope="module")
+def aside(tmp_path_factory) -> Walk:
+    """The commands beside the loop: a preference study, every decision of a person, panels, dumps."""
+    mitl = Walk()
+    folder = tmp_path_factory.mktemp("aside")
+    with pytest.MonkeyPatch.context() as patch, chdir(folder):
+        clear_environment(patch)
+        mitl(*INIT)
+        use_file_annotators(Path())
+        mitl(*PROPOSE)
+        mitl("publish", "--sandbox", "--assignments", "2")
+        mitl("simulate", "--workers", "random")
+        mitl("harvest")
+        decisions = (
+            ("approve",),
+            ("exclude",),
+            ("reject", "--reason", "these answers are plainly at random"),
+        )
+        queue = [line.split()[0] for line in ok("review").out.splitlines()[2:5]]
+        for (decision, *options), number in zip(decisions, queue, strict=True):
+            mitl("review", decision, number, *options)
+        worker = mitl("workers")["counts"]["rows"][0]["worker"]
+        Path("training").mkdir()
+        Image.new("RGB", (64, 64)).save("training/grey.png")
+        for words in (
+            ("review", "reverse", queue[-1], "--use"),
+            *(("review", "originals", answer, str(n)) for n, answer in enumerate(ANSWERS, 1)),
+            ("review", "duplicates", "training"),
+            (
+                "pay",
+                "compensate",
+                worker,
+                "--sandbox",
+                "--amount",
+                "0.40",
+                "--reason",
+                "Your page did not load.",
+            ),
+            ("hits", "extend", "b1", "--assignments", "3"),
+            ("prefer", "publish", "--sandbox", "--dry-run", *STUDY),
+            ("prefer", "publish", "--sandbox", *STUDY),
+            ("simulate",),
+            ("harvest",),
+            ("prefer", "scores", "--csv", "systems.csv"),
+            ("crowd", "study", "--sandbox", "--title", "Pictures", "--consent", "I take part."),
+            ("crowd", "panel", "add", "--sandbox", "--profile", "prolific", "--slug", "pairs", *ENDS),
+            ("crowd", "panel", "list"),
+            ("crowd", "panel", "visits", "pairs"),
+            ("crowd", "panel", "close", "pairs"),
+            ("crowd", "panel", "forget", "--sandbox", "--all"),
+            ("db", "backup", "dump"),
+            ("db", "verify"),
+            ("db", "verify", "dump"),
+            ("db", "restore", "dump", "--replace"),
+            ("annotators", "verify", "near"),
+        ):
+            mitl(*words)
+    return mitl
+
+
+def test_json_is_as_recorded(walk):
+    """What the loop prints with `--json` changes on purpose only: keys, their order, figures."""
+    same_as_recorded("loop", walk.calls)
+
+
+def test_json_beside_the_loop_is_as_recorded(aside):
+    """The same of studies, decisions, panels and dumps."""
+    same_as_recorded("aside", aside.calls)
 
 
 @pytest.mark.parametrize(
