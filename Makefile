@@ -31,8 +31,8 @@ kill-tests: export MITL_KILL_TESTS = all
 kill-tests: export MITL_KILL_RESULTS = build/kill-tests
 kill-tests: venv
 	rm -rf $(MITL_KILL_RESULTS)
-	$(BIN)/python -m pytest -n 2 --timeout 3000 tests/test_kill_points.py tests/test_kill_faults.py; \
-	found=$$?; $(BIN)/python tests/kill_table.py $(MITL_KILL_RESULTS) && exit $$found
+	$(BIN)/python -m pytest -n 2 --timeout 3000 tests/kills/test_kill_points.py tests/kills/test_kill_faults.py; \
+	found=$$?; $(BIN)/python tests/kits/kill_table.py $(MITL_KILL_RESULTS) && exit $$found
 
 lint: venv
 	$(BIN)/ruff check .

@@ -1,15 +1,19 @@
 """CLIP: a vision transformer and a text transformer, trained by contrast; ViT-B/32 unless the weights say otherwise.
 
 The networks are those of ``transformers``; this file says which weights go where, prepares pixels and tokens as
-CLIP's own code does, and never asks a hub for anything.
+CLIP's own code does, and never asks a hub for anything. CLIP's own files (also open_clip's) fuse queries, keys and
+values and multiply by projections from the right; the layout of ``transformers``, which our network has too, keeps
+them apart and transposes the projections.
 Source: Radford et al., Learning transferable visual models from natural language supervision, ICML 2021.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -19,112 +23,258 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import CLIPConfig, CLIPModel
 
+from annotators.base import file_sha256, fingerprint
 from annotators.checkpoints.checkpoint import (
+    OURS,
+    Checkpoint,
     Examination,
-    compare,
+    TensorPart,
+    Weights,
+    config_of,
     contradictions,
-    load_strictly,
-    shapes_of,
-    without_memory,
+    read_checkpoint,
+    renamed,
+    same_name,
 )
-from annotators.checkpoints.clip_files import UNNEEDED, ClipFile, as_ours, open_clip_file, shapes_in
 from annotators.devices import Running
 from annotators.encoding import Inputs, NetworkAnnotator
-from annotators.fingerprint import file_sha256, fingerprint
 from annotators.inputs import bpe, pixels
-from annotators.inputs.bpe import OFFICIAL_NAME, BytePairEncoder, find_official, read_encoder
+from annotators.inputs.bpe import (
+    OFFICIAL_NAME,
+    START,
+    BytePairEncoder,
+    encoder,
+    find_official,
+    merges_of_lines,
+    read_encoder,
+)
 from annotators.options import Options
+from annotators.sizes import ACTIVATIONS, ClipConfig
 from mitl.errors import AnnotatorError
 from mitl.records import CaptionItem, ImageItem
 
-ACTIVATIONS = ("quick_gelu", "gelu")
-LARGEST = 1 << 20
-"""No size of a CLIP is greater."""
+UNNEEDED = {
+    **dict.fromkeys(
+        ("input_resolution", "context_length", "vocab_size"),
+        "a number that the shapes of the weights say too",
+    ),
+    **dict.fromkeys(
+        ("text_model.embeddings.position_ids", "vision_model.embeddings.position_ids"),
+        "a count from 0 that old files hold",
+    ),
+}
+"""What files hold beside the weights, with the reason why it is not needed."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClipConfig:
-    """Sizes of both transformers; the defaults are those of ViT-B/32."""
+class ClipLayout(Enum):
+    """How a file names CLIP's weights."""
 
-    embed_dim: int = 512
-    image_size: int = 224
-    patch_size: int = 32
-    vision_width: int = 768
-    vision_layers: int = 12
-    vision_heads: int = 12
-    vision_mlp: int = 3072
-    context_length: int = 77
-    vocab_size: int = 49408
-    text_width: int = 512
-    text_layers: int = 12
-    text_heads: int = 8
-    text_mlp: int = 2048
-    activation: str = "quick_gelu"
-    """x * sigmoid(1.702 x), which all weights of OpenAI need; ``gelu`` for those that were trained with it."""
+    OFFICIAL = "CLIP's own names"
+    HUB = "the names of transformers"
 
-    @property
-    def name(self) -> str:
-        """As the paper would call it: "ViT-B/32"."""
-        size = {768: "B", 1024: "L", 1280: "H"}.get(self.vision_width, f"{self.vision_width} wide")
-        return f"ViT-{size}/{self.patch_size}"
 
-    def for_transformers(self) -> CLIPConfig:
-        """The same sizes as ``transformers`` writes them."""
-        vision = {
-            "image_size": self.image_size,
-            "patch_size": self.patch_size,
-            "hidden_size": self.vision_width,
-            "num_hidden_layers": self.vision_layers,
-            "num_attention_heads": self.vision_heads,
-            "intermediate_size": self.vision_mlp,
+_IN_LAYERS = {
+    "self_attn.out_proj.": ("attn.out_proj.", TensorPart.ALL),
+    "self_attn.q_proj.": ("attn.in_proj_", TensorPart.QUERIES),
+    "self_attn.k_proj.": ("attn.in_proj_", TensorPart.KEYS),
+    "self_attn.v_proj.": ("attn.in_proj_", TensorPart.VALUES),
+    "layer_norm1.": ("ln_1.", TensorPart.ALL),
+    "layer_norm2.": ("ln_2.", TensorPart.ALL),
+    "mlp.fc1.": ("mlp.c_fc.", TensorPart.ALL),
+    "mlp.fc2.": ("mlp.c_proj.", TensorPart.ALL),
+}
+official_name = renamed(
+    {
+        "vision_model.embeddings.class_embedding": ("visual.class_embedding", TensorPart.ALL),
+        "vision_model.embeddings.position_embedding.weight": ("visual.positional_embedding", TensorPart.ALL),
+        "vision_model.embeddings.patch_embedding.": ("visual.conv1.", TensorPart.ALL),
+        "vision_model.pre_layrnorm.": ("visual.ln_pre.", TensorPart.ALL),  # spelt so in transformers
+        "vision_model.post_layernorm.": ("visual.ln_post.", TensorPart.ALL),
+        "visual_projection.weight": ("visual.proj", TensorPart.TRANSPOSED),
+        "text_model.embeddings.token_embedding.": ("token_embedding.", TensorPart.ALL),
+        "text_model.embeddings.position_embedding.weight": ("positional_embedding", TensorPart.ALL),
+        "text_model.final_layer_norm.": ("ln_final.", TensorPart.ALL),
+        "text_projection.weight": ("text_projection", TensorPart.TRANSPOSED),
+    },
+    {
+        "vision_model.encoder.layers.": "visual.transformer.resblocks.",
+        "text_model.encoder.layers.": "transformer.resblocks.",
+    },
+    _IN_LAYERS,
+)
+"""Where CLIP's own files keep the weight that ``transformers`` calls so."""
+
+
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+MERGES = ("merges.txt", "tokenizer.json")
+LAYER_NORM_EPS = 1e-5
+
+_SIDE = {
+    "hidden_size": "width",
+    "num_hidden_layers": "layers",
+    "num_attention_heads": "heads",
+    "intermediate_size": "mlp",
+}
+_OWN = {
+    "text": {
+        "vocab_size": "vocab_size",
+        "max_position_embeddings": "context_length",
+        "hidden_act": "activation",
+    },
+    "vision": {"image_size": "image_size", "patch_size": "patch_size"},
+}
+
+
+def _stated_names(side: str) -> dict[str, str]:
+    """What ``transformers`` states of a side → the field of a ClipConfig."""
+    return {**{theirs: f"{side}_{ours}" for theirs, ours in _SIDE.items()}, **_OWN[side]}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClipFile:
+    """What was opened."""
+
+    checkpoint: Checkpoint
+    layout: ClipLayout
+    config: ClipConfig
+    encoder: Callable[[int], BytePairEncoder] | None = None
+    """Makes the tokeniser for a vocabulary of that many tokens; None where no merges lie with the weights."""
+
+    def weights(self, activation: str | None = None) -> Weights[Clip]:
+        """The file beside the network; ``activation`` goes before what the file says."""
+        held = self.checkpoint.tensors
+        config = self.config if activation is None else replace(self.config, activation=activation)
+        what = (
+            f"CLIP {config.name} in {self.layout.value}, {config.image_size} pixels, "
+            f"{config.vocab_size:,} tokens, embeddings of {config.embed_dim}"
+        )
+        if "visual.layer1.0.conv1.weight" in held:
+            what = "CLIP with a residual network for images, which is not read here; take one with a ViT"
+        sizes = {
+            "input_resolution": "image_size",
+            "context_length": "context_length",
+            "vocab_size": "vocab_size",
         }
-        text = {
-            "max_position_embeddings": self.context_length,
-            "vocab_size": self.vocab_size,
-            "hidden_size": self.text_width,
-            "num_hidden_layers": self.text_layers,
-            "num_attention_heads": self.text_heads,
-            "intermediate_size": self.text_mlp,
-            "bos_token_id": self.vocab_size - 2,
-            "eos_token_id": self.vocab_size - 1,
-            "pad_token_id": 0,
-        }
-        common = {"projection_dim": self.embed_dim, "hidden_act": self.activation, "layer_norm_eps": 1e-5}
-        return CLIPConfig(
-            text_config={**text, **common},
-            vision_config={**vision, **common},
-            projection_dim=self.embed_dim,
+        stated = {name: held[name].item() for name in sizes if name in held and held[name].numel() == 1}
+        return Weights(
+            "clip",
+            self.checkpoint,
+            lambda: Clip(config),
+            what,
+            settings=asdict(config),
+            problems=contradictions(stated, {name: getattr(config, size) for name, size in sizes.items()}),
+            ignored={**UNNEEDED, **{name: "the causal mask" for name in held if name.endswith("attn_mask")}},
+            otherwise=what if "residual" in what else "no weights of a CLIP",
+            naming=official_name if self.layout is ClipLayout.OFFICIAL else same_name,
         )
 
 
-def clip_config(sizes: Mapping[str, Any], path: Path) -> ClipConfig:
-    """The sizes that a file tells, checked, with those of ViT-B/32 for what it does not tell.
+def open_clip_file(path: Path) -> ClipFile:
+    """Open a weights file, or a folder that ``transformers`` or its hub wrote.
 
     Raises:
-        AnnotatorError: no CLIP has such a size.
+        AnnotatorError: no weights, or a description that is not of a CLIP.
     """
-    wrong = next(_wrong_sizes(sizes), None)
-    if wrong is not None:
-        raise AnnotatorError(f"{str(path)!r} describes no CLIP: it has {wrong}")
-    return ClipConfig(**sizes)
+    if path.is_dir():
+        return _of_folder(path, next((path / n for n in WEIGHTS if (path / n).is_file()), None))
+    if path.name in WEIGHTS and (path.parent / "config.json").is_file():
+        return _of_folder(path.parent, path)
+    checkpoint = read_checkpoint(path)
+    if {"format", "network"} <= set(checkpoint.values):
+        return _of_ours(checkpoint)
+    hub = any(name.startswith(("vision_model.", "text_model.")) for name in checkpoint.tensors)
+    layout, naming = (ClipLayout.HUB, same_name) if hub else (ClipLayout.OFFICIAL, official_name)
+    return ClipFile(checkpoint, layout, config_of(checkpoint, "clip", ClipConfig(), naming))
 
 
-def _wrong_sizes(sizes: Mapping[str, Any]) -> Iterator[str]:
-    known = {field.name for field in fields(ClipConfig)}
-    for name, value in sizes.items():
-        if name not in known:
-            yield f"an unknown size {name!r}"
-        elif name == "activation":
-            if value not in ACTIVATIONS:
-                yield f"the activation {value!r}; known: {', '.join(ACTIVATIONS)}"
-        elif not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= LARGEST:
-            yield f"{name} {value!r}; it should be a number from 1 to {LARGEST}"
-    config = ClipConfig(**sizes)
-    for width, heads in ((config.vision_width, config.vision_heads), (config.text_width, config.text_heads)):
-        if width % heads:
-            yield f"a width of {width} for {heads} heads, which do not divide it"
-    if config.image_size % config.patch_size:
-        yield f"images of {config.image_size} pixels for patches of {config.patch_size}"
+def _of_ours(checkpoint: Checkpoint) -> ClipFile:
+    values, path = checkpoint.values, checkpoint.path
+    if (values["format"], values["network"]) != (OURS, "clip"):
+        raise AnnotatorError(
+            f"{str(path)!r} holds {values['format']!r} weights of {values['network']!r}; "
+            f"CLIP needs its own in the format {OURS!r}"
+        )
+    config = _config(_json(str(values.get("config", "")), f"the config in {str(path)!r}"), path)
+    lines = str(values.get("bpe_merges", "")).split("\n")
+    try:
+        merges = merges_of_lines(lines)
+    except ValueError as error:
+        raise AnnotatorError(f"the merges in {str(path)!r} are malformed: {error}") from error
+    return ClipFile(checkpoint, ClipLayout.HUB, config, lambda size: encoder(merges, size, path))
+
+
+def _of_folder(folder: Path, weights: Path | None) -> ClipFile:
+    if weights is None:
+        raise AnnotatorError(
+            f"the folder {str(folder)!r} holds no {' or '.join(WEIGHTS)}; name a file, or a folder of transformers"
+        )
+    described = folder / "config.json"
+    if not described.is_file():
+        raise AnnotatorError(
+            f"the folder {str(folder)!r} lacks 'config.json'; fetch it, or name the weights file"
+        )
+    stated = _json(described.read_text(encoding="utf-8", errors="replace"), repr(str(described)))
+    if stated.get("model_type", "clip") != "clip":
+        raise AnnotatorError(
+            f"{str(described)!r} describes a {stated['model_type']!r}, not a CLIP; "
+            "other families are read by the setting 'transformers'"
+        )
+    sizes = _sizes_of(stated, described)
+    merges = next((folder / name for name in MERGES if (folder / name).is_file()), None)
+    read = (
+        None if merges is None else lambda size: _checked(read_encoder(merges, size), folder / "vocab.json")
+    )
+    return ClipFile(read_checkpoint(weights), ClipLayout.HUB, _config(sizes, weights), read)
+
+
+def _config(sizes: Mapping[str, Any], path: Path) -> ClipConfig:
+    """The sizes that a file states, with those of ViT-B/32 for the others; AnnotatorError where no CLIP has them."""
+    try:
+        unknown = next((name for name in sizes if name not in ClipConfig.__dataclass_fields__), None)
+        if unknown is not None:
+            raise ValueError(f"an unknown size {unknown!r}")
+        return ClipConfig(**sizes)
+    except ValueError as error:
+        raise AnnotatorError(f"{str(path)!r} describes no CLIP: {error}") from error
+
+
+def _sizes_of(config: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The fields of a ClipConfig in a hub's description; what it leaves out has the default of ViT-B/32."""
+    sizes: dict[str, Any] = {}
+    if "projection_dim" in config:
+        sizes["embed_dim"] = config["projection_dim"]
+    for side in ("text", "vision"):
+        # Old descriptions may hold each side twice; then the second alone counts.
+        part = config.get(f"{side}_config_dict") or config.get(f"{side}_config") or {}
+        names = _stated_names(side)
+        sizes.update((ours, part[theirs]) for theirs, ours in names.items() if part.get(theirs) is not None)
+        if part.get("layer_norm_eps", LAYER_NORM_EPS) != LAYER_NORM_EPS:
+            raise AnnotatorError(
+                f"{str(path)!r} has a layer_norm_eps of {part['layer_norm_eps']!r}; CLIP's is {LAYER_NORM_EPS}"
+            )
+    return sizes
+
+
+def _checked(encoder: BytePairEncoder, vocabulary: Path) -> BytePairEncoder:
+    """The tokeniser, if the numbers in ``vocab.json`` are those that its merges give."""
+    if vocabulary.is_file():
+        numbers = _json(vocabulary.read_text(encoding="utf-8", errors="replace"), repr(str(vocabulary)))
+        if numbers != encoder.number_of:
+            wrong = next((s for s, n in encoder.number_of.items() if numbers.get(s) != n), START)
+            raise AnnotatorError(
+                f"{str(vocabulary)!r} does not belong to the merges beside it; first token that differs: {wrong!r}"
+            )
+    return encoder
+
+
+def _json(text: str, what: str) -> dict[str, Any]:
+    try:
+        stated = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise AnnotatorError(f"{what} is not readable as JSON: {error}") from error
+    if not isinstance(stated, dict):
+        raise AnnotatorError(f"{what} is a {type(stated).__name__}; it should be an object")
+    return stated
 
 
 VERSION = 1
@@ -139,21 +289,16 @@ class Clip(nn.Module):
     def __init__(self, config: ClipConfig) -> None:
         super().__init__()
         self.config = config
-        made = CLIPModel(config.for_transformers())
+        made = CLIPModel(for_transformers(config))
         self.vision_model = made.vision_model
         self.text_model = made.text_model
+        for tower in (self.vision_model, self.text_model):
+            # Built without memory (device "meta"), these would stay without: they are in no checkpoint.
+            count = tower.embeddings.position_ids.shape[-1]
+            tower.embeddings.position_ids = torch.arange(count, device="cpu").expand((1, -1))
         self.visual_projection = made.visual_projection
         self.text_projection = made.text_projection
         self.logit_scale = made.logit_scale
-
-    @classmethod
-    def without_weights(cls, config: ClipConfig) -> Clip:
-        """A network whose weights take no memory until they are loaded."""
-        network = without_memory(cls, config)
-        for tower in (network.vision_model, network.text_model):
-            count = tower.embeddings.position_ids.shape[-1]
-            tower.embeddings.position_ids = torch.arange(count).expand((1, -1))
-        return network
 
     def images(self, pixels: Tensor) -> dict[str, Tensor]:
         """(B, 3, S, S) float32 -> ``embedding`` (B, D) float32 of unit length."""
@@ -180,6 +325,25 @@ class Clip(nn.Module):
         return self
 
 
+def for_transformers(config: ClipConfig) -> CLIPConfig:
+    """The same sizes as ``transformers`` writes them."""
+    common = {
+        "projection_dim": config.embed_dim,
+        "hidden_act": config.activation,
+        "layer_norm_eps": LAYER_NORM_EPS,
+    }
+    sides: dict[str, dict[str, Any]] = {
+        side: {**common, **{theirs: getattr(config, ours) for theirs, ours in _stated_names(side).items()}}
+        for side in ("text", "vision")
+    }
+    ends = {"bos_token_id": config.vocab_size - 2, "eos_token_id": config.vocab_size - 1, "pad_token_id": 0}
+    return CLIPConfig(
+        text_config={**sides["text"], **ends},
+        vision_config=sides["vision"],
+        projection_dim=config.embed_dim,
+    )
+
+
 class LayerNorm32(nn.LayerNorm):
     """A LayerNorm that computes in float32 whatever it is given."""
 
@@ -194,12 +358,13 @@ class LoadedClip:
 
     network: Clip
     encoder: BytePairEncoder
+    path: Path
+    """The file of the weights."""
 
 
 def examine(path: Path) -> Examination:
-    """What a weights file or a hub's folder is, held against CLIP; AnnotatorError where it cannot be read."""
-    opened = open_clip_file(path)
-    return _examined(opened, clip_config(opened.sizes, opened.checkpoint.path))
+    """What a weights file or a hub's folder is, compared with CLIP; AnnotatorError where it cannot be read."""
+    return open_clip_file(path).weights().examination
 
 
 def load(path: Path, *, bpe: Path | None = None, activation: str | None = None) -> LoadedClip:
@@ -213,49 +378,13 @@ def load(path: Path, *, bpe: Path | None = None, activation: str | None = None) 
     Raises:
         AnnotatorError: a weight is missing, left over or misshapen, or there is no list of merges.
     """
-    return _loaded(open_clip_file(path), bpe, activation)
+    opened = open_clip_file(path)
+    network = opened.weights(activation).load()
+    return LoadedClip(network, _encoder(opened, bpe), opened.checkpoint.path)
 
 
-def _loaded(opened: ClipFile, merges: Path | None, activation: str | None) -> LoadedClip:
-    stated = opened.sizes if activation is None else {**opened.sizes, "activation": activation}
-    config = clip_config(stated, opened.checkpoint.path)
-    examination = _examined(opened, config)
-    network = Clip.without_weights(config)
-    if not examination.fits:
-        load_strictly(network, {}, examination)
-    ours = as_ours(opened.layout, opened.checkpoint.tensors, network.state_dict())
-    load_strictly(network, ours, examination)
-    return LoadedClip(network.eval(), _encoder(opened, config, merges))
-
-
-def _examined(opened: ClipFile, config: ClipConfig) -> Examination:
-    ours = shapes_of(Clip.without_weights(config).state_dict())
-    expected, held = shapes_in(opened.layout, ours), opened.checkpoint.tensors
-    masks = {name: "the causal mask" for name in held if name.endswith("attn_mask")}
-    what = (
-        f"CLIP {config.name} in {opened.layout.value}, {config.image_size} pixels, "
-        f"{config.vocab_size:,} tokens, embeddings of {config.embed_dim}"
-    )
-    if "visual.layer1.0.conv1.weight" in held:
-        what = "CLIP with a residual network for images, which is not read here; take one with a ViT"
-    elif not held.keys() & expected.keys():
-        what = "no weights of a CLIP"
-    examination = compare(
-        "clip",
-        opened.checkpoint,
-        expected,
-        what=what,
-        ignored={**UNNEEDED, **masks},
-        settings=asdict(config),
-    )
-    sizes = {"input_resolution": "image_size", "context_length": "context_length", "vocab_size": "vocab_size"}
-    stated = {name: held[name].item() for name in sizes if name in held and held[name].numel() == 1}
-    strange = contradictions(stated, {name: asdict(config)[size] for name, size in sizes.items()})
-    return replace(examination, problems=(*examination.problems, *strange))
-
-
-def _encoder(opened: ClipFile, config: ClipConfig, given: Path | None) -> BytePairEncoder:
-    size = config.vocab_size
+def _encoder(opened: ClipFile, given: Path | None) -> BytePairEncoder:
+    size = opened.config.vocab_size
     if given is not None:
         return read_encoder(given, size)
     if opened.encoder is not None:
@@ -310,18 +439,16 @@ def build(options: Options) -> ClipAnnotator:
     part of the fingerprint: it changes no embedding that there was without it). ``activation``:
     gelu for weights that were trained with it. ``device``, ``threads``, ``batch``.
     """
-    options.only("weights", "bpe", "precision", "truncate", "activation", "device", "threads", "batch")
     precision = options.text("precision", "float32", choices=tuple(PRECISIONS))
     truncate = options.flag("truncate", False)
     activation = options.text("activation", choices=ACTIVATIONS) if "activation" in options.values else None
     path = options.path("weights")
     merges = options.path("bpe") if "bpe" in options.values else None
     running = Running.of(options, batch=BATCH, threads=os.cpu_count())
-    opened = open_clip_file(path)
-    loaded = _loaded(opened, merges, activation)
+    loaded = load(path, bpe=merges, activation=activation)
     mark = fingerprint(
         network="clip",
-        weights=file_sha256(opened.checkpoint.path),
+        weights=file_sha256(loaded.path),
         config=asdict(loaded.network.config),
         merges=loaded.encoder.sha256,
         tokens=bpe.VERSION,

@@ -1,25 +1,189 @@
-"""What PVSE and PCME share around their networks: sizes, weights files, words, and items on their way through."""
+"""What PVSE, PCME and VSRN share: layers under the names of official checkpoints, words, and items on the way.
+
+Shapes: B items, L places (grid cells or words), D their width, K vectors per item.
+"""
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Generic, Protocol, Self, TypeVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from annotators.base import Encoded
-from annotators.checkpoints.checkpoint import Checkpoint, Shape, own_name, shapes_of, stated_config
+from annotators.checkpoints.checkpoint import Checkpoint
 from annotators.devices import Running
 from annotators.encoding import Inputs, NetworkAnnotator
-from annotators.inputs import pixels, tokens
+from annotators.inputs import pixels, vocabularies
 from annotators.inputs.vocabularies import Vocabulary, read_vocabulary
 from annotators.options import Options
+from annotators.sizes import WordsAndCells
 from mitl.errors import AnnotatorError
 from mitl.records import CaptionItem, ImageItem
+
+EXPANSION = 4
+"""A block's last convolution is this many times as wide as its first two."""
+
+
+class Bottleneck(nn.Module):
+    """1 x 1, 3 x 3 and 1 x 1 convolutions around a shortcut; the 3 x 3 one strides.
+
+    Source: He et al., Deep residual learning for image recognition, CVPR 2016, figure 5; the stride's place as
+    in torchvision.
+    """
+
+    def __init__(self, inside: int, width: int, stride: int) -> None:
+        super().__init__()
+        outside = EXPANSION * width
+        self.conv1 = nn.Conv2d(inside, width, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, stride=stride, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, outside, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(outside)
+        self.downsample: nn.Module | None = None
+        if stride != 1 or inside != outside:
+            shortcut = nn.Conv2d(inside, outside, 1, stride=stride, bias=False)
+            self.downsample = nn.Sequential(shortcut, nn.BatchNorm2d(outside))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, inside, H, W) -> (B, 4 * width, H / stride, W / stride)."""
+        y = F.relu(self.bn1(self.conv1(x)))
+        y = F.relu(self.bn2(self.conv2(y)))
+        y = self.bn3(self.conv3(y))
+        return F.relu(y + (x if self.downsample is None else self.downsample(x)))
+
+
+class ResNet(nn.Module):
+    """A residual network without its average pooling and classifier: pictures to grids of cells.
+
+    ``blocks`` says how many bottlenecks each stage has, (3, 8, 36, 3) for ResNet-152; the first stage is ``width``
+    wide and every further one twice the one before, at half the size of the grid.
+    """
+
+    def __init__(self, blocks: Sequence[int] = (3, 8, 36, 3), width: int = 64) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, width, 7, stride=2, padding=3, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
+        self.stages = len(blocks)
+        inside = width
+        for stage, count in enumerate(blocks):
+            wide = width << stage
+            first = Bottleneck(inside, wide, 1 if stage == 0 else 2)
+            rest = (Bottleneck(EXPANSION * wide, wide, 1) for _ in range(count - 1))
+            self.add_module(f"layer{stage + 1}", nn.Sequential(first, *rest))
+            inside = EXPANSION * wide
+        self.channels = inside
+        """How many numbers a cell has: 2048 for ResNet-152."""
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """(B, 3, H, W) -> (B, channels, H / 32, W / 32) for four stages; 224 pixels become 7 cells."""
+        x: Tensor = self.maxpool(F.relu(self.bn1(self.conv1(pixels))))
+        for stage in range(self.stages):
+            x = self.get_submodule(f"layer{stage + 1}")(x)
+        return x
+
+
+def cells_of(grid: Tensor) -> Tensor:
+    """(B, D, H, W) -> (B, H * W, D), row by row."""
+    return grid.flatten(2).transpose(1, 2)
+
+
+class AttentionPooling(nn.Module):
+    """K weighted sums of the places; a small network gives the weights: softmax(W2 tanh(W1 X^T)).
+
+    Source: Lin et al., A structured self-attentive sentence embedding, ICLR 2017, section 2; half the
+    width inside as in PVSE's code.
+    """
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.w_1 = nn.Linear(width, width // 2, bias=False)
+        self.w_2 = nn.Linear(width // 2, heads, bias=False)
+        nn.init.xavier_uniform_(self.w_1.weight)
+        nn.init.xavier_uniform_(self.w_2.weight)
+
+    def forward(self, places: Tensor, padding: Tensor | None = None) -> Tensor:
+        """(B, L, D) -> (B, K, D); places where ``padding`` (B, L) is true get no weight."""
+        scores = self.w_2(torch.tanh(self.w_1(places)))  # (B, L, K)
+        if padding is not None:
+            scores = scores.masked_fill(padding[..., None], -torch.inf)
+        pooled: Tensor = scores.softmax(1).transpose(1, 2) @ places
+        return pooled
+
+
+class Pie(nn.Module):
+    """Polysemous instance embedding: local detail joins the whole, LayerNorm(whole + sigmoid(FC(attended))).
+
+    Source: Song and Soleymani, PVSE, CVPR 2019, its PIE-Net.
+    """
+
+    def __init__(self, places: int, width: int, heads: int) -> None:
+        super().__init__()
+        self.attention = AttentionPooling(places, heads)
+        self.fc = nn.Linear(places, width)
+        self.layer_norm = nn.LayerNorm(width)
+        xavier(self.fc)
+
+    def forward(self, whole: Tensor, places: Tensor, padding: Tensor | None = None) -> Tensor:
+        """(B, width) and (B, L, D) -> (B, K, width)."""
+        detail = torch.sigmoid(self.fc(self.attention(places, padding)))
+        fused: Tensor = self.layer_norm(whole[:, None] + detail)
+        return fused
+
+
+class SentenceGru(nn.GRU):
+    """One layer of gated recurrent units in both directions over the words of each text, and its one vector.
+
+    The two directions stand side by side in the vector, forward first. Texts of one batch may differ in length;
+    what lies past a text's end is not read.
+    """
+
+    def __init__(self, word: int, width: int) -> None:
+        super().__init__(word, width // 2, batch_first=True, bidirectional=True)
+
+    def last_position(self, words: Tensor, lengths: Tensor) -> Tensor:
+        """(B, L, word) and (B,) -> (B, width): the output at each text's last word.
+
+        The backward half has read that one word only. PVSE calls this its legacy mode, in which all released
+        weights were trained; PCME has no other.
+        """
+        states, _ = self._run(words, lengths)
+        rows = torch.arange(len(states), device=states.device)
+        return states[rows, lengths.to(states.device) - 1]
+
+    def last_states(self, words: Tensor, lengths: Tensor) -> Tensor:
+        """(B, L, word) and (B,) -> (B, width): what either direction holds after its last word."""
+        _, final = self._run(words, lengths)
+        return torch.cat([final[0], final[1]], 1)
+
+    def _run(self, words: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        # Packing wants the lengths on the CPU, wherever the words are.
+        packed = pack_padded_sequence(words, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        states, final = self(packed)
+        return pad_packed_sequence(states, batch_first=True)[0], final
+
+
+def padding_of(lengths: Tensor, places: int) -> Tensor:
+    """(B,) -> (B, places): true past the end of each text."""
+    return torch.arange(places, device=lengths.device) >= lengths[:, None]
+
+
+def xavier(linear: nn.Linear) -> None:
+    """Start a linear layer with Xavier's uniform weights and no bias, as PVSE's code does."""
+    nn.init.xavier_uniform_(linear.weight)
+    nn.init.zeros_(linear.bias)
+
 
 BATCH = 32
 _LARGEST = 10_000_000
@@ -35,79 +199,7 @@ BACKBONE_HEAD = {"img_enc.cnn.fc.": "ImageNet's classifier, which the authors ta
 """What may be left over in a file: name or, with a dot at its end, beginning of names -> why it is not needed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """Sizes of a residual network over pixels and a recurrent one over words; the defaults are the released ones.
-
-    Raises:
-        ValueError: sizes that no network has.
-    """
-
-    words: int = 11_755
-    word: int = 300
-    """Width of a word's vector."""
-    embed: int = 1024
-    """Width of an embedding; even, for the text's GRU has two directions."""
-    blocks: tuple[int, ...] = (3, 8, 36, 3)
-    """Bottlenecks of each stage: ResNet-152."""
-    width: int = 64
-    image_size: int = 224
-
-    def __post_init__(self) -> None:
-        for name in ("words", "word", "embed", "width", "image_size"):
-            require_size(name, getattr(self, name))
-        if not 1 <= len(self.blocks) <= _MOST_STAGES or sum(self.blocks) > _MOST_BLOCKS:
-            raise ValueError(f"'blocks' is {self.blocks!r}, which no residual network has")
-        for count in self.blocks:
-            require_size("blocks", count)
-        if self.embed % 2:
-            raise ValueError(f"'embed' is {self.embed}, but two directions need an even number")
-
-    def to_json(self) -> str:
-        """As ``from_json`` reads it."""
-        return json.dumps(asdict(self), sort_keys=True)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """The sizes in a weights file of ours; ValueError or TypeError where there are none."""
-        stated = json.loads(text)
-        if not isinstance(stated, dict) or not isinstance(stated.get("blocks", []), list):
-            raise ValueError(f"{text!r:.80} is no table of sizes")
-        return cls(**{**stated, "blocks": tuple(stated.get("blocks", cls().blocks))})
-
-    @classmethod
-    def of_shapes(cls, shapes: Mapping[str, Shape]) -> Self:
-        """The sizes of the network that has these shapes, by its own names; released ones where a name is missing."""
-        return cls(**sizes_in(shapes))
-
-
-def require_size(name: str, value: object) -> None:
-    """Raise ValueError for what is no whole number that a network can have as a size."""
-    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= _LARGEST:
-        raise ValueError(f"{name!r} is {value!r}, but should be a whole number from 1")
-
-
-def sizes_in(shapes: Mapping[str, Shape]) -> dict[str, Any]:
-    """The fields of ``Sizes`` that these shapes show."""
-    sizes: dict[str, Any] = {}
-    table, fc, stem = (
-        shapes.get(name, ())
-        for name in ("txt_enc.embed.weight", "img_enc.fc.weight", "img_enc.cnn.conv1.weight")
-    )
-    if len(table) == 2:
-        sizes["words"], sizes["word"] = table
-    if len(fc) == 2:
-        sizes["embed"] = fc[0]
-    if len(stem) == 4:
-        sizes["width"] = stem[0]
-    blocks = [match.groups() for name in shapes if (match := _BLOCK.fullmatch(name))]
-    stages = {int(stage) for stage, _ in blocks}
-    if stages and stages == set(range(1, len(stages) + 1)):
-        sizes["blocks"] = tuple(sum(int(stage) == number for stage, _ in blocks) for number in sorted(stages))
-    return sizes
-
-
-def computed_with(sizes: Sizes) -> dict[str, object]:
+def computed_with(sizes: WordsAndCells) -> dict[str, object]:
     """The options of the training scripts of PVSE and PCME under which these sizes are computed."""
     return {
         "word_dim": sizes.word,
@@ -116,35 +208,6 @@ def computed_with(sizes: Sizes) -> dict[str, object]:
         "img_attention": True,
         "txt_attention": True,
     }
-
-
-AnySizes = TypeVar("AnySizes", bound=Sizes)
-
-
-def config_of(checkpoint: Checkpoint, network: str, config: type[AnySizes]) -> AnySizes:
-    """What a file of ours states, or what a released file's shapes show.
-
-    Raises:
-        AnnotatorError: a file of ours holds another network or states no sizes.
-    """
-    stated = stated_config(checkpoint, network, config.from_json)
-    if stated is not None:
-        return stated
-    try:
-        return config.of_shapes(shapes_of(checkpoint.tensors))
-    except ValueError:
-        return config()  # the comparison with the released sizes says what is wrong
-
-
-def with_own_names(checkpoint: Checkpoint) -> Checkpoint:
-    """The checkpoint under the network's own names.
-
-    An older layout of PVSE is a list of an image encoder's and a text encoder's weights that calls the PIE block
-    ``our_model``.
-    """
-    tensors = checkpoint.tensors.items()
-    renamed = {own_name(name).replace(".our_model.", ".pie_net.", 1): tensor for name, tensor in tensors}
-    return replace(checkpoint, tensors=renamed)
 
 
 def held_vocabulary(checkpoint: Checkpoint) -> Vocabulary | None:
@@ -156,41 +219,47 @@ def held_vocabulary(checkpoint: Checkpoint) -> Vocabulary | None:
     return Vocabulary.from_text(text, source) if isinstance(text, str) else None
 
 
-def vocabulary_of(options: Options, held: Vocabulary | None, words: int) -> Vocabulary:
-    """The words of the setting ``vocabulary`` or else of the weights; they must fit the ``words`` of the weights.
+def vocabulary_of(
+    options: Options, trained: Mapping[Path, tuple[Vocabulary | None, int]], released: str
+) -> Vocabulary:
+    """The words of the setting ``vocabulary`` or else of the weights.
+
+    Args:
+        trained: of each weights file the words that it holds, and how many it was trained with.
+        released: the name of the file that came with the authors' weights.
 
     Raises:
         AnnotatorError: there are none, their number is wrong, or the setting and the weights disagree.
     """
-    weights = options.path("weights")
+    known = [words for words, _ in trained.values() if words is not None]
     if "vocabulary" in options.values:
-        given = read_vocabulary(options.path("vocabulary"))
-    elif held is not None:
-        given = held
-    else:
+        known.insert(0, read_vocabulary(options.path("vocabulary")))
+    if not known:
         raise AnnotatorError(
-            f"annotator {options.annotator!r} needs the setting 'vocabulary': the file coco_vocab.pkl that the weights "
-            f"were trained with (`mitl annotators` says where it is), for {str(weights)!r} does not hold its words"
+            f"annotator {options.annotator!r} needs the setting 'vocabulary': the file {released} that the weights "
+            f"were trained with (`mitl annotators` says where it is), for {str(next(iter(trained)))!r} does not hold "
+            "its words"
         )
-    given.require_size(words, weights)
-    if held is not None and held.words != given.words:
+    for path, (_, count) in trained.items():
+        known[0].require_size(count, path)
+    if any(other.words != known[0].words for other in known):
         raise AnnotatorError(
-            f"'vocabulary' of annotator {options.annotator!r} has other words than {str(weights)!r} was trained "
-            "with and holds itself; leave 'vocabulary' out"
+            f"the weights of annotator {options.annotator!r} bring their words, and 'vocabulary' or the other weights "
+            "have others; leave 'vocabulary' out, or take weights that were trained with the same words"
         )
-    return given
+    return known[0]
 
 
 class TwoEncoders(Protocol):
     """A network with an image and a text encoder; what it keeps of an item are named tensors."""
 
     @property
-    def config(self) -> Sizes:
+    def config(self) -> Any:
         """Its sizes."""
         ...
 
-    def images(self, pixels: Tensor) -> dict[str, Tensor]:
-        """Of (B, 3, S, S)."""
+    def images(self, image: Tensor) -> dict[str, Tensor]:
+        """Of (B, 3, S, S) pixels, or of what else it reads of an image."""
         ...
 
     def captions(self, tokens: Tensor, lengths: Tensor) -> dict[str, Tensor]:
@@ -221,23 +290,24 @@ class DualEncoder(NetworkAnnotator, Generic[AnyNetwork]):
 
     def encode_captions(self, items: Sequence[CaptionItem]) -> Encoded:
         """What the network keeps of each caption."""
-        tokens.require_nltk()
+        vocabularies.require_nltk()
         return super().encode_captions(items)
 
     def _read_image(self, item: ImageItem) -> Inputs:
-        return {"pixels": pixels.imagenet_pixels(item, self.network.config.image_size)}
+        return {"image": pixels.imagenet_pixels(item, self.network.config.image_size)}
 
     def _tokens(self, item: CaptionItem) -> Inputs:
         return {"tokens": self._vocabulary.encode(item.text)}
 
     def _encode_images(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        return self.network.images(inputs["pixels"])
+        return self.network.images(inputs["image"])
 
     def _encode_captions(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
         words = inputs["tokens"]
-        return self.network.captions(words, torch.full((len(words),), words.shape[1]))
+        lengths = torch.full((len(words),), words.shape[1], device=words.device)
+        return self.network.captions(words, lengths)
 
 
 def preprocessing() -> dict[str, object]:
     """The versions of what turns files and captions into the networks' inputs, for fingerprints."""
-    return {"pixels": pixels.VERSION, "tokens": tokens.VERSION}
+    return {"pixels": pixels.VERSION, "tokens": vocabularies.VERSION}

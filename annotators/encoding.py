@@ -14,9 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from annotators.base import Encoded, Modality, ids_of
+from annotators.base import Encoded, Modality, ids_of, inner_products
 from annotators.devices import Running, inference
-from annotators.scoring.similarity import inner_products
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem
 

@@ -20,13 +20,11 @@ import torch
 import transformers
 from torch import Tensor
 
-from annotators.base import Encoded
+from annotators.base import Encoded, file_sha256, fingerprint, unit_rows
 from annotators.devices import Running
 from annotators.encoding import Inputs, NetworkAnnotator
-from annotators.fingerprint import file_sha256, fingerprint
 from annotators.inputs.pixels import read_rgb
 from annotators.options import Options
-from annotators.scoring.similarity import unit_rows
 from mitl.errors import AnnotatorError
 from mitl.records import CaptionItem, ImageItem
 
@@ -110,7 +108,6 @@ def build(options: Options) -> TransformersAnnotator:
     Raises:
         AnnotatorError: no such model, none that embeds images and texts, weights that do not fill it.
     """
-    options.only("transformers", "revision", "truncate", "device", "threads", "batch")
     truncate = options.flag("truncate", False)
     running = Running.of(options, batch=BATCH, threads=THREADS)
     folder = _folder(options)
@@ -133,7 +130,7 @@ def _folder(options: Options) -> Path:
         return path
     if not _HUB_NAME.fullmatch(value) or value.startswith("."):
         raise AnnotatorError(
-            f"'transformers' of annotator {options.annotator!r} names {str(path)!r}, which is no folder; "
+            f"'transformers' of annotator {options.annotator!r} names {str(path)!r}, which is not a folder; "
             "give a folder that save_pretrained wrote, or a hub name such as 'openai/clip-vit-base-patch16'"
         )
     revision = options.text("revision") if "revision" in options.values else None

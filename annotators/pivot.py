@@ -15,17 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from annotators.base import Encoded, ids_of
-from annotators.fingerprint import fingerprint
+from annotators.base import Encoded, fingerprint, ids_of, inner_products
+from annotators.catalog import TEXT_MODELS
 from annotators.options import Options
-from annotators.registry import TEXT_MODELS, pivot_parts
-from annotators.scoring.similarity import inner_products
+from annotators.registry import pivot_parts
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem
 
 if TYPE_CHECKING:
-    from annotators.text_models.sentences import SentenceEncoder
-    from annotators.text_models.words import WeightedWords
+    from annotators.sentences import SentenceEncoder
 
 
 MachineCaptions = dict[str, str | None]
@@ -43,7 +41,7 @@ def read_machine_captions(path: Path, captioner: str) -> MachineCaptions:
     reader = readers.get(path.suffix)
     if reader is None:
         raise AnnotatorError(
-            f"{str(path)!r} is no file of machine captions; it should end in .parquet or .json"
+            f"{str(path)!r} is not a file of machine captions; it should end in .parquet or .json"
         )
     captions: MachineCaptions = {}
     for image_id, text in reader(path, captioner):
@@ -87,6 +85,74 @@ def _from_json(path: Path, captioner: str) -> list[tuple[str, object]]:
     ):
         raise AnnotatorError(f'{str(path)!r} should be a list of {{"image_id": …, "caption": …}}')
     return [(str(row["image_id"]), row["caption"]) for row in rows]
+
+
+LATENT_WIDTH = 256
+SEED = 0
+"""Of the search for latent directions."""
+
+
+class WeightedWords:
+    """Sparse unit vectors over words and word pairs: 1 + log(count), times the inverse document frequency."""
+
+    def __init__(self, longest: int = 2) -> None:
+        """``longest``: so many neighbouring words are counted together."""
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        self._vectorizer = TfidfVectorizer(
+            ngram_range=(1, longest), sublinear_tf=True, norm="l2", dtype=np.float64
+        )
+
+    def fit(self, texts: Sequence[str]) -> None:
+        """Count in how many of these texts each word stands; their order does not matter."""
+        self._vectorizer.fit(texts)
+
+    def vectors(self, texts: Sequence[str]) -> Any:
+        """(N, vocabulary) unit rows, or a zero row without a known word: float64, dense or sparse."""
+        return self._vectorizer.transform(texts)
+
+    def products(self, queries: Any, gallery: Any) -> NDArray[np.float64]:
+        """(Q, G); each sum runs over the query's words in one order, so blocks of any size agree."""
+        dense: NDArray[np.float64] = (queries @ gallery.T).toarray()
+        return dense
+
+
+class LatentWords(WeightedWords):
+    """Latent semantic analysis: dense unit vectors of at most 256 numbers; fewer where the texts hold fewer words.
+
+    Source: Deerwester et al., Indexing by latent semantic analysis, JASIS 1990.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(longest=1)
+        self._svd: Any = None
+
+    def fit(self, texts: Sequence[str]) -> None:
+        """Find the directions of these texts, from a fixed seed."""
+        from sklearn.decomposition import TruncatedSVD
+
+        # The decomposition's rounding depends on the order of rows.
+        weighted = self._vectorizer.fit_transform(sorted(texts))
+        # The solver needs a rank below both sides.
+        width = min(LATENT_WIDTH, min(weighted.shape) - 1)
+        if width >= 1:
+            self._svd = TruncatedSVD(width, random_state=SEED).fit(weighted)
+
+    def vectors(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        """(N, width) rows; of a single text or word there are no directions, and words are compared as they are."""
+        weighted = self._vectorizer.transform(texts)
+        if self._svd is None:
+            whole: NDArray[np.float64] = weighted.toarray()
+            return whole
+        latent: NDArray[np.float64] = self._svd.transform(weighted)
+        length = np.linalg.norm(latent, axis=1, keepdims=True)
+        unit: NDArray[np.float64] = latent / np.where(length > 1e-12, length, np.inf)
+        return unit
+
+    def products(self, queries: Any, gallery: Any) -> NDArray[np.float64]:
+        """(Q, G) in float64."""
+        exact: NDArray[np.float64] = queries @ gallery.T
+        return exact
 
 
 LOWEST = -1.0
@@ -202,19 +268,16 @@ class SentencePivot:
 
 def build(options: Options) -> WordPivot | SentencePivot:
     """From ``captions = PATH`` and, unless the annotator's name tells them, ``captioner`` and ``text_model``."""
-    options.only("captions", "captioner", "text_model", "device", "threads")
     captioner, text_model = pivot_parts(options.annotator) or (None, None)
     captioner = options.text("captioner", captioner)
     text_model = options.text("text_model", text_model, choices=TEXT_MODELS)
     path = options.path("captions")
     captions = read_machine_captions(path, captioner)
     if text_model in ("tfidf", "lsa"):
-        from annotators.text_models.words import LatentWords, WeightedWords
-
         model = WeightedWords() if text_model == "tfidf" else LatentWords()
         return WordPivot(options.annotator, captions, path, model, text_model)
     from annotators.devices import device_of
-    from annotators.text_models.sentences import shared_encoder
+    from annotators.sentences import shared_encoder
 
     threads = options.whole("threads", os.cpu_count() or 1)
     encoder = shared_encoder(str(device_of(options)))

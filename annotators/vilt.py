@@ -1,41 +1,233 @@
 """ViLT as a machine annotator: every pair goes through one transformer, and its rank head gives the score.
 
-Source: Kim et al., ViLT, ICML 2021; the COCO retrieval weights. ``checkpoints.vilt_layouts`` reads them,
-``networks.vilt`` is the network, ``networks.vilt_core`` and ``scoring.vilt`` are what a pair costs.
+Source: Kim et al., ViLT: vision-and-language transformer without convolution or region supervision, ICML 2021; the
+COCO retrieval weights. The network is the module of ``transformers``; ``vilt_core`` and ``vilt_scorer`` compute pairs.
+
+| layout of weights | names | LayerNorm's epsilon |
+| --- | --- | --- |
+| authors' (``state_dict`` of Lightning) | 162, queries, keys and values fused | 1e-6, BERT's norm 1e-12 |
+| hub (folder with config.json, or one file) | 208 | of config.json (1e-12), one for all norms; 1e-12 without it |
+| ours (safetensors with ``format`` in its metadata) | 208 | as stated |
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import torch
+import transformers
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from transformers import ViltForImageAndTextRetrieval
 
-from annotators.base import Encoded, ids_of
-from annotators.checkpoints.checkpoint import Examination
-from annotators.checkpoints.vilt_layouts import NETWORK, ViltFile, examined, load_network, open_weights
+from annotators.base import Encoded, file_sha256, fingerprint, ids_of
+from annotators.checkpoints.checkpoint import (
+    OURS,
+    Checkpoint,
+    Examination,
+    TensorPart,
+    Weights,
+    config_of,
+    contradictions,
+    options_of,
+    read_checkpoint,
+    renamed,
+    same_name,
+)
 from annotators.devices import Running, device_of, inference
 from annotators.encoding import Inputs, encode_in_batches
-from annotators.fingerprint import file_sha256, fingerprint
 from annotators.inputs import pixels, wordpieces
 from annotators.inputs.wordpieces import WordPieces, from_lines, installed_wordpieces, read_wordpieces
-from annotators.networks.linears import PlainLinear, fastest_linear
-from annotators.networks.vilt import Vilt
-from annotators.networks.vilt_core import ViltCore
 from annotators.options import Options
-from annotators.scoring.vilt import PairScorer, default_kept_bytes
+from annotators.sizes import ViltConfig
+from annotators.vilt_core import PlainLinear, ViltCore, fastest_linear
+from annotators.vilt_scorer import PairScorer, default_kept_bytes
 from mitl.errors import AnnotatorError
 from mitl.records import AnnotatorKind, CaptionItem, ImageItem
+
+
+class Vilt(ViltForImageAndTextRetrieval):  # type: ignore[no-untyped-call]  # of transformers' __init_subclass__
+    """The port's module, whose ``images``, ``captions`` and ``score`` encode each item once and are differentiable."""
+
+    def __init__(self, config: ViltConfig) -> None:
+        sizes = asdict(config)
+        del sizes["text_layer_norm_eps"]  # transformers knows one epsilon
+        super().__init__(transformers.ViltConfig(**sizes, max_image_length=-1))
+        self.sizes = config
+        text = self.vilt.embeddings.text_embeddings
+        text.LayerNorm.eps = config.text_layer_norm_eps
+        # Built without memory (device "meta"), these would stay without: they are in no checkpoint.
+        places = torch.arange(config.max_position_embeddings, device="cpu")[None]
+        text.position_ids = nn.Buffer(places, persistent=False)
+        text.token_type_ids = nn.Buffer(torch.zeros_like(places), persistent=False)
+
+    def images(self, pixels: Tensor) -> dict[str, Tensor]:
+        """Images of one size (B, 3, H, W) to ``state`` (B, 1 + h w, D): class token and patches, embedded."""
+        return ViltCore(self).images(pixels)
+
+    def captions(self, tokens: Tensor, words: Tensor | None = None) -> dict[str, Tensor]:
+        """Word pieces (B, L) to ``state`` (B, L, D); ``words`` (B, L), false where there is padding, is kept."""
+        return ViltCore(self).captions(tokens, words)
+
+    def score(
+        self, images: Mapping[str, Tensor], captions: Mapping[str, Tensor], i: Tensor, c: Tensor
+    ) -> Tensor:
+        """(P,) rank-head logits of the pairs of image row i and caption row c."""
+        return ViltCore(self).score(images, captions, i, c)
+
+
+NETWORK = "vilt"
+HUB_FILES = ("model.safetensors", "pytorch_model.bin")
+"""The weights in a folder of the hub, in order of preference."""
+
+_IN_LAYERS = {
+    "layernorm_before.": ("norm1.", TensorPart.ALL),
+    "layernorm_after.": ("norm2.", TensorPart.ALL),
+    "attention.output.dense.": ("attn.proj.", TensorPart.ALL),
+    "attention.attention.query.": ("attn.qkv.", TensorPart.QUERIES),
+    "attention.attention.key.": ("attn.qkv.", TensorPart.KEYS),
+    "attention.attention.value.": ("attn.qkv.", TensorPart.VALUES),
+    "intermediate.dense.": ("mlp.fc1.", TensorPart.ALL),
+    "output.dense.": ("mlp.fc2.", TensorPart.ALL),
+}
+_AUTHORS = renamed(
+    {
+        "vilt.embeddings.text_embeddings.": ("text_embeddings.", TensorPart.ALL),
+        "vilt.embeddings.token_type_embeddings.": ("token_type_embeddings.", TensorPart.ALL),
+        "vilt.embeddings.cls_token": ("transformer.cls_token", TensorPart.ALL),
+        "vilt.embeddings.position_embeddings": ("transformer.pos_embed", TensorPart.ALL),
+        "vilt.embeddings.patch_embeddings.projection.": ("transformer.patch_embed.proj.", TensorPart.ALL),
+        "vilt.layernorm.": ("transformer.norm.", TensorPart.ALL),
+        "vilt.pooler.": ("pooler.", TensorPart.ALL),
+    },
+    {"vilt.encoder.layer.": "transformer.blocks."},
+    _IN_LAYERS,
+)
+"""The hub's names, which are ours too → the authors'."""
+
+_NO_POSITIONS = "a buffer of old versions that counts 0, 1, 2, ...; positions are not learnt there"
+_IGNORED = {
+    "text_embeddings.position_ids": _NO_POSITIONS,
+    "vilt.embeddings.text_embeddings.position_ids": _NO_POSITIONS,
+    "itm_score.": "head of pre-training that tells whether a pair matches; retrieval reads rank_output",
+    "mlm_score.": "head of pre-training that guesses masked words; retrieval reads rank_output",
+    "mpp_score.": "head of pre-training that guesses masked patches; retrieval reads rank_output",
+}
+"""What may be left over in a file: name or, with a dot at its end, beginning of names -> why it is not needed."""
+
 
 VERSION = 1
 """Raised when the same weights, pixels and word pieces give other scores."""
 PRECISIONS = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 _IMAGES_AT_A_TIME = 32
 """Images are embedded one by one, for sizes differ; so many are in memory before they are packed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ViltFile:
+    """A weights file that was opened, and the word pieces that it brings."""
+
+    weights: Weights[Vilt]
+    kind: str
+    """authors', hub's or ours."""
+    config: ViltConfig
+
+    def wordpieces(self) -> WordPieces | None:
+        """Those in a file of ours, or in ``vocab.txt`` beside a file of the hub; None where there are none."""
+        file = self.weights.checkpoint.path
+        text = self.weights.checkpoint.values.get("wordpieces")
+        if isinstance(text, str):
+            return from_lines(text, repr(str(file)))
+        beside = file.parent / "vocab.txt"
+        return read_wordpieces(beside) if self.kind == "hub's" and beside.is_file() else None
+
+
+def open_weights(path: Path) -> ViltFile:
+    """Read a file of any layout, or the weights file of a folder of the hub, and hold it against ViLT.
+
+    Raises:
+        AnnotatorError: there is none, it is unreadable, or its configuration is of another kind of network.
+    """
+    file = path
+    if path.is_dir():
+        held = next((path / name for name in HUB_FILES if (path / name).is_file()), None)
+        if held is None:
+            raise AnnotatorError(
+                f"the folder {str(path)!r} holds no {' or '.join(HUB_FILES)}; name the weights file or a folder of the "
+                "hub"
+            )
+        file = held
+    checkpoint = read_checkpoint(file)
+    described = file.parent / "config.json"
+    authors = any(name.startswith("transformer.") for name in checkpoint.tensors)
+    kind = "ours" if checkpoint.values.get("format") == OURS else "authors'" if authors else "hub's"
+    if kind == "hub's" and file.name in HUB_FILES and described.is_file():
+        config = _hub_config(described)
+    else:
+        released = ViltConfig(layer_norm_eps=1e-12) if kind == "hub's" else ViltConfig()
+        config = config_of(checkpoint, NETWORK, released, _AUTHORS if kind == "authors'" else same_name)
+    return ViltFile(_weights_of(checkpoint, kind, config), kind, config)
+
+
+def _weights_of(checkpoint: Checkpoint, kind: str, config: ViltConfig) -> Weights[Vilt]:
+    what = (
+        f"ViLT for retrieval, {kind} layout: {config.num_hidden_layers} layers of width {config.hidden_size}, "
+        f"{config.vocab_size:,} word pieces, LayerNorm epsilon {config.layer_norm_eps:g}"
+    )
+    # Lightning keeps the training script's configuration beside the authors' weights.
+    stated = options_of(options_of(checkpoint.values.get("hyper_parameters")).get("config"))
+    weights = Weights(
+        NETWORK,
+        checkpoint,
+        lambda: Vilt(config),
+        what=what,
+        otherwise="no weights of ViLT",
+        settings=asdict(config),
+        problems=contradictions(stated, _computed_with(config)),
+        ignored=_IGNORED,
+        naming=_AUTHORS if kind == "authors'" else same_name,
+    )
+    missing = weights.examination.missing
+    if missing and all(name.startswith("rank_output.") for name in missing):
+        weights = replace(weights, problems=(*weights.problems, _NOT_FOR_RETRIEVAL))
+    return weights
+
+
+def _computed_with(config: ViltConfig) -> dict[str, object]:
+    """The options of the training script under which this network is computed."""
+    return {
+        "image_size": config.image_size,
+        "patch_size": config.patch_size,
+        "max_image_len": -1,
+        "val_transform_keys": ["pixelbert"],
+        "tokenizer": "bert-base-uncased",
+        "max_text_len": config.max_position_embeddings,
+        "vocab_size": config.vocab_size,
+        "hidden_size": config.hidden_size,
+        "num_heads": config.num_attention_heads,
+        "num_layers": config.num_hidden_layers,
+        "mlp_ratio": config.intermediate_size / config.hidden_size,
+    }
+
+
+_NOT_FOR_RETRIEVAL = (
+    "it has no head that ranks pairs, so it is a ViLT of another task; "
+    "take vilt_irtr_coco.ckpt or dandelin/vilt-b32-finetuned-coco"
+)
+
+
+def _hub_config(path: Path) -> ViltConfig:
+    try:
+        stated = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(stated, dict):
+            raise ValueError("it is not an object")
+        return ViltConfig.from_hub(stated)
+    except (OSError, ValueError, TypeError) as error:
+        raise AnnotatorError(f"{str(path)!r} does not describe a ViLT: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,8 +239,8 @@ class Trained:
 
 
 def examine(path: Path) -> Examination:
-    """Hold a weights file, or a folder of the hub, against ViLT; AnnotatorError where it holds no weights at all."""
-    return examined(open_weights(path))
+    """Compare a weights file, or a folder of the hub, with ViLT; AnnotatorError where it holds no weights at all."""
+    return open_weights(path).weights.examination
 
 
 def load(path: Path) -> Trained:
@@ -58,14 +250,7 @@ def load(path: Path) -> Trained:
         AnnotatorError: unreadable, or any key is missing, left over or of another shape.
     """
     opened = open_weights(path)
-    return Trained(load_network(opened), _brought(opened))
-
-
-def _brought(opened: ViltFile) -> WordPieces | None:
-    if opened.wordpieces is not None:
-        return from_lines(opened.wordpieces, repr(str(opened.checkpoint.path)))
-    beside = opened.folder / "vocab.txt"
-    return read_wordpieces(beside) if opened.kind == "hub's" and beside.is_file() else None
+    return Trained(opened.weights.load(), opened.wordpieces())
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +311,10 @@ class ViltAnnotator:
             return {"pixels": pixels.vilt_pixels(item, sizes.image_size, sizes.patch_size)}
 
         def encode(inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-            found = core.images(inputs["pixels"])["state"]
-            full = found.new_zeros(len(found), *state.shape[1:])
-            full[:, : found.shape[1]] = found
-            return {"state": full, "length": torch.full((len(found),), found.shape[1])}
+            embedded = core.images(inputs["pixels"])["state"]
+            full = embedded.new_zeros(len(embedded), *state.shape[1:])
+            full[:, : embedded.shape[1]] = embedded
+            return {"state": full, "length": torch.full((len(embedded),), embedded.shape[1])}
 
         one_by_one = Running(self.device, self._how.threads, batch=1)
         for start in range(0, len(items), _IMAGES_AT_A_TIME):
@@ -189,14 +374,8 @@ def _laid_out(network: Vilt, precision: str, how: Computation) -> tuple[ViltCore
     make = PlainLinear if how.compiled else fastest_linear(dtype, how.device)
     with inference(how.threads):
         core = ViltCore(network, dtype, make, compiled=how.compiled)
-    return core, PairScorer(
-        core,
-        how.device,
-        threads=how.threads,
-        batch=how.batch,
-        kept_bytes=default_kept_bytes(how.device),
-        compiled=how.compiled,
-    )
+    kept = default_kept_bytes(how.device)
+    return core, PairScorer(core, how.device, threads=how.threads, batch=how.batch, kept_bytes=kept)
 
 
 def _wrong_wordpieces(name: str, trained: Trained) -> str:
@@ -218,7 +397,6 @@ def build(options: Options) -> ViltAnnotator:
     Further settings: ``wordpieces`` (a vocab.txt, unless the weights or an installed package bring it),
     ``precision`` (float32, bfloat16; float16 on CUDA), ``compile``, ``device``, ``threads``, ``batch`` (pairs).
     """
-    options.only("weights", "wordpieces", "precision", "compile", "device", "threads", "batch")
     device, threads = device_of(options), options.whole("threads", torch.get_num_threads())
     precision = options.text("precision", "float32", choices=tuple(PRECISIONS))
     if precision == "float16" and device.type == "cpu":
@@ -228,10 +406,16 @@ def build(options: Options) -> ViltAnnotator:
         )
     compiled = options.flag("compile", False)
     opened = open_weights(options.path("weights"))
-    pieces = _wordpieces(options, opened)
+    if "wordpieces" in options.values:
+        pieces: WordPieces | None = read_wordpieces(options.path("wordpieces"))
+    else:
+        pieces = opened.wordpieces()
+        if pieces is None and opened.config.vocab_size == wordpieces.BERT_SIZE:
+            installed = installed_wordpieces()
+            pieces = read_wordpieces(installed) if installed else None
     encoding = fingerprint(
         network=NETWORK,
-        weights=file_sha256(opened.checkpoint.path),
+        weights=file_sha256(opened.weights.checkpoint.path),
         config=opened.config.to_json(),
         wordpieces=pieces.fingerprint if pieces else None,
         versions=[VERSION, pixels.VERSION, wordpieces.VERSION],
@@ -245,18 +429,8 @@ def build(options: Options) -> ViltAnnotator:
     )
     return ViltAnnotator(
         options.annotator,
-        Trained(load_network(opened), pieces),
+        Trained(opened.weights.load(), pieces),
         how,
         digest=fingerprint(encoding=encoding, precision=precision),
         encoding_fingerprint=encoding,
     )
-
-
-def _wordpieces(options: Options, opened: ViltFile) -> WordPieces | None:
-    if "wordpieces" in options.values:
-        return read_wordpieces(options.path("wordpieces"))
-    brought = _brought(opened)
-    if brought is not None or opened.config.vocab_size != wordpieces.BERT_SIZE:
-        return brought
-    installed = installed_wordpieces()
-    return read_wordpieces(installed) if installed else None

@@ -1,45 +1,143 @@
 """VSRN as a machine annotator: the released checkpoints or weights of ours over features of regions.
 
-Source: Li et al., Visual semantic reasoning for image-text matching, ICCV 2019. ``networks.vsrn`` is the network.
+Source: Li et al., Visual semantic reasoning for image-text matching, ICCV 2019, with the computation of its code,
+which divides regions by their norm over the regions, not over the features; the released weights need that.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn import functional as F
 
-from annotators.base import Encoded
+from annotators.base import Encoded, file_sha256, fingerprint
 from annotators.checkpoints.checkpoint import (
-    ENCODERS,
     OURS,
-    Checkpoint,
     Examination,
-    compare,
+    TensorPart,
+    Weights,
+    config_of,
     contradictions,
-    load_strictly,
     options_of,
-    own_name,
     read_checkpoint,
-    shapes_of,
-    stated_config,
-    without_memory,
+    renamed,
+    same_name,
 )
 from annotators.devices import Running
-from annotators.encoding import Inputs, NetworkAnnotator
-from annotators.fingerprint import file_sha256, fingerprint
+from annotators.dual_encoders import DualEncoder, Ready, ResNet, cells_of, vocabulary_of
+from annotators.encoding import Inputs
 from annotators.inputs import pixels
-from annotators.inputs import tokens as caption_words
+from annotators.inputs import vocabularies as caption_words
 from annotators.inputs.regions import NO_EXTRACTOR, RegionFeatures, open_regions
-from annotators.inputs.vocabularies import Vocabulary, read_vocabulary
-from annotators.networks.vsrn import Vsrn, VsrnConfig
+from annotators.inputs.vocabularies import Vocabulary
 from annotators.options import Options
+from annotators.sizes import GridConfig, VsrnConfig
 from mitl.errors import AnnotatorError
-from mitl.records import CaptionItem, ImageItem
+from mitl.records import ImageItem
+
+
+class GridRegions(nn.Module):
+    """A grid of overlapping windows as regions; non-negative, as a detector's pooled features are."""
+
+    def __init__(self, config: GridConfig, region_width: int) -> None:
+        super().__init__()
+        self.cnn = ResNet(config.blocks, config.width)
+        self.look = nn.Conv2d(self.cnn.channels, region_width, config.window)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """(B, 3, S, S) -> (B, R, region_width), row by row from the upper left."""
+        return F.relu(cells_of(self.look(self.cnn(pixels))))
+
+
+def l2norm(x: Tensor) -> Tensor:
+    """Divide by the norm over axis 1, whatever that axis is: the regions of (B, N, D), the features of (B, D)."""
+    unit: Tensor = x / x.pow(2).sum(1, keepdim=True).sqrt()
+    return unit
+
+
+class RegionGraph(nn.Module):
+    """Each region takes from all others by their affinity; a residual block (equations 2 to 4)."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.g, self.theta, self.phi = (nn.Conv1d(width, width, 1) for _ in range(3))
+        self.W = nn.Sequential(nn.Conv1d(width, width, 1), nn.BatchNorm1d(width))
+        # An untrained block is the identity.
+        nn.init.zeros_(self.W.get_parameter("1.weight"))
+
+    def forward(self, v: Tensor) -> Tensor:
+        """(B, D, N) -> (B, D, N)."""
+        R = self.theta(v).transpose(1, 2) @ self.phi(v)  # (B, N, N)
+        related = (R / v.shape[2]) @ self.g(v).transpose(1, 2)  # (B, N, D)
+        reasoned: Tensor = self.W(related.transpose(1, 2)) + v
+        return reasoned
+
+
+class ImageEncoder(nn.Module):
+    """Regions to one vector: projection, graph blocks, and a GRU that reads the regions in their order."""
+
+    def __init__(self, config: VsrnConfig) -> None:
+        super().__init__()
+        self.flickr, self.blocks = config.flickr, config.blocks
+        self.fc = nn.Linear(config.region_width, config.width)
+        self.img_rnn = nn.GRU(config.width, config.width, batch_first=True)
+        for place in range(config.blocks):
+            self.add_module(f"Rs_GCN_{place + 1}", RegionGraph(config.width))
+        if config.flickr:
+            self.bn = nn.BatchNorm1d(config.width)
+        nn.init.xavier_uniform_(self.fc.weight)
+        nn.init.zeros_(self.fc.bias)
+
+    def forward(self, regions: Tensor) -> Tensor:
+        """(B, N, region_width) -> (B, D) of unit vectors."""
+        v = self.fc(regions)  # (B, N, D)
+        if not self.flickr:
+            v = l2norm(v)
+        v = v.transpose(1, 2)  # (B, D, N)
+        for place in range(self.blocks):
+            v = self.get_submodule(f"Rs_GCN_{place + 1}")(v)
+        _, last = self.img_rnn(l2norm(v.transpose(1, 2)))  # (1, B, D)
+        return l2norm(self.bn(last[0]) if self.flickr else last[0])
+
+
+class TextEncoder(nn.Module):
+    """Words to one vector: the state of a GRU at the last word."""
+
+    def __init__(self, config: VsrnConfig) -> None:
+        super().__init__()
+        self.embed = nn.Embedding(config.words, config.word_width)
+        self.rnn = nn.GRU(config.word_width, config.width, batch_first=True)
+        nn.init.uniform_(self.embed.weight, -0.1, 0.1)
+
+    def forward(self, tokens: Tensor, lengths: Tensor) -> Tensor:
+        """(B, L) and (B,) -> (B, D) of unit vectors; what lies behind a caption's end does not matter."""
+        states, _ = self.rnn(self.embed(tokens))  # (B, L, D)
+        return l2norm(states[torch.arange(len(states), device=states.device), lengths - 1])
+
+
+class Vsrn(nn.Module):
+    """Both encoders; a similarity is the inner product of an image's and a caption's unit vector."""
+
+    def __init__(self, config: VsrnConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.extractor = GridRegions(config.extractor, config.region_width) if config.extractor else None
+        self.img_enc = ImageEncoder(config)
+        self.txt_enc = TextEncoder(config)
+
+    def images(self, regions: Tensor) -> dict[str, Tensor]:
+        """``embedding`` (B, D) of regions (B, N, region_width); of pixels (B, 3, S, S) where there is an extractor."""
+        return {"embedding": self.img_enc(self.extractor(regions) if self.extractor else regions)}
+
+    def captions(self, tokens: Tensor, lengths: Tensor) -> dict[str, Tensor]:
+        """``embedding`` (B, D) of captions (B, L) int64, each of its own length (B,) and padded with anything."""
+        return {"embedding": self.txt_enc(tokens, lengths)}
+
 
 NETWORK = "vsrn"
 
@@ -56,10 +154,13 @@ _FLICKR = "f30k_precomp"
 """The ``data_name`` for which the training script leaves out the first norm and adds a batch norm."""
 
 
+_IN_A_LIST = renamed({"img_enc.": ("0.", TensorPart.ALL), "txt_enc.": ("1.", TensorPart.ALL)})
+"""Released files are lists of both encoders' weights."""
+
+
 def examine(path: Path) -> Examination:
-    """Hold a weights file against VSRN; AnnotatorError where it is no weights file at all."""
-    checkpoint = read_checkpoint(path)
-    return _examined(checkpoint, _config_of(checkpoint))
+    """Compare a weights file with VSRN; AnnotatorError where it is not a weights file at all."""
+    return _weights_of(path).examination
 
 
 def load(path: Path) -> Trained:
@@ -68,53 +169,35 @@ def load(path: Path) -> Trained:
     Raises:
         AnnotatorError: unreadable, or any key is missing, left over or of another shape.
     """
-    checkpoint = read_checkpoint(path)
-    config = _config_of(checkpoint)
-    network = without_memory(Vsrn, config)
-    load_strictly(
-        network, {own_name(name): t for name, t in checkpoint.tensors.items()}, _examined(checkpoint, config)
-    )
-    text = checkpoint.values.get("vocabulary")
+    weights = _weights_of(path)
+    text = weights.checkpoint.values.get("vocabulary")
     vocabulary = Vocabulary.from_text(text, repr(str(path))) if isinstance(text, str) else None
-    return Trained(network.eval(), vocabulary)
+    return Trained(weights.load(), vocabulary)
 
 
-def _released_name(name: str) -> str:
-    place = next(place for place, encoder in ENCODERS.items() if name.startswith(encoder))
-    return place + name.removeprefix(ENCODERS[place])
-
-
-def _config_of(checkpoint: Checkpoint) -> VsrnConfig:
-    """The configuration that a file states, or that its shapes and names show; the released one where they do not."""
-    stated = stated_config(checkpoint, NETWORK, VsrnConfig.from_json)
-    if stated is not None:
-        return stated
-    shapes = shapes_of(checkpoint.tensors)
-    config = VsrnConfig(flickr="0.bn.weight" in shapes)
-    table, projection = shapes.get("1.embed.weight", ()), shapes.get("0.fc.weight", ())
-    if len(table) == 2:
-        config = replace(config, words=table[0], word_width=table[1])
-    if len(projection) == 2:
-        config = replace(config, width=projection[0], region_width=projection[1])
-    return config
-
-
-def _examined(checkpoint: Checkpoint, config: VsrnConfig) -> Examination:
-    ours = checkpoint.values.get("format") == OURS
-    shapes = shapes_of(without_memory(Vsrn, config).state_dict())
-    expected = shapes if ours else {_released_name(name): shape for name, shape in shapes.items()}
+def _weights_of(path: Path) -> Weights[Vsrn]:
+    checkpoint = read_checkpoint(path)
+    values = checkpoint.values
+    ours = values.get("format") == OURS
+    naming = same_name if ours else _IN_A_LIST
+    config = config_of(checkpoint, NETWORK, VsrnConfig(), naming)
     trained_on = "" if ours else " for Flickr30k" if config.flickr else " for COCO"
-    what = f"VSRN{trained_on}: {config.blocks} graph blocks over {config.reads}, {config.words:,} words"
-    settings = {
-        "words": config.words,
-        "width": config.width,
-        "blocks": config.blocks,
-        "flickr": config.flickr,
-        **{key: checkpoint.values[key] for key in ("epoch", "best_rsum") if key in checkpoint.values},
-    }
-    examination = compare(NETWORK, checkpoint, expected, what=what, settings=settings)
-    problems = _strange_options(checkpoint.values.get("opt"), config)
-    return examination.with_problems(problems, otherwise="no weights of VSRN")
+    return Weights(
+        NETWORK,
+        checkpoint,
+        lambda: Vsrn(config),
+        what=f"VSRN{trained_on}: {config.blocks} graph blocks over {config.reads}, {config.words:,} words",
+        settings={
+            "words": config.words,
+            "width": config.width,
+            "blocks": config.blocks,
+            "flickr": config.flickr,
+            **{key: values[key] for key in ("epoch", "best_rsum") if key in values},
+        },
+        problems=tuple(_strange_options(values.get("opt"), config)),
+        otherwise="no weights of VSRN",
+        naming=naming,
+    )
 
 
 def _strange_options(opt: object, config: VsrnConfig) -> Iterator[str]:
@@ -147,26 +230,37 @@ def _strange_options(opt: object, config: VsrnConfig) -> Iterator[str]:
 BATCH = 64
 
 
-class VsrnAnnotator(NetworkAnnotator):
-    """One or two networks over one set of regions; two average their similarities, as the published figures do.
+class Averaged:
+    """One or two networks; two average their similarities, as the published figures do.
 
     The mean of two inner products is one inner product, of both embeddings side by side divided by the square root
     of two, so two networks are searched exactly like one.
     """
 
-    def __init__(
-        self,
-        name: str,
-        digest: str,
-        networks: Sequence[Vsrn],
-        inputs: tuple[Vocabulary, RegionFeatures | None],
-        running: Running,
-    ) -> None:
-        """``inputs``: the words that the networks know, and the regions they read; None where they read pixels."""
-        super().__init__(name, digest, running)
-        self._networks = [network.to(running.device) for network in networks]
-        self._vocabulary, self._features = inputs
-        self.reads_pictures = self._features is None
+    def __init__(self, networks: Sequence[Vsrn]) -> None:
+        self.networks = networks
+        self.config = networks[0].config
+
+    def images(self, image: Tensor) -> dict[str, Tensor]:
+        """``embedding`` (B, D) of regions or of pixels."""
+        return self._mean([network.images(image) for network in self.networks])
+
+    def captions(self, tokens: Tensor, lengths: Tensor) -> dict[str, Tensor]:
+        """``embedding`` (B, D) of captions (B, L) int64 of lengths (B,)."""
+        return self._mean([network.captions(tokens, lengths) for network in self.networks])
+
+    def _mean(self, sides: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+        joined = torch.cat([side["embedding"] for side in sides], 1)
+        return {"embedding": joined / math.sqrt(len(sides))}
+
+
+class VsrnAnnotator(DualEncoder[Averaged]):
+    """Networks over one set of regions; over pixels where they make their regions themselves."""
+
+    def __init__(self, ready: Ready[Averaged], features: RegionFeatures | None) -> None:
+        super().__init__(ready)
+        self._features = features
+        self.reads_pictures = features is None
 
     def encode_images(self, items: Sequence[ImageItem]) -> Encoded:
         """``embedding`` (N, D) float32; AnnotatorError where an image has no features or no readable file."""
@@ -176,25 +270,10 @@ class VsrnAnnotator(NetworkAnnotator):
 
     def _read_image(self, item: ImageItem) -> Inputs:
         if self._features is not None:
-            return {"regions": self._features.read(item)}
-        extractor = self._networks[0].config.extractor
+            return {"image": self._features.read(item)}
+        extractor = self.network.config.extractor
         assert extractor is not None
-        return {"regions": pixels.imagenet_pixels(item, extractor.image_size)}
-
-    def _tokens(self, item: CaptionItem) -> Inputs:
-        return {"tokens": self._vocabulary.encode(item.text)}
-
-    def _encode_images(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        return self._mean([network.images(inputs["regions"]) for network in self._networks])
-
-    def _encode_captions(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
-        tokens = inputs["tokens"]
-        lengths = torch.full((len(tokens),), tokens.shape[1], device=tokens.device)
-        return self._mean([network.captions(tokens, lengths) for network in self._networks])
-
-    def _mean(self, sides: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-        joined = torch.cat([side["embedding"] for side in sides], 1)
-        return {"embedding": joined / math.sqrt(len(sides))}
+        return {"image": pixels.imagenet_pixels(item, extractor.image_size)}
 
 
 def build(options: Options) -> VsrnAnnotator:
@@ -203,12 +282,14 @@ def build(options: Options) -> VsrnAnnotator:
     Further settings: ``feature_ids``, ``device``, ``threads``, ``batch``. Weights of ours bring their vocabulary,
     and their extractor where they have one.
     """
-    options.only("weights", "vocabulary", "features", "feature_ids", "device", "threads", "batch")
     caption_words.require_nltk()
     running = Running.of(options, batch=BATCH)
     paths = _weights(options)
     trained = [load(path) for path in paths]
-    vocabulary = _vocabulary(options, paths, trained)
+    known = {
+        path: (each.vocabulary, each.network.config.words) for path, each in zip(paths, trained, strict=True)
+    }
+    vocabulary = vocabulary_of(options, known, "coco_precomp_vocab.pkl")
     features = _features(options, trained)
     digest = fingerprint(
         network=NETWORK,
@@ -217,17 +298,12 @@ def build(options: Options) -> VsrnAnnotator:
         tokens=caption_words.VERSION,
         images=features.fingerprint if features else pixels.VERSION,
     )
-    networks = [each.network for each in trained]
-    return VsrnAnnotator(options.annotator, digest, networks, (vocabulary, features), running)
+    network = Averaged([each.network.to(running.device) for each in trained])
+    return VsrnAnnotator(Ready(options.annotator, digest, network, vocabulary, running), features)
 
 
 def _weights(options: Options) -> list[Path]:
-    given = options.values.get("weights")
-    if given is None:
-        raise AnnotatorError(
-            f"annotator {options.annotator!r} needs the setting 'weights': model_coco_1.pth.tar, or a list of it and "
-            "model_coco_2.pth.tar, whose similarities are averaged"
-        )
+    given = options.values["weights"]
     several = given if isinstance(given, list | tuple) else [given]
     if not 1 <= len(several) <= 2:
         raise AnnotatorError(
@@ -235,26 +311,6 @@ def _weights(options: Options) -> list[Path]:
             "or two whose similarities are averaged"
         )
     return [options.existing("weights", path) for path in several]
-
-
-def _vocabulary(options: Options, paths: Sequence[Path], trained: Sequence[Trained]) -> Vocabulary:
-    """The words of the setting, or of the weights; AnnotatorError where they do not fit all of the weights."""
-    held = [each.vocabulary for each in trained if each.vocabulary is not None]
-    if "vocabulary" in options.values:
-        held.insert(0, read_vocabulary(options.path("vocabulary")))
-    if not held:
-        raise AnnotatorError(
-            f"annotator {options.annotator!r} needs the setting 'vocabulary': the file coco_precomp_vocab.pkl "
-            "that was released with the weights, which do not hold their words"
-        )
-    for path, each in zip(paths, trained, strict=True):
-        held[0].require_size(each.network.config.words, path)
-    if any(other.words != held[0].words for other in held):
-        raise AnnotatorError(
-            f"the weights of annotator {options.annotator!r} bring their words, and 'vocabulary' or the other weights "
-            "have others; leave 'vocabulary' out, or take weights that were trained with the same words"
-        )
-    return held[0]
 
 
 def _features(options: Options, trained: Sequence[Trained]) -> RegionFeatures | None:

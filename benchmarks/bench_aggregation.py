@@ -4,7 +4,7 @@ Four levels, workers of different quality, an answer or more a pair and gold con
 of its own, which reads the columns from a file: the seconds are of the work alone, the memory is the process's
 peak, imports and columns included. The plain pass is one ``bincount`` of (item, label) and one of
 (worker, label): the least that any aggregator must do. pandas and crowd-kit are measured where they are
-installed (they are no dependencies of the project); crowd-kit is given up to ``--crowd-kit-limit`` answers, since
+installed (they are not dependencies of the project); crowd-kit is given up to ``--crowd-kit-limit`` answers, since
 its Dawid-Skene joins a table of all answers in every pass.
 
     python benchmarks/bench_aggregation.py --answers 10000000
@@ -134,10 +134,9 @@ def _plain(columns: np.ndarray) -> Callable[[], int]:
 
 def _ours(name: str) -> Callable[[np.ndarray], Callable[[], int]]:
     def prepare(columns: np.ndarray) -> Callable[[], int]:
+        from mitl.judgements.aggregators import DawidSkeneOptions, fit_dawid_skene
         from mitl.judgements.agreement import table_alpha
-        from mitl.judgements.answer_table import answer_table
-        from mitl.judgements.dawid_skene import DawidSkeneOptions, fit_dawid_skene
-        from mitl.judgements.majority import majority_table
+        from mitl.judgements.answer_table import answer_table, majority_table
         from mitl.judgements.ordinal import fit_ordinal
 
         def work() -> int:

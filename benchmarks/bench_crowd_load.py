@@ -2,7 +2,7 @@
 
 A second process is the load and shares the machine's cores with the server. Workers join, open the list, accept,
 look at the page and its 20 pictures, think, submit and go on; the times are those of whole answers as the load
-sees them. Afterwards the database is held against what the workers saw. The same load then goes to a bare
+sees them. Afterwards the database is compared with what the workers saw. The same load then goes to a bare
 server on the same framework, which answers from memory.
 
     python benchmarks/bench_crowd_load.py                              # both engines, people's real pace: 13 min

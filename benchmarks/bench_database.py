@@ -31,11 +31,13 @@ from query_plans import print_plans
 from sqlalchemy import create_engine, text
 from sqlalchemy.orm import Session
 
+from mitl.crowd.context import Context
 from mitl.db import migrate
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database
 from mitl.db.store import desk, proposals
 from mitl.db.store.bulk import roomy
+from mitl.desk.overview_page import overview
 from mitl.records import Direction, Environment, Proposal
 from mitl.records.gold_rule import GoldRule
 from mitl.settings import load
@@ -43,9 +45,7 @@ from mitl.stages.harvesting.judging import judge
 from mitl.stages.operating.backup import backup
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing import desk_submission, review
-from mitl.stages.reviewing.desk_overview import overview
-from mitl.stages.reviewing.evidence import crowd
-from mitl.stages.reviewing.habits import habits
+from mitl.stages.reviewing.evidence import crowd, habits
 
 ENGINES = ("sqlite", "postgresql")
 WANTED_SHARE = 0.6
@@ -123,7 +123,7 @@ def _raw_ingest(url: str, n_pairs: int, records: list[Proposal]) -> float:
     pairs = sorted({(one.pair.image_id, one.pair.caption_id) for one in records})
     ids = {pair: place for place, pair in enumerate(pairs, 1)}
     annotators = {row.name: place for place, row in enumerate(annotator_rows(), 1)}
-    pair_rows = [(id_, image, caption, True) for (image, caption), id_ in ids.items()]
+    pair_rows = [(id_, 1, image, 2, caption, True) for (image, caption), id_ in ids.items()]
     rows = [
         (
             1,
@@ -145,7 +145,7 @@ def _raw_ingest(url: str, n_pairs: int, records: list[Proposal]) -> float:
                 {"i": place, "n": row.name, "k": row.kind.value},
             )
     tables = (
-        ("pair (id, image_id, caption_id, proposed)", pair_rows),
+        ("pair (id, left_side_id, left_id, right_side_id, right_id, proposed)", pair_rows),
         ("proposal (run_id, pair_id, annotator_id, direction, rank, similarity)", rows),
     )
     with engine.connect() as connection:
@@ -194,17 +194,20 @@ def _reads(folder: Path, url: str) -> dict[str, float]:
         number = desk_submission.waiting(session, SANDBOX)[0].id
 
     def overview_again(session: Session) -> None:
-        overview(session, SANDBOX, AT + dt.timedelta(hours=1), known)
+        overview(context_of(session), known)
         crowd(session, SANDBOX, known)
 
     def people(session: Session) -> None:
         crowd(session, SANDBOX, known)
 
+    def context_of(session: Session) -> Context:
+        return Context(session, settings, SANDBOX, now=lambda: AT + dt.timedelta(hours=1))
+
     def one_worker(session: Session) -> None:
         desk_submission.strips(session, SANDBOX, 1, rule)
 
     def one_submission(session: Session) -> None:
-        desk_submission.submission(session, SANDBOX, number, rule, known.golds)
+        desk_submission.submission(context_of(session), number, known.golds)
         desk_submission.waiting(session, SANDBOX)
 
     def look() -> None:
@@ -217,7 +220,7 @@ def _reads(folder: Path, url: str) -> dict[str, float]:
 
     def board() -> None:
         with open_database(url, read_only=True) as session:
-            overview(session, SANDBOX, AT + dt.timedelta(hours=1), habits(session, SANDBOX, rule))
+            overview(context_of(session), habits(session, SANDBOX, rule))
 
     reads: dict[str, Callable[[], object]] = {
         "status": lambda: status(settings, SANDBOX),

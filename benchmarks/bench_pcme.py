@@ -22,16 +22,10 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from annotators.scoring.match_probability import match_probabilities
-from annotators.scoring.match_shortlist import (
-    COUNT,
-    SampleSet,
-    measured_shortlist,
-    shortlist,
-    shortlist_then_exact,
-)
+from annotators.match_probability import Odds, SampleSet, match_probabilities
+from annotators.match_shortlist import COUNT, ShortlistSearch, shortlist
 
-SCALE = SHIFT = 15.0
+ODDS = Odds(15.0, 15.0)
 SAMPLES = 7
 LOG_SIGMAS = {"small": (-6.0, 0.2), "mixed": (-4.8, 0.6), "large": (-4.2, 0.2)}
 """Mean and deviation, over items, of the log-sigma."""
@@ -69,7 +63,7 @@ def public_evaluation(query: Items, gallery: Items) -> np.ndarray:
     """(G,) probabilities of one query (7, D) with a gallery (G, 7, D), by explicit differences."""
     a, b = torch.from_numpy(query).double(), torch.from_numpy(gallery).double()
     distance = torch.sqrt(((a[None, :, None] - b[:, None]) ** 2).sum(-1) + 1e-6).float()
-    logits = -SCALE * distance + SHIFT
+    logits = -ODDS.negative_scale * distance + ODDS.shift
     matching = torch.exp(logits) / (torch.exp(logits) + torch.exp(-logits))
     return matching.mean((1, 2)).numpy()
 
@@ -110,10 +104,7 @@ def time_shape(queries: int, gallery: int, width: int, k: int, piece: int, runs:
             np.matmul(left.samples.reshape(-1, width), right.samples[:, sample].T, out=out)
 
     def exact() -> object:
-        squares = left.squares, right.squares
-        return match_probabilities(
-            left.samples, right.samples, SCALE, SHIFT, squares=squares, out=probabilities
-        )
+        return match_probabilities(left, right, ODDS, out=probabilities)
 
     names = (
         "public: explicit differences",
@@ -125,7 +116,7 @@ def time_shape(queries: int, gallery: int, width: int, k: int, piece: int, runs:
         names[0]: lambda: public_evaluation(left.samples[0], right.samples[:piece]),
         names[1]: product,
         names[2]: exact,
-        names[3]: lambda: shortlist_then_exact(left, right, k, SCALE, SHIFT),
+        names[3]: lambda: ShortlistSearch(left, right, k, ODDS).exact(),
     }
     best = best_seconds(timed, runs)
     best[names[0]] *= queries * gallery / piece
@@ -151,7 +142,7 @@ def measure_recall(queries: int, gallery: int, width: int, k: int) -> None:
     print(f"\nshare of the exact top {k} of {queries} queries that shortlists hold, {gallery:,} items")
     for name, log_sigma in LOG_SIGMAS.items():
         left, right = (SampleSet.of(side) for side in world(queries, gallery, width, log_sigma))
-        exact = match_probabilities(left.samples, right.samples, SCALE, SHIFT)
+        exact = match_probabilities(left, right, ODDS)
         top = np.argsort(-exact, axis=1, kind="stable")[:, :k]
         shares = []
         for count in (k, 2 * k, COUNT):
@@ -160,7 +151,7 @@ def measure_recall(queries: int, gallery: int, width: int, k: int) -> None:
             shares.append(f"{count}: {share:.4f}")
         best, last = exact[:, top[:, 0]].diagonal().mean(), np.take_along_axis(exact, top, 1)[:, -1].mean()
         print(f"{name:6} variances (best {best:.2f}, {k}th {last:.2f})  {'  '.join(shares)}")
-        print(f"       {measured_shortlist(left, right, k, SCALE, SHIFT)}")
+        print(f"       {ShortlistSearch(left, right, k, ODDS).measured()}")
 
 
 def main() -> None:

@@ -23,7 +23,8 @@ from pathlib import Path
 from release_project import make_project
 
 BASELINE = """
-SELECT p.image_id, p.caption_id, j.label, a.worker_id FROM judgement j JOIN assignment a ON a.id = j.assignment_id
+SELECT p.left_id AS image_id, p.right_id AS caption_id, j.label, a.worker_id
+FROM judgement j JOIN assignment a ON a.id = j.assignment_id
 JOIN hit_item i ON i.hit_id = a.hit_id AND i.place = j.place JOIN pair p ON p.id = j.pair_id
 WHERE j.usable = 1 AND i.role NOT IN ('gold_positive', 'gold_negative')
 """

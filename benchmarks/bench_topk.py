@@ -33,7 +33,7 @@ from topk_kit import (
 )
 
 from mitl.errors import RetrievalError
-from mitl.retrieval.choosing import Task, choose
+from mitl.retrieval.choosing import SearchTask, choose
 from mitl.retrieval.topk import top_k
 from mitl.retrieval.vectors import Vectors
 
@@ -107,7 +107,7 @@ def ours(queries: np.ndarray, gallery: np.ndarray, k: int) -> dict[str, Work]:
     def by(backend: str) -> Work:
         return lambda: top_k(space, left, right, k, backend=backend)  # type: ignore[arg-type]
 
-    task = Task(Vectors(left), Vectors(right), k)
+    task = SearchTask(Vectors(left), Vectors(right), k)
     taken = choose("auto", task).ladder[0].name
     found = {f"mitl top_k, auto (takes {taken})": by("auto"), "mitl top_k, numpy": by("numpy")}
     for backend in ("bf16", "int8"):

@@ -15,8 +15,8 @@ import time
 from topk_kit import Space, encoded, unit_vectors
 
 from mitl.retrieval import choosing
-from mitl.retrieval.device_product import DeviceProduct
 from mitl.retrieval.topk import top_k
+from mitl.retrieval.torch_products import DeviceProduct
 
 ITEMS = 12_400_000
 WIDTH, K = 512, 25

@@ -30,10 +30,10 @@ from torch import Tensor
 
 from annotators.base import Encoded
 from annotators.devices import inference
-from annotators.networks.linears import OneDnnLinear, PlainLinear, fastest_linear
-from annotators.networks.vilt import Vilt, ViltConfig
-from annotators.networks.vilt_core import ViltCore
-from annotators.scoring.vilt import PairScorer, default_kept_bytes
+from annotators.sizes import ViltConfig
+from annotators.vilt import Vilt
+from annotators.vilt_core import OneDnnLinear, PlainLinear, ViltCore, fastest_linear
+from annotators.vilt_scorer import PairScorer, default_kept_bytes
 
 USUAL_BATCH = 16
 GRIDS = (
@@ -193,7 +193,6 @@ def run(
                 device,
                 threads=threads,
                 kept_bytes=default_kept_bytes(device),
-                compiled=compile_it,
             )
             label = f"mitl, {str(dtype).removeprefix('torch.')}{', compiled' if compile_it else ''}"
             timed[label] = lambda scorer=scorer: scorer.scores(images, captions, rows, np.arange(pairs))

@@ -134,7 +134,7 @@ class Outcome:
 
 
 def kill_trial(url: str, *, kills: int, seed: int, workers: int = WORKERS) -> Outcome:
-    """Kill the server ``kills`` times, start it anew each time, and hold the database against what people saw."""
+    """Kill the server ``kills`` times, start it again each time, and hold the database against what people saw."""
     rng = random.Random(seed)
     random.seed(seed)
     engine = prepare(url)

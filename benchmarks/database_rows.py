@@ -11,12 +11,9 @@ from sqlalchemy.orm import Session
 from mitl.db.models import (
     Assignment,
     Batch,
-    Caption,
-    Dataset,
     Finding,
     Hit,
     HitItem,
-    Image,
     Journal,
     Judgement,
     Ledger,
@@ -25,8 +22,9 @@ from mitl.db.models import (
 )
 from mitl.db.store import answer_sheets
 from mitl.db.store.bulk import add_tuples, ids_were_given
+from mitl.db.store.items import add_dataset
 from mitl.db.store.proposals import AnnotatorRow
-from mitl.records import AnnotatorKind, Direction, Pair, Proposal
+from mitl.records import AnnotatorKind, Caption, Direction, IdKind, Image, Pair, Proposal, RetrievalSet
 
 NAMES = ("clip", "pcme", "pvse", "vilt", "vsrn")
 AT = dt.datetime(2026, 11, 20, 12, tzinfo=dt.UTC)
@@ -92,25 +90,12 @@ def proposal_records(n_pairs: int) -> list[Proposal]:
 
 def fill_items(session: Session, n_pairs: int) -> None:
     """The data set."""
-    images = n_images(n_pairs)
-    add_tuples(
-        session,
-        Dataset,
-        ("id", "name", "kind", "id_kind", "content_sha256"),
-        [(1, "d", "table", "integer", "")],
-    )
-    add_tuples(
-        session, Image, ("id", "dataset_id", "external_id"), ((i, 1, str(i)) for i in range(1, images + 1))
-    )
-    add_tuples(
-        session,
-        Caption,
-        ("id", "dataset_id", "external_id", "image_id", "text"),
-        (
-            (i, 1, str(i), (i - 1) // CAPTIONS_PER_IMAGE + 1, f"a picture of {i} things beside each other")
-            for i in range(1, images * CAPTIONS_PER_IMAGE + 1)
-        ),
-    )
+    images = [Image(str(i)) for i in range(1, n_images(n_pairs) + 1)]
+    captions = [
+        Caption(str(i), str((i - 1) // CAPTIONS_PER_IMAGE + 1), f"a picture of {i} things beside each other")
+        for i in range(1, len(images) * CAPTIONS_PER_IMAGE + 1)
+    ]
+    add_dataset(session, RetrievalSet("d", "table", IdKind.INTEGER, tuple(images), tuple(captions)), "")
 
 
 def fill_work(session: Session, n_pairs: int) -> None:
@@ -224,7 +209,7 @@ def fill_work(session: Session, n_pairs: int) -> None:
         ("assignment_id", "code", "detail"),
         ((i, "gold_failed", "1") for i in range(1, hits + 1, 100)),
     )
-    for model in (Dataset, Image, Caption, Round, Batch, Worker, Hit, Assignment):
+    for model in (Round, Batch, Worker, Hit, Assignment):
         ids_were_given(session, model)
     answer_sheets.fill(session)
     session.execute(text("ANALYZE"))

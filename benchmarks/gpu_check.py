@@ -22,13 +22,13 @@ from bench_topk_gpu import WIDTH, K, measured_rate, peak_flops
 from topk_kit import Space, encoded, unit_vectors
 
 from annotators import registry
-from annotators.scoring.match_probability import match_probabilities
+from annotators.match_probability import Odds, SampleSet, match_probabilities
 from mitl.datasets.scenes import generate, write_world
 from mitl.records import CaptionItem, ImageItem
 from mitl.retrieval import choosing
-from mitl.retrieval.device_product import DeviceProduct
 from mitl.retrieval.products import Buffers
 from mitl.retrieval.topk import top_k, top_k_both
+from mitl.retrieval.torch_products import DeviceProduct
 from mitl.retrieval.vectors import Vectors
 
 NEAR = {"pvse": 1e-4, "vsrn": 1e-4, "pcme": 1e-3, "vilt": 1e-4, "clip": 1e-4}
@@ -90,8 +90,9 @@ def networks(device: str) -> Iterator[Check]:
     """PCME's probabilities on coinciding and other samples, and all networks' similarities."""
     samples = unit_vectors((40, 7, 1024), 3)
     gallery = np.concatenate([samples, unit_vectors((400, 7, 1024), 4)])
-    there = match_probabilities(samples, gallery, 15, 1, device=torch.device(device))
-    yield "probabilities", float(np.abs(there - match_probabilities(samples, gallery, 15, 1)).max()), 1e-5
+    sides, odds = [SampleSet.of(side) for side in (samples, gallery)], Odds(1, 15)
+    there = match_probabilities(*sides, odds, device=torch.device(device))
+    yield "probabilities", float(np.abs(there - match_probabilities(*sides, odds)).max()), 1e-5
     with tempfile.TemporaryDirectory() as folder:
         world = generate(20, seed=5, split="check")
         write_world(world, Path(folder))

@@ -22,14 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annotators.pivot import read_machine_captions
-from annotators.text_models.sentences import shared_encoder
+from annotators.sentences import shared_encoder
 from mitl.datasets.compact import read_compact
-from mitl.datasets.crisscrossed import Likeness, RatedPairs, read_rated_pairs
-from mitl.metrics.correlation import pearson, sampled_spearman
+from mitl.datasets.cxc import Likeness, RatedPairs, read_rated_pairs
+from mitl.metrics.correlation import Pooling, pearson, pseudo_labels, sampled_spearman
 from mitl.metrics.crisscrossed import pair_similarities, score_within, scored_pairs, text_positives
 from mitl.metrics.intervals import interval
 from mitl.metrics.positives import Positives
-from mitl.metrics.pseudo_labels import Pooling, pseudo_labels
 
 
 def main() -> None:
@@ -72,7 +71,7 @@ def print_labels(
     image_ids: NDArray[np.int64],
     embeddings: NDArray[np.float32],
 ) -> None:
-    """Pearson over all rated pairs and over those that are no original pairs, and the sampled Spearman."""
+    """Pearson over all rated pairs and over those that are not original pairs, and the sampled Spearman."""
     own = Positives.from_pairs(image_ids, caption_ids)
     image_of = dict(zip(caption_ids.tolist(), image_ids.tolist(), strict=True))
     new = np.array([image_of[c] != i for i, c in zip(sits.first.tolist(), sits.second.tolist(), strict=True)])

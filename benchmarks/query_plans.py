@@ -11,17 +11,17 @@ from typing import Any
 from database_rows import AT
 from sqlalchemy import Engine, event, text
 
+from mitl.crowd.context import Context
 from mitl.db.engine import make_engine
 from mitl.db.session import open_database
 from mitl.db.store import desk
+from mitl.desk.overview_page import overview
 from mitl.records import Environment
 from mitl.settings import load
 from mitl.stages.harvesting.judging import judge
 from mitl.stages.reporting.status import status
 from mitl.stages.reviewing import review
-from mitl.stages.reviewing.desk_overview import overview
-from mitl.stages.reviewing.evidence import crowd
-from mitl.stages.reviewing.habits import habits
+from mitl.stages.reviewing.evidence import crowd, habits
 
 SANDBOX = Environment.SANDBOX
 
@@ -42,7 +42,7 @@ def print_plans(url: str) -> None:
         with open_database(url, read_only=True) as session:
             desk.pulse(session, SANDBOX)
             known = habits(session, SANDBOX, settings.gold_rule)
-            overview(session, SANDBOX, AT + dt.timedelta(hours=1), known)
+            overview(Context(session, settings, SANDBOX, now=lambda: AT + dt.timedelta(hours=1)), known)
             crowd(session, SANDBOX, known)
         with open_database(url) as session:
             judge(session, SANDBOX, settings.gold_rule)

@@ -38,8 +38,9 @@ def make_project(folder: Path, judgements: int, *, seed: int = 0) -> str:
     _items(connection, images, captions)
     keys = rng.choice(images * captions, size=pairs, replace=False)
     keys.sort()
-    proposed = np.ones(pairs, np.int64)
-    _rows(connection, "pair", np.arange(1, pairs + 1), keys // captions + 1, keys % captions + 1, proposed)
+    ones = np.ones(pairs, np.int64)
+    columns = (np.arange(1, pairs + 1), keys // captions + 1, keys % captions + 1, ones, ones, 2 * ones)
+    _rows(connection, "pair (id, left_id, right_id, proposed, left_side_id, right_side_id)", *columns)
     _proposals(connection, pairs, rng)
     _work(connection, hits, pairs, rng)
     connection.commit()
@@ -56,16 +57,26 @@ def _items(connection: sqlite3.Connection, images: int, captions: int) -> None:
     connection.execute(
         "INSERT INTO dataset (id, name, kind, id_kind, content_sha256) VALUES (1, 'made', 'table', 'integer', '')"
     )
+    connection.execute("INSERT INTO side (id, dataset_id, name) VALUES (1, 1, 'image'), (2, 1, 'caption')")
+    connection.execute(
+        "INSERT INTO direction (dataset_id, name, query_side_id, gallery_side_id) "
+        "VALUES (1, 'i2t', 1, 2), (1, 't2i', 2, 1)"
+    )
     connection.executemany(
-        "INSERT INTO image (id, dataset_id, external_id) VALUES (?, 1, ?)",
+        "INSERT INTO item (side_id, id, external_id) VALUES (1, ?, ?)",
         ((n, str(n)) for n in range(1, images + 1)),
     )
     connection.executemany(
-        "INSERT INTO caption (id, dataset_id, external_id, image_id, text) VALUES (?, 1, ?, ?, 'words')",
+        "INSERT INTO item (side_id, id, external_id, group_side_id, group_id) VALUES (2, ?, ?, 1, ?)",
         ((n, str(10 * n), (n - 1) // 5 + 1) for n in range(1, captions + 1)),
     )
+    connection.execute(
+        "INSERT INTO part (side_id, item_id, place, kind, text) "
+        "SELECT side_id, id, 1, iif(side_id = 1, 'image', 'text'), iif(side_id = 1, NULL, 'words') FROM item"
+    )
     connection.executemany(
-        "INSERT INTO rating (image_id, caption_id, score, sampling_method) VALUES (?, ?, 4.5, 'made')",
+        "INSERT INTO rating (left_side_id, left_id, right_side_id, right_id, score, sampling_method) "
+        "VALUES (1, ?, 2, ?, 4.5, 'made')",
         (((n - 1) // 5 + 1, n) for n in range(1, captions + 1)),
     )
     connection.execute("INSERT INTO run (id, hash, config) VALUES (1, 'made', '{}')")

@@ -27,10 +27,16 @@ from scipy.special import ndtr, ndtri
 
 from mitl.crowd.populations import CHARACTERS, PRESETS, parse_population
 from mitl.datasets.scenes.world import generate, truth_matrix
-from mitl.judgements.answer_table import UNKNOWN, AnswerTable, answer_table, codes
+from mitl.judgements.aggregators import fit_dawid_skene
+from mitl.judgements.answer_table import (
+    POSITIVE_LABELS,
+    UNKNOWN,
+    AnswerTable,
+    answer_table,
+    codes,
+    majority_table,
+)
 from mitl.judgements.calibration import Calibration, calibration
-from mitl.judgements.dawid_skene import fit_dawid_skene
-from mitl.judgements.majority import POSITIVE_LABELS, majority_table
 from mitl.judgements.ordinal import fit_ordinal
 
 Floats = NDArray[np.float64]
@@ -97,7 +103,7 @@ class Crowd:
 
     table: AnswerTable
     items: Ints
-    """(n,) those with a truth that are held against it."""
+    """(n,) those with a truth that are compared with it."""
     truth: Ints
     """(n,) their labels."""
     events: tuple[int, ...]

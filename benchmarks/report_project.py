@@ -12,7 +12,7 @@ from release_project import PER_HIT, PER_PAIR, make_project
 
 from annotators.base import Ranking
 from mitl.records import Direction, Environment, IdKind
-from mitl.retrieval.rankings import write_ranking
+from mitl.retrieval.rankings import ExternalIds, MadeBy, write_ranking
 from mitl.settings import Settings, load
 from mitl.stages.releasing.build_dataset import build_dataset
 from mitl.stages.setup.init import ensure_config
@@ -50,19 +50,23 @@ def _words_and_pictures(connection: sqlite3.Connection, folder: Path, rng: np.ra
         image = Image.fromarray(noise).resize((640, 480), Image.Resampling.BICUBIC)
         ImageDraw.Draw(image).ellipse((200, 120, 420, 360), fill=(number * 4, 120, 200))
         image.save(folder / "images" / f"{number}.jpg", quality=90)
-    connection.execute(f"UPDATE image SET file = 'images/' || (id % {PICTURES}) || '.jpg'")
-    captions = [row[0] for row in connection.execute("SELECT id FROM caption")]
+    connection.execute(
+        f"UPDATE part SET file = 'images/' || (item_id % {PICTURES}) || '.jpg' WHERE side_id = 1"
+    )
+    captions = [row[0] for row in connection.execute("SELECT id FROM item WHERE side_id = 2")]
     texts = (
         f"A {_KINDS[n % 8]} in picture {n} {_DEEDS[n // 8 % 6]} {_THINGS[n // 48 % 6]} on a sunny afternoon."
         for n in captions
     )
-    connection.executemany("UPDATE caption SET text = ? WHERE id = ?", zip(texts, captions, strict=True))
+    connection.executemany(
+        "UPDATE part SET text = ? WHERE side_id = 2 AND item_id = ?", zip(texts, captions, strict=True)
+    )
 
 
 def _queries_and_rankings(connection: sqlite3.Connection, folder: Path, rng: np.random.Generator) -> None:
     names = [row[0] for row in connection.execute("SELECT name FROM annotator ORDER BY id")]
-    images = dict(connection.execute("SELECT id, external_id FROM image"))
-    captions = dict(connection.execute("SELECT id, external_id FROM caption"))
+    images = dict(connection.execute("SELECT id, external_id FROM item WHERE side_id = 1"))
+    captions = dict(connection.execute("SELECT id, external_id FROM item WHERE side_id = 2"))
     asked = {Direction.I2T: sorted(images), Direction.T2I: sorted(captions)[:CAPTION_QUERIES]}
     ids = {Direction.I2T: (images, captions), Direction.T2I: (captions, images)}
     config = {
@@ -86,12 +90,8 @@ def _queries_and_rankings(connection: sqlite3.Connection, folder: Path, rng: np.
             write_ranking(
                 folder / "runs" / "made" / f"{name}.{way.value}.parquet",
                 Ranking(np.array(asked[way]), drawn, similarity),
-                annotator=name,
-                direction=way,
-                fingerprint=name,
-                id_kind=IdKind.INTEGER,
-                query_external_ids=queries,
-                item_external_ids=gallery,
+                MadeBy(name, way, name),
+                ExternalIds(IdKind.INTEGER, queries, gallery),
             )
 
 

@@ -169,11 +169,13 @@ class FaissApart:
         )
 
     def ask(self, **question: Any) -> Any:
-        """The answer of the other process."""
+        """The answer of the other process; EOFError where it has died."""
         assert self._process.stdin and self._process.stdout
         self._process.stdin.write(json.dumps(question) + "\n")
         self._process.stdin.flush()
-        return json.loads(self._process.stdout.readline())
+        if not (answer := self._process.stdout.readline()):
+            raise EOFError(f"the process of faiss ended with {self._process.wait()}")
+        return json.loads(answer)
 
     def close(self) -> None:
         """End the other process."""
@@ -192,7 +194,10 @@ def fastest_faiss() -> FaissApart | None:
     rates: dict[str, float] = {}
     for core_type in CORE_TYPES:
         apart = FaissApart(core_type)
-        rates[core_type] = apart.ask(probe=True)
+        try:
+            rates[core_type] = apart.ask(probe=True)
+        except EOFError:
+            continue  # a kernel of instructions that this processor lacks
         apart.close()
     chosen = max(rates, key=lambda name: rates[name])
     shown = ", ".join(f"{name or 'as installed'} {rate:,.0f}" for name, rate in rates.items())

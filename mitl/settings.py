@@ -1,23 +1,27 @@
 """The one place that reads the environment and ``mitl.toml``.
 
-Precedence: option, environment (``MITL_*``), ``mitl.toml``, default.
+Precedence: option, environment (``MITL_*``), ``mitl.toml``, default. `TABLES` describes each setting once: how it is
+read and what it means, from which docs/cli.md is made. A model of pydantic would hold the same with our lines for its
+errors beside it, and add its import, 0.1 s, to every command.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from mitl.config_file import read_config, write_new
+from mitl.core.whole_files import write_new
 from mitl.errors import SettingsError
 from mitl.logs import FORMATS
 from mitl.records import Environment, Label
 from mitl.records.gold_rule import GoldRule
 
+CONFIG_FILE = "mitl.toml"
 # Defaults of the project as a whole; docs/cli.md names them too.
 SEED = 0
 MOST_SEED = 2**31 - 1
@@ -42,50 +46,218 @@ BACKENDS = ("auto", "numpy", "torch", "bf16", "int8", "cuda", "faiss")
 ENGINES = ("local", "ray")
 """Where annotators work."""
 
+Read = Callable[[Any, str], Any]
+"""Makes a setting's value of what TOML holds; given its name too, for the SettingsError where it cannot be meant."""
+
+
+def _text(value: str, name: str) -> str:
+    """As it is; `read_config` has looked that it is text."""
+    return value
+
+
+def _integer(least: int | None = None, most: int | None = None) -> Read:
+    def read(value: object, name: str) -> int:
+        try:
+            number = int(str(value))
+        except ValueError as error:
+            raise SettingsError(f"{name} is {value!r}, but a whole number is wanted") from error
+        for limit, word in ((least, "least"), (most, "most")):
+            if limit is not None and (number < limit if word == "least" else number > limit):
+                raise SettingsError(f"{name} is {number}, but {limit} is the {word}")
+        return number
+
+    return read
+
+
+def _seed(value: object, name: str) -> int:
+    """Named as the option is, which sets it too."""
+    number: int = _integer(0, MOST_SEED)(value, "seed")
+    return number
+
+
+def _seconds(value: object, name: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 3600:
+        raise SettingsError(f"{name} is {value!r}, but seconds from 0 to 3600 are wanted")
+    return float(value)
+
+
+def _names(such: str) -> Read:
+    def read(value: object, name: str) -> tuple[str, ...]:
+        if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+            raise SettingsError(f'{name} is {value!r}, but a list of names is wanted, as ["{such}"]')
+        return tuple(value)
+
+    return read
+
+
+def _labels(value: object, name: str) -> tuple[Label, ...]:
+    names = _names("clip-mini")(value, name)
+    wrong = next((label for label in names if label not in set(Label)), None)
+    if wrong is not None or not names:
+        raise SettingsError(f"{name} names {wrong or 'nothing'}; known answers: {', '.join(Label)}")
+    return tuple(label for label in Label if label.value in names)
+
+
+def _one_of(*known: str) -> Read:
+    def read(value: object, name: str) -> str:
+        if value not in known:
+            raise SettingsError(f"{name} is {value!r}; known: {', '.join(known)}")
+        return str(value)
+
+    return read
+
+
+def _environment(value: object, name: str) -> Environment:
+    return Environment(_one_of("sandbox", "live")(value, name))
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A key of ``mitl.toml``."""
+
+    means: str
+    read: Read = _text
+    held_as: str = ""
+    """Field of `Settings`, where it is not called as the key is."""
+
+
+TABLES: dict[str, dict[str, Setting]] = {
+    "project": {
+        "name": Setting("what the data set is called"),
+        "id": Setting(
+            "part of every HIT's annotation and request token; made by `mitl init`, never change it",
+            held_as="project_id",
+        ),
+        "seed": Setting("seed of everything that is drawn (0)", _seed),
+    },
+    "database": {
+        "url": Setting("pipeline database (`sqlite:///PROJECT/mitl.db`)"),
+        "crowd_url": Setting("crowd server's database (`sqlite:///PROJECT/crowd.db`)"),
+    },
+    "dataset": {"kind": Setting("what was loaded; for the record")},
+    "propose": {
+        "annotators": Setting("names that `mitl propose` asks, in this order", _names("clip-mini")),
+        "image_queries": Setting("how many images search (all)", _integer(0)),
+        "caption_queries": Setting("how many captions search (all)", _integer(0)),
+        "top_k": Setting("proposed per query and annotator (5)", _integer(1)),
+        "depth": Setting("kept in the ranking files (25)", _integer(1)),
+        "backend": Setting(
+            "what multiplies embeddings: auto, numpy, torch, bf16, int8, cuda or faiss; no ranking depends on it "
+            "(auto)",
+            _one_of(*BACKENDS),
+        ),
+        "engine": Setting(
+            "where annotators work: `local`, or `ray` workers; no ranking depends on it (local)",
+            _one_of(*ENGINES),
+        ),
+        "ray_address": Setting("cluster that the engine `ray` joins (none: this machine's cores)"),
+    },
+    "crowd": {
+        "endpoint": Setting("requester API to use instead of mitl's own crowd server"),
+        "environment": Setting(
+            "what that endpoint is: `sandbox` or `live` (live)", _environment, "endpoint_environment"
+        ),
+        "server_id": Setting(
+            "refuse another server than this one at that endpoint", held_as="endpoint_server_id"
+        ),
+        "contact": Setting("e-mail address that HIT pages and the release's datasheet show"),
+        "image_base_url": Setting(
+            "https address at which `public/` is served, for an endpoint on another machine"
+        ),
+        "wage_floor_cents": Setting(
+            "least pay an hour at the template's estimate (1200 on live, 0 on sandbox)", _integer(0)
+        ),
+        "ceiling_cents": Setting(
+            "most that may be spent and promised in one environment, fees and bonuses included (no limit)",
+            _integer(0),
+        ),
+        "max_hits_per_worker": Setting(
+            "HITs that one worker may do in one environment; harvests see to it (no limit)", _integer(1)
+        ),
+        "allowed_hosts": Setting(
+            "hosts from which requesters' pages may load scripts, styles and fonts by https; "
+            "`mitl serve --allow-host` adds to them (none)",
+            _names("cdn.jsdelivr.net"),
+        ),
+    },
+    "review": {
+        "gold_positive_passes": Setting(
+            'answers with which a gold positive passes (`["yes", "weak_yes"]`)', _labels
+        ),
+        "gold_negative_passes": Setting(
+            'answers with which a gold negative passes (`["weak_no", "no"]`)', _labels
+        ),
+        "min_seconds_a_pair": Setting(
+            "`review` and the desk say who takes less time for half of the pairs, however fast the others are; 0 says "
+            "nothing (2)",
+            _seconds,
+        ),
+    },
+    "release": {
+        "description": Setting("what the data set is, in a sentence"),
+        "version": Setting("of the release (1.0.0)"),
+        "license": Setting("of judgements and positives, as an SPDX name or a URL"),
+        "items_license": Setting("of the images and captions, which the release names and does not hold"),
+        "creators": Setting("list of names", _names("clip-mini")),
+        "contact": Setting("e-mail address ([crowd] contact)"),
+        "url": Setting("where the release is found"),
+        "citation": Setting("how to cite it"),
+        "date_published": Setting("ISO date; never taken from the clock"),
+        "pay": Setting("what workers were paid and how the time was measured (rewards and median time)"),
+        "ethics": Setting("consent and ethics review"),
+    },
+}
+"""Table of ``mitl.toml`` → key → what it means and how it is read; beside them there is [annotators.NAME]."""
+_FREE = ("dataset", "annotators")
+"""Tables whose keys are not for us to know."""
+
+VARIABLES: dict[str, str] = {
+    "MITL_PROJECT": "project folder, as `--project`",
+    "MITL_DB": "pipeline database, as `--db`",
+    "MITL_CROWD_DB": "crowd server's database, as `--crowd-db`",
+    "MITL_DB_FILE": "file that holds what `MITL_DB` would, for a URL with a password",
+    "MITL_CROWD_DB_FILE": "the same of `MITL_CROWD_DB`",
+    "MITL_SEED": "seed, as `--seed`",
+    "MITL_ENDPOINT_URL": "requester API, as `--endpoint-url`",
+    "MITL_CONTACT": "as `contact` in `[crowd]`",
+    "MITL_LOG_FORMAT": "`text` or `json`, as `--log-format`",
+    "MITL_IMAGE_BASE_URL": "as `image_base_url` in `[crowd]`",
+    "AWS_ENDPOINT_URL_MTURK": "requester API, where no option, no `MITL_ENDPOINT_URL` and no `mitl.toml` names one",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a command runs with."""
+    """What a command runs with; `TABLES` says what each field means that ``mitl.toml`` sets."""
 
     project: Path
     """Folder that holds ``mitl.toml``, ``mitl.db`` and ``runs/``."""
     db_url: str
     crowd_db_url: str
-    project_id: str
-    """Part of every RequesterAnnotation and token; letters, digits and hyphens."""
+    project_id: str = "unnamed"
+    """Letters, digits and hyphens."""
     seed: int = SEED
     annotators: tuple[str, ...] = ()
-    """What ``mitl propose`` asks by default, in this order."""
     annotator_config: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     top_k: int = TOP_K
     depth: int = DEPTH
     image_queries: int | None = None
     caption_queries: int | None = None
     backend: str = "auto"
-    """One of ``BACKENDS``."""
     engine: str = "local"
-    """One of ``ENGINES``."""
     ray_address: str | None = None
-    """Of the cluster that the engine ``ray`` joins; None starts one of this machine's cores."""
     endpoint: str | None = None
-    """An explicit endpoint; None for mitl's own crowd server."""
     endpoint_environment: Environment = Environment.LIVE
     endpoint_server_id: str | None = None
     contact: str | None = None
     image_base_url: str | None = None
     wage_floor_cents: int | None = None
     ceiling_cents: int | None = None
-    """The most that may be spent and promised in one environment, all batches, fees and bonuses together."""
     allowed_hosts: tuple[str, ...] = ()
-    """From which requesters' pages may load scripts, styles and fonts, besides those that an option names."""
     max_hits_per_worker: int | None = None
-    """In one environment; None sets no limit."""
     gold_positive_passes: tuple[Label, ...] = (Label.YES, Label.WEAK_YES)
-    """The answers with which a gold positive passes."""
     gold_negative_passes: tuple[Label, ...] = (Label.WEAK_NO, Label.NO)
-    """The answers with which a gold negative passes."""
     min_seconds_a_pair: float = MIN_SECONDS_A_PAIR
-    """Answers faster than this are told as evidence, however fast the others are; 0 tells nothing."""
     release: Mapping[str, str | tuple[str, ...]] = field(default_factory=dict)
     """What the makers say of their releases; the fields of ``ReleaseCard``."""
 
@@ -149,59 +321,109 @@ def load(
     """Settings of a project folder; a folder without ``mitl.toml`` gives the defaults.
 
     Raises:
-        SettingsError: a file that is no TOML, an unknown key, a value of the wrong type.
+        SettingsError: a file that is not TOML, an unknown key, a value of the wrong type.
     """
     given = os.environ if environ is None else environ
     env = {name: value for name, value in given.items() if value}  # set to nothing is not set
     folder = Path(project if project is not None else env.get("MITL_PROJECT", ".")).absolute()
     config = read_config(folder)
-    about, database = config.get("project", {}), config.get("database", {})
-    propose, crowd, review = (config.get(name, {}) for name in ("propose", "crowd", "review"))
-    endpoint = (
-        endpoint_url
-        or env.get("MITL_ENDPOINT_URL")
-        or crowd.get("endpoint")
-        or env.get("AWS_ENDPOINT_URL_MTURK")
-    )
+    drawn_with = env.get("MITL_SEED") if seed is None else seed
+    if drawn_with is not None:
+        config.setdefault("project", {})["seed"] = drawn_with
+    database, crowd = config.get("database", {}), config.get("crowd", {})
+    values = {
+        setting.held_as or key: setting.read(config[table][key], f"{table}.{key}")
+        for table in ("project", "propose", "crowd", "review")
+        for key, setting in TABLES[table].items()
+        if key in config.get(table, {}) and key != "name"
+    }
     return Settings(
-        project=folder,
-        db_url=db or _secret(env, "MITL_DB") or database.get("url") or f"sqlite:///{folder / 'mitl.db'}",
-        crowd_db_url=crowd_db
-        or _secret(env, "MITL_CROWD_DB")
-        or database.get("crowd_url")
-        or f"sqlite:///{folder / 'crowd.db'}",
-        project_id=str(about.get("id", "unnamed")),
-        seed=_seed(seed if seed is not None else env.get("MITL_SEED", about.get("seed", SEED))),
-        annotators=_names(propose.get("annotators", []), "propose.annotators"),
-        annotator_config=config.get("annotators", {}),
-        top_k=_integer(propose.get("top_k", TOP_K), "propose.top_k", least=1),
-        depth=_integer(propose.get("depth", DEPTH), "propose.depth", least=1),
-        image_queries=_optional_integer(propose.get("image_queries"), "propose.image_queries"),
-        caption_queries=_optional_integer(propose.get("caption_queries"), "propose.caption_queries"),
-        backend=_one_of(propose.get("backend", "auto"), "propose.backend", BACKENDS),
-        engine=_one_of(propose.get("engine", "local"), "propose.engine", ENGINES),
-        ray_address=propose.get("ray_address"),
-        endpoint=endpoint,
-        endpoint_environment=_environment(crowd.get("environment", "live")),
-        endpoint_server_id=crowd.get("server_id"),
-        contact=env.get("MITL_CONTACT") or crowd.get("contact"),
-        image_base_url=env.get("MITL_IMAGE_BASE_URL") or crowd.get("image_base_url"),
-        wage_floor_cents=_optional_integer(crowd.get("wage_floor_cents"), "crowd.wage_floor_cents"),
-        ceiling_cents=_optional_integer(crowd.get("ceiling_cents"), "crowd.ceiling_cents"),
-        allowed_hosts=_names(crowd.get("allowed_hosts", []), "crowd.allowed_hosts", "cdn.jsdelivr.net"),
-        max_hits_per_worker=_optional_integer(
-            crowd.get("max_hits_per_worker"), "crowd.max_hits_per_worker", least=1
-        ),
-        gold_positive_passes=_labels(review, "gold_positive_passes", (Label.YES, Label.WEAK_YES)),
-        gold_negative_passes=_labels(review, "gold_negative_passes", (Label.WEAK_NO, Label.NO)),
-        min_seconds_a_pair=_seconds(
-            review.get("min_seconds_a_pair", MIN_SECONDS_A_PAIR), "review.min_seconds_a_pair"
-        ),
-        release={
-            key: _names(value, "release.creators") if key == "creators" else str(value)
-            for key, value in config.get("release", {}).items()
-        },
+        **values
+        | {
+            "project": folder,
+            "db_url": db
+            or _secret(env, "MITL_DB")
+            or database.get("url")
+            or f"sqlite:///{folder / 'mitl.db'}",
+            "crowd_db_url": crowd_db
+            or _secret(env, "MITL_CROWD_DB")
+            or database.get("crowd_url")
+            or f"sqlite:///{folder / 'crowd.db'}",
+            "annotator_config": config.get("annotators", {}),
+            "endpoint": endpoint_url
+            or env.get("MITL_ENDPOINT_URL")
+            or crowd.get("endpoint")
+            or env.get("AWS_ENDPOINT_URL_MTURK"),
+            "contact": env.get("MITL_CONTACT") or crowd.get("contact"),
+            "image_base_url": env.get("MITL_IMAGE_BASE_URL") or crowd.get("image_base_url"),
+            "release": {
+                key: TABLES["release"][key].read(value, f"release.{key}")
+                for key, value in config.get("release", {}).items()
+            },
+        }
     )
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The tables of ``mitl.toml``; empty where there is no such file.
+
+    Raises:
+        SettingsError: no TOML, or a table or a key that there is not, or something else than text where text is wanted.
+    """
+    path = folder / CONFIG_FILE
+    try:
+        config = tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except NotADirectoryError as error:
+        raise SettingsError(f"{folder} is not a folder; name the project's folder with --project") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not TOML: {error}") from error
+    tables = sorted({*TABLES, *_FREE})
+    for table, content in config.items():
+        if table not in tables:
+            raise SettingsError(f"{path} sets {table!r}; known tables: {', '.join(tables)}")
+        if not isinstance(content, dict):
+            raise SettingsError(f"{path} sets {table!r} to {content!r}, but it is a table; write [{table}]")
+        for key, value in content.items() if table not in _FREE else ():
+            setting = TABLES[table].get(key)
+            if setting is None:
+                known = ", ".join(sorted(TABLES[table]))
+                raise SettingsError(f"{path} sets {table}.{key}; known in [{table}]: {known}")
+            if setting.read is _text and not isinstance(value, str):
+                raise SettingsError(f"{path} sets {table}.{key} to {value!r}, but text in quotes is wanted")
+    for name, annotator in config.get("annotators", {}).items():
+        if not isinstance(annotator, dict):
+            raise SettingsError(
+                f"{path} sets annotators.{name} to {annotator!r}, but an annotator's settings are a table; "
+                f"write [annotators.{name}]"
+            )
+    return config
+
+
+def write_config(folder: Path, tables: Mapping[str, Mapping[str, Any]]) -> Path:
+    """Write ``mitl.toml`` as a new file; SettingsError where one exists."""
+    import tomlkit
+
+    document = tomlkit.document()
+    for name, content in tables.items():
+        document[name] = {key: value for key, value in content.items() if value is not None}
+    path = folder / CONFIG_FILE
+    try:
+        write_new(path, tomlkit.dumps(document))
+    except FileExistsError as error:
+        raise SettingsError(f"{path} exists already; edit it, or choose another folder") from error
+    return path
+
+
+def log_form(option: str | None, environ: Mapping[str, str] | None = None) -> str:
+    """How to log: the option's, or the environment's, or as text.
+
+    Raises:
+        SettingsError: the environment asks for an unknown form.
+    """
+    env = os.environ if environ is None else environ
+    return option or str(_one_of(*FORMATS)(env.get("MITL_LOG_FORMAT") or "text", "MITL_LOG_FORMAT"))
 
 
 def _secret(env: Mapping[str, str], name: str) -> str | None:
@@ -222,67 +444,3 @@ def _secret(env: Mapping[str, str], name: str) -> str | None:
     if not text:
         raise SettingsError(f"{name}_FILE names {path}, which is empty; write the URL into it")
     return text
-
-
-def log_form(option: str | None, environ: Mapping[str, str] | None = None) -> str:
-    """How to log: the option's, or the environment's, or as text.
-
-    Raises:
-        SettingsError: the environment asks for an unknown form.
-    """
-    env = os.environ if environ is None else environ
-    return option or _one_of(env.get("MITL_LOG_FORMAT") or "text", "MITL_LOG_FORMAT", FORMATS)
-
-
-def _integer(value: object, name: str, *, least: int | None = None) -> int:
-    try:
-        number = int(str(value))
-    except ValueError as error:
-        raise SettingsError(f"{name} is {value!r}, but a whole number is wanted") from error
-    if least is not None and number < least:
-        raise SettingsError(f"{name} is {number}, but {least} is the least")
-    return number
-
-
-def _seed(value: object) -> int:
-    number = _integer(value, "seed", least=0)
-    if number > MOST_SEED:
-        raise SettingsError(f"seed is {number}, but {MOST_SEED} is the most")
-    return number
-
-
-def _optional_integer(value: object, name: str, *, least: int = 0) -> int | None:
-    return None if value is None else _integer(value, name, least=least)
-
-
-def _seconds(value: object, name: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 3600:
-        raise SettingsError(f"{name} is {value!r}, but seconds from 0 to 3600 are wanted")
-    return float(value)
-
-
-def _labels(table: Mapping[str, Any], key: str, default: tuple[Label, ...]) -> tuple[Label, ...]:
-    names = _names(table.get(key, [label.value for label in default]), f"review.{key}")
-    wrong = next((name for name in names if name not in set(Label)), None)
-    if wrong is not None or not names:
-        raise SettingsError(f"review.{key} names {wrong or 'nothing'}; known answers: {', '.join(Label)}")
-    return tuple(label for label in Label if label.value in names)
-
-
-def _one_of(value: str, name: str, known: tuple[str, ...]) -> str:
-    if value not in known:
-        raise SettingsError(f"{name} is {value!r}; known: {', '.join(known)}")
-    return value
-
-
-def _names(value: object, name: str, such: str = "clip-mini") -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
-        raise SettingsError(f'{name} is {value!r}, but a list of names is wanted, as ["{such}"]')
-    return tuple(value)
-
-
-def _environment(value: object) -> Environment:
-    try:
-        return Environment(str(value))
-    except ValueError as error:
-        raise SettingsError(f"crowd.environment is {value!r}; known: sandbox, live") from error

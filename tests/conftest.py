@@ -17,7 +17,7 @@ from hypothesis import settings
 from sqlalchemy import create_engine, text
 from suite_kit import ctrl_c, pytest_terminal_summary, start_program  # noqa: F401 - pytest finds them here
 
-# A busy machine is no failure: no test judges by the clock.
+# A busy machine is not a failure: no test judges by the clock.
 settings.register_profile("mitl", deadline=None)
 settings.load_profile("mitl")
 
@@ -32,7 +32,7 @@ def _context(*given: object) -> ssl.SSLContext:
 
 
 def _context_now(verify: object = True, cert: object = None, trust_env: bool = True) -> ssl.SSLContext:
-    """Each httpx client reads the machine's certificates anew, which takes longer than most requests here."""
+    """Each httpx client reads the machine's certificates again, which takes longer than most requests here."""
     return _context(verify, cert, trust_env, os.environ.get("SSL_CERT_FILE"))
 
 

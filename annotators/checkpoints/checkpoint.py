@@ -12,16 +12,18 @@ unknown names stay inert, and a weight is either a tensor made by our own functi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from annotators.checkpoints.pickles import Inert, Reference
-from annotators.checkpoints.plain_values import in_short
+from annotators.checkpoints.pickles import Inert, Reference, in_short
 from annotators.checkpoints.torch_files import (
     Archive,
     is_torchscript,
@@ -29,25 +31,115 @@ from annotators.checkpoints.torch_files import (
     read_legacy,
     read_torchscript,
 )
+from annotators.sizes import Config
 from mitl.errors import AnnotatorError
 
 Shape = tuple[int, ...]
-Config = TypeVar("Config")
+AnyConfig = TypeVar("AnyConfig", bound=Config)
 AnyModule = TypeVar("AnyModule", bound=nn.Module)
 
 OURS = "mitl-annotator-1"
 """The format of weights that were trained or converted here."""
 WRAPPERS = ("model", "state_dict")
 """Keys under which training scripts keep the weights."""
-ENCODERS = {"0.": "img_enc.", "1.": "txt_enc."}
-"""Places of a list of two state dicts -> whose weights they are."""
+
+
+class TensorPart(Enum):
+    """What of a file's tensor is one of the network's."""
+
+    ALL = -1
+    QUERIES, KEYS, VALUES = 0, 1, 2
+    """A third of a tensor in which all three lie."""
+    TRANSPOSED = 3
+
+
+Naming = Callable[[str], tuple[str, TensorPart]]
+"""The network's name of a tensor → the file's name, and the part of that tensor which it is."""
+
+
+def same_name(name: str) -> tuple[str, TensorPart]:
+    """The naming of files that use the network's own names."""
+    return name, TensorPart.ALL
+
+
+def renamed(
+    whole: Mapping[str, tuple[str, TensorPart]],
+    layers: Mapping[str, str] | None = None,
+    within: Mapping[str, tuple[str, TensorPart]] | None = None,
+) -> Naming:
+    """The naming of files in which other beginnings stand for ours.
+
+    Args:
+        whole: our beginning → theirs.
+        layers: the same of layers, which go by a number behind it.
+        within: our beginning → theirs, of what stands behind a layer's number.
+    """
+
+    def naming(name: str) -> tuple[str, TensorPart]:
+        front, table = "", whole
+        for ours, theirs in (layers or {}).items():
+            if name.startswith(ours):
+                number, dot, name = name.removeprefix(ours).partition(".")
+                front, table = f"{theirs}{number}{dot}", within or {}
+                break
+        start = next((start for start in table if name.startswith(start)), "")
+        theirs, part = table.get(start, ("", TensorPart.ALL))
+        return front + theirs + name.removeprefix(start), part
+
+    return naming
+
+
+def shapes_in(naming: Naming, ours: Mapping[str, Shape]) -> dict[str, Shape]:
+    """Names and shapes that a file of this naming should have, of a network whose own are ``ours``."""
+    shapes: dict[str, Shape] = {}
+    for name, shape in ours.items():
+        theirs, part = naming(name)
+        fused = part not in (TensorPart.ALL, TensorPart.TRANSPOSED)
+        shapes[theirs] = (
+            (3 * shape[0], *shape[1:]) if fused else shape[::-1] if part is TensorPart.TRANSPOSED else shape
+        )
+    return shapes
+
+
+def as_ours(naming: Naming, tensors: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, Tensor]:
+    """The weights under our own ``names``; what else the file holds is left out, and so is what it lacks."""
+    weights: dict[str, Tensor] = {}
+    for name in names:
+        theirs, part = naming(name)
+        if theirs not in tensors:
+            continue
+        tensor = tensors[theirs]
+        if part is TensorPart.TRANSPOSED:
+            tensor = tensor.T
+        elif part is not TensorPart.ALL:
+            tensor = tensor.chunk(3)[part.value]
+        weights[name] = tensor
+    return weights
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Shapes:
+    """The shapes of a file's tensors by the network's own names."""
+
+    tensors: Mapping[str, Tensor]
+    naming: Naming
+
+    def size(self, name: str, axis: int) -> int | None:
+        theirs, part = self.naming(name)
+        shape = self.tensors[theirs].shape if theirs in self.tensors else ()
+        axis = 1 - axis if part is TensorPart.TRANSPOSED else axis
+        return shape[axis] if axis < len(shape) else None
+
+    def layers(self, prefix: str) -> int:
+        number = re.compile(re.escape(self.naming(prefix)[0]) + r"(\d{1,3})\.")
+        return max((1 + int(match[1]) for name in self.tensors if (match := number.match(name))), default=0)
 
 
 def unwrapped(path: Path, layout: str, saved: object) -> tuple[str, dict[str, Tensor], dict[str, object]]:
     """Take the weights out of what training scripts put around them: layout in words, tensors, other values.
 
     Raises:
-        AnnotatorError: there are no weights, or something among them is no tensor.
+        AnnotatorError: there are no weights, or something among them is not a tensor.
     """
     words, values = [layout], dict[str, object]()
     key = next((key for key in WRAPPERS if isinstance(saved, dict) and _parts(saved.get(key))), None)
@@ -123,13 +215,13 @@ class Checkpoint:
     """Flat names; ``module`` of DataParallel is gone, wherever it stood; of a list of dicts the names begin with
     ``0.``, ``1.`` ..."""
     values: Mapping[str, object] = field(default_factory=dict)
-    """What is no weight: word2idx, config, opt (as a dict), criterion, metadata; of safetensors its metadata
+    """What is not a weight: word2idx, config, opt (as a dict), criterion, metadata; of safetensors its metadata
     strings. A value of an unknown class is an ``pickles.Inert`` with what the file says of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What a weights file is, held against one network."""
+    """What a weights file is, compared with one network."""
 
     network: str
     path: str
@@ -149,11 +241,6 @@ class Examination:
     """Anything else that is wrong, a sentence each."""
     settings: Mapping[str, object] = field(default_factory=dict)
     """What was read off the file: {"k": 2, "words": 11755}."""
-
-    def with_problems(self, problems: Iterable[str], *, otherwise: str) -> Examination:
-        """These as well; ``otherwise`` says what the file is where no key matches."""
-        what = self.what if self.matched else otherwise
-        return replace(self, what=what, problems=(*self.problems, *problems))
 
     @property
     def fits(self) -> bool:
@@ -236,7 +323,7 @@ def compare(
 
     ``ignored``: names that the file may hold and the network does not need, with the reason; one that ends in a dot
     stands for all that begin so. Weights that are not finite or are complex are problems. A counter of training steps
-    may be missing; it is no parameter.
+    may be missing; it is not a parameter.
     """
     tensors = checkpoint.tensors
     known = ignored or {}
@@ -277,30 +364,21 @@ def shapes_of(tensors: Mapping[str, Tensor]) -> dict[str, Shape]:
     return {name: tuple(tensor.shape) for name, tensor in tensors.items()}
 
 
-def own_name(name: str) -> str:
-    """The network's name of a weight that may stand in a list of two state dicts (VSRN's files, old ones of PVSE)."""
-    return ENCODERS.get(name[:2], name[:2]) + name[2:]
-
-
-def without_memory(make: Callable[[Config], AnyModule], config: Config) -> AnyModule:
-    """A network of these sizes that gets its memory with its weights (``load_strictly``)."""
-    with torch.device("meta"):
-        return make(config)
-
-
-def stated_config(checkpoint: Checkpoint, network: str, read: Callable[[str], Config]) -> Config | None:
-    """The sizes that a file of ours states; None for a file that somebody else wrote.
+def config_of(
+    checkpoint: Checkpoint, network: str, released: AnyConfig, naming: Naming | None = None
+) -> AnyConfig:
+    """The sizes that a file of ours states; of any other file those that its shapes show, else the released ones.
 
     Raises:
         AnnotatorError: a file of ours holds another network or states no sizes.
     """
     values, path = checkpoint.values, str(checkpoint.path)
     if values.get("format") != OURS:
-        return None
+        return released.shown(_Shapes(checkpoint.tensors, naming or same_name))
     if values.get("network") != network:
         raise AnnotatorError(f"{path!r} holds {values.get('network')!r}; it should hold {network!r}")
     try:
-        return read(str(values.get("config")))
+        return released.from_json(str(values.get("config")))
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise AnnotatorError(f"{path!r} has no readable 'config' of {network}: {error}") from error
 
@@ -329,7 +407,7 @@ def options_of(stated: object) -> Mapping[Any, Any]:
 
 
 def _is(value: object, right: object) -> bool:
-    # A file may state anything: what tensors and objects say to == is no answer.
+    # A file may state anything: what tensors and objects say to == is not an answer.
     if isinstance(value, Inert):
         value = value.items
     return isinstance(value, bool | int | float | str | list | None) and value == right
@@ -346,6 +424,57 @@ def _problems(tensors: Mapping[str, Tensor]) -> Iterator[str]:
 
 def _is_finite(tensor: Tensor) -> bool:
     return not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
+
+
+@dataclass(frozen=True, eq=False)
+class Weights(Generic[AnyModule]):
+    """A weights file and the network that it should fill."""
+
+    network: str
+    checkpoint: Checkpoint
+    make: Callable[[], AnyModule]
+    """Makes the network, which gets its memory with its weights."""
+    what: str
+    otherwise: str
+    """What the file is where no key matches."""
+    settings: Mapping[str, object]
+    problems: Sequence[str] = ()
+    ignored: Mapping[str, str] = field(default_factory=dict)
+    """As ``compare`` has them."""
+    beside: Mapping[str, Shape] = field(default_factory=dict)
+    """What the file must hold besides the network."""
+    naming: Naming = same_name
+
+    @cached_property
+    def module(self) -> AnyModule:
+        """The network without memory."""
+        with torch.device("meta"):
+            return self.make()
+
+    @cached_property
+    def examination(self) -> Examination:
+        """The file compared with the network."""
+        expected = {**shapes_in(self.naming, shapes_of(self.module.state_dict())), **self.beside}
+        examination = compare(
+            self.network,
+            self.checkpoint,
+            expected,
+            what=self.what,
+            ignored=self.ignored,
+            settings=self.settings,
+        )
+        what = self.what if examination.matched else self.otherwise
+        return replace(examination, what=what, problems=(*examination.problems, *self.problems))
+
+    def load(self) -> AnyModule:
+        """The network with its weights, in evaluation mode.
+
+        Raises:
+            AnnotatorError: any key is missing, left over, of another shape or not finite.
+        """
+        ours = as_ours(self.naming, self.checkpoint.tensors, self.module.state_dict())
+        load_strictly(self.module, ours, self.examination)
+        return self.module.eval()
 
 
 def load_strictly(module: nn.Module, tensors: Mapping[str, Tensor], examination: Examination) -> None:

@@ -23,22 +23,149 @@ pairs never end), and it sets states and items of whatever stands on the stack, 
 from __future__ import annotations
 
 import pickletools
+import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from reprlib import Repr
 from typing import Any, Protocol
 
-from annotators.checkpoints.plain_values import (
-    PLAIN,
-    Attributes,
-    NumpyType,
-    Table,
-    as_key,
-    as_text,
-    text_of_python_2,
-)
+import numpy as np
+
 from mitl.errors import AnnotatorError
+
+NUMBER_TYPE = re.compile(r"[<>=|]?[biuf][1248]")
+
+
+class MappingValue(dict[Any, Any]):
+    """An OrderedDict or another mapping of the standard library, whose attributes do not matter."""
+
+
+class Attributes(dict[Any, Any]):
+    """A Namespace: its attributes as a dictionary."""
+
+
+class ByteString(str):
+    """A string of Python 2 with other than ASCII letters, as text; ``raw`` are its bytes."""
+
+    __slots__ = ("raw",)
+    raw: bytes
+
+
+class NumpyType:
+    """The type of a NumPy scalar; ``order`` is set by the state that follows it in the pickle."""
+
+    __slots__ = ("code", "order")
+
+    def __init__(self, code: str, *_: object) -> None:
+        if not NUMBER_TYPE.fullmatch(as_text(code)):
+            raise ValueError(f"a NumPy type {code!r:.40} that is not a number")
+        self.code, self.order = code, "="
+
+
+def text_of_python_2(latin_1: str) -> str:
+    """The text of a Python 2 string whose bytes were read as Latin-1: UTF-8 where that fits, else Latin-1."""
+    if latin_1.isascii():
+        return latin_1
+    raw = latin_1.encode("latin-1")
+    try:
+        text = ByteString(raw.decode())
+    except UnicodeDecodeError:
+        text = ByteString(latin_1)
+    text.raw = raw
+    return text
+
+
+def as_key(value: Any) -> Any:
+    """``value`` where it may be a key; hashing tuples of tuples of tuples could take for ever."""
+    parts = value if isinstance(value, tuple) else (value,)
+    if any(isinstance(part, tuple | list | dict | set | frozenset | bytearray) for part in parts):
+        raise ValueError(f"a key that is a {type(value).__name__}")
+    return value
+
+
+def as_text(value: Any) -> str:
+    """``value`` where it is a text; a list that holds itself many times over would take for ever to print."""
+    if not isinstance(value, str):
+        raise TypeError(f"a {type(value).__name__} where a text belongs")
+    return value
+
+
+class _Short(Repr):
+    """Some sixty characters of a value, whatever it holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel, self.maxstring, self.maxother = 2, 60, 60
+
+    def repr_int(self, x: int, level: int) -> str:
+        return repr(x) if x.bit_length() <= 128 else f"a number of {x.bit_length():,} bits"
+
+
+def in_short(value: object) -> str:
+    """What a message says of a value in a file; a list that holds itself many times over would never be printed."""
+    return f"{_Short().repr(value):.60}"
+
+
+def _bytes_of(value: Any) -> bytes:
+    if isinstance(value, ByteString):
+        return value.raw
+    return value.encode("latin-1") if isinstance(value, str) else bytes(memoryview(value))
+
+
+def _table(first: Any = (), *_: object) -> MappingValue:
+    """A mapping from nothing, from another or from pairs (Python 2 writes an OrderedDict as a list of lists)."""
+    pairs: Iterable[Any] = first.items() if isinstance(first, dict) else first
+    return MappingValue({as_key(key): value for key, value in pairs})
+
+
+def _scalar(kind: NumpyType, raw: Any = b"") -> object:
+    order = kind.order if kind.order in ("<", ">") else "="
+    (value,) = np.frombuffer(_bytes_of(raw), dtype=np.dtype(order + kind.code.lstrip("<>=|")))
+    return value.item()
+
+
+def _encoded(text: str, encoding: str = "latin1") -> bytes:
+    if as_text(encoding) not in ("latin1", "latin-1"):
+        raise ValueError(f"bytes written as {encoding!r:.20}")
+    return as_text(text).encode("latin-1")
+
+
+def _members(values: Any = ()) -> list[Any]:
+    if not isinstance(values, list | tuple | set | frozenset):
+        raise TypeError(f"members that are a {type(values).__name__}")
+    return list(values)
+
+
+def _device(kind: str, index: int | None = None) -> str:
+    return as_text(kind) if index is None else f"{as_text(kind)}:{int(index)}"
+
+
+PLAIN: dict[str, Callable[..., object]] = {
+    "argparse.Namespace": lambda *_: Attributes(),
+    "types.SimpleNamespace": lambda *_: Attributes(),
+    "collections.OrderedDict": _table,
+    "collections.Counter": _table,
+    "collections.defaultdict": lambda *_: MappingValue(),
+    "builtins.dict": _table,
+    "builtins.list": _members,
+    "builtins.tuple": lambda *given: tuple(_members(*given)),
+    "builtins.set": lambda *given: {as_key(value) for value in _members(*given)},
+    "builtins.frozenset": lambda *given: frozenset(as_key(value) for value in _members(*given)),
+    "builtins.complex": complex,
+    "builtins.bytearray": lambda raw=b"", *_: bytearray(_bytes_of(raw)),
+    "builtins.bytes": lambda raw=b"", *_: _bytes_of(raw),
+    "_codecs.encode": _encoded,
+    "numpy.dtype": NumpyType,
+    "numpy.core.multiarray.scalar": _scalar,
+    "numpy._core.multiarray.scalar": _scalar,
+    "torch.Size": lambda *given: tuple(_members(*given)),
+    "torch.device": _device,
+}
+"""Path in Python 3 words -> what makes the value. A class of the standard library is never instantiated through
+its name: a Namespace becomes a dictionary of its attributes, a NumPy scalar a Python number."""
+
 
 Call = Callable[..., object]
 """Makes a plain value from the arguments of a call in a pickle; ValueError or TypeError where they are wrong."""
@@ -112,7 +239,7 @@ def unpickle(
     Raises:
         AnnotatorError: the pickle is cut off or damaged, or asks for a call that only a payload needs.
     """
-    machine = Machine(source, {**PLAIN, **(calls or {})}, persistent)
+    machine = PickleMachine(source, {**PLAIN, **(calls or {})}, persistent)
     try:
         return machine.run(file)
     # A damaged program can fail in any of these ways, and only in a value of ours.
@@ -123,7 +250,7 @@ def unpickle(
         ) from error
 
 
-class Machine:
+class PickleMachine:
     """The stack, the memo and one method for each kind of instruction."""
 
     def __init__(
@@ -200,7 +327,7 @@ class Machine:
 
     def build(self, _: object) -> None:
         state = self.stack.pop()
-        target = self.top((Inert, Table, Attributes, NumpyType), "set the state of")
+        target = self.top((Inert, MappingValue, Attributes, NumpyType), "set the state of")
         if isinstance(target, Inert):
             target.state = state
         elif isinstance(target, NumpyType):
@@ -270,7 +397,7 @@ _PUSHES = frozenset(
 )
 """Instructions whose argument is the value."""
 
-_STEPS: dict[str, Callable[[Machine, Any], object]] = {
+_STEPS: dict[str, Callable[[PickleMachine, Any], object]] = {
     "NONE": lambda m, _: m.stack.append(None),
     "NEWTRUE": lambda m, _: m.stack.append(True),
     "NEWFALSE": lambda m, _: m.stack.append(False),
@@ -292,23 +419,23 @@ _STEPS: dict[str, Callable[[Machine, Any], object]] = {
     "POP": lambda m, _: m.stack.pop(),
     "POP_MARK": lambda m, _: m.above_mark(),
     "DUP": lambda m, _: m.stack.append(m.stack[-1]),
-    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), Machine.put),
+    **dict.fromkeys(("PUT", "BINPUT", "LONG_BINPUT"), PickleMachine.put),
     "MEMOIZE": lambda m, _: m.put(len(m.memo)),
     **dict.fromkeys(("GET", "BINGET", "LONG_BINGET"), lambda m, place: m.stack.append(m.memo[place])),
     "APPEND": lambda m, _: m.extend([m.stack.pop()]),
     "APPENDS": lambda m, _: m.extend(m.above_mark()),
-    "ADDITEMS": Machine.add_items,
+    "ADDITEMS": PickleMachine.add_items,
     "SETITEM": lambda m, _: m.set_pairs([m.stack.pop(), m.stack.pop()][::-1]),
     "SETITEMS": lambda m, _: m.set_pairs(m.above_mark()),
     "GLOBAL": lambda m, name: m.stack.append(_reference(name)),
-    "STACK_GLOBAL": Machine.stack_global,
+    "STACK_GLOBAL": PickleMachine.stack_global,
     "REDUCE": lambda m, _: m.called(function=True),
     "NEWOBJ": lambda m, _: m.called(function=False),
-    "NEWOBJ_EX": Machine.new_with_keywords,
-    "OBJ": Machine.make,
-    "INST": Machine.instance,
-    "BUILD": Machine.build,
-    "BINPERSID": Machine.persistent_id,
+    "NEWOBJ_EX": PickleMachine.new_with_keywords,
+    "OBJ": PickleMachine.make,
+    "INST": PickleMachine.instance,
+    "BUILD": PickleMachine.build,
+    "BINPERSID": PickleMachine.persistent_id,
     "PROTO": lambda m, _: None,
     "FRAME": lambda m, _: None,
 }

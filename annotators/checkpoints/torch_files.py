@@ -85,7 +85,7 @@ class Archive:
         }
 
     def small(self, name: str) -> bytes:
-        """The bytes of a record that is no storage."""
+        """The bytes of a record that is not a storage."""
         info = self.records[name]
         if info.file_size > LARGEST_PICKLE:
             raise self.damaged(f"{name!r} has {info.file_size} bytes")
@@ -185,7 +185,7 @@ def _fill(storage: Tensor, file: mmap.mmap, path: Path) -> None:
 
 def _storage_id(pid: Any) -> tuple[str, torch.dtype, str, int]:
     if not isinstance(pid, tuple) or len(pid) < 5 or pid[0] != "storage":
-        raise ValueError("a reference to something that is no storage")
+        raise ValueError("a reference to something that is not a storage")
     kind, what, key, _, numel = pid[:5]
     if not isinstance(what, Reference) or what.name not in STORAGES or not isinstance(key, str):
         raise ValueError("a storage of an unknown type")
@@ -198,7 +198,7 @@ def _aligned(raw: Tensor, dtype: torch.dtype) -> Tensor:
 
 def _count(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 48:
-        raise ValueError("a size that is no natural number")
+        raise ValueError("a size that is not a natural number")
     return value
 
 
@@ -217,7 +217,7 @@ def _tensor(storage: Any, offset: int, size: Sequence[int], stride: Sequence[int
 
 def _parameter(data: Any, *_: object) -> Tensor:
     if not isinstance(data, Tensor):
-        raise ValueError("a parameter that is no tensor")
+        raise ValueError("a parameter that is not a tensor")
     return data
 
 

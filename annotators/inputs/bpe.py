@@ -163,7 +163,7 @@ def read_encoder(path: Path, size: int) -> BytePairEncoder:
     As in CLIP's own code, of a longer list the first ``size`` - 514 merges are used.
 
     Raises:
-        AnnotatorError: the file is missing, is no list of merges, or is too short for ``size``.
+        AnnotatorError: the file is missing, is not a list of merges, or is too short for ``size``.
     """
     try:
         raw = path.read_bytes()
@@ -186,7 +186,7 @@ def encoder(merges: list[Merge], size: int, source: Path) -> BytePairEncoder:
     try:
         return BytePairEncoder(merges[: max(size - 514, 0)])
     except ValueError as error:
-        raise AnnotatorError(f"{str(source)!r} is no list of merges: {error}") from error
+        raise AnnotatorError(f"{str(source)!r} is not a list of merges: {error}") from error
 
 
 def merges_of_lines(lines: Iterable[str]) -> list[Merge]:
@@ -228,7 +228,7 @@ def _from_lines(text: str, path: Path) -> list[Merge]:
     try:
         return merges_of_lines(text.split("\n"))
     except ValueError as error:
-        raise AnnotatorError(f"{str(path)!r} is no list of merges: {error}") from error
+        raise AnnotatorError(f"{str(path)!r} is not a list of merges: {error}") from error
 
 
 def _from_json(text: str, path: Path) -> list[Merge]:
@@ -238,4 +238,4 @@ def _from_json(text: str, path: Path) -> list[Merge]:
         pairs = [tuple(merge.split(" ") if isinstance(merge, str) else merge) for merge in listed]
         return [(str(left), str(right)) for left, right in pairs]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise AnnotatorError(f"{str(path)!r} is no tokenizer.json with merges") from error
+        raise AnnotatorError(f"{str(path)!r} is not a tokenizer.json with merges") from error

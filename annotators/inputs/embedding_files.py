@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from annotators.fingerprint import file_sha256
+from annotators.base import file_sha256
 from mitl.errors import AnnotatorError
 
 _BLOCK = 1 << 14
@@ -66,7 +66,9 @@ def read_embeddings(path: Path, ids_path: Path | None = None) -> EmbeddingTable:
     readers = {".npz": _from_npz, ".parquet": _from_parquet}
     reader = readers.get(path.suffix)
     if reader is None:
-        raise AnnotatorError(f"{str(path)!r} is no embedding file; it should end in .npy, .npz or .parquet")
+        raise AnnotatorError(
+            f"{str(path)!r} is not an embedding file; it should end in .npy, .npz or .parquet"
+        )
     return _table(path, *reader(path))
 
 

@@ -43,7 +43,7 @@ def read_rgb(source: Source) -> Image.Image:
     """The decoded image in RGB, converted by Pillow's own rules.
 
     Raises:
-        AnnotatorError: there is no file, it is no image, it is cut off, or it is too large to be opened.
+        AnnotatorError: there is no file, it is not an image, it is cut off, or it is too large to be opened.
     """
     if isinstance(source, Image.Image) and source.mode == "RGB":
         return source

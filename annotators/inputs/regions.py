@@ -15,14 +15,14 @@ import binascii
 import hashlib
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from annotators.fingerprint import file_sha256, fingerprint
+from annotators.base import file_sha256, fingerprint
 from mitl.errors import AnnotatorError
 from mitl.records import ImageItem
 
@@ -37,14 +37,17 @@ _PICTURES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif"})
 class RegionFeatures(ABC):
     """Regions (R, D) float32 by image; the files behind them stay as they are."""
 
-    def __init__(self, path: Path, shape: tuple[int, int], digest: str) -> None:
+    def __init__(self, path: Path, shape: tuple[int, int], names: Collection[str], digest: str) -> None:
         self.path, self.shape = path, shape
+        self._names = names
         self.fingerprint = digest
         """Hash of the features and of which image each belongs to."""
 
-    @abstractmethod
     def find(self, item: ImageItem) -> str | None:
-        """The name under which this image's features are kept, or None."""
+        """The name under which this image's features are kept: its id, or a file name's stem where the id is one."""
+        name = Path(item.external_id)
+        names = [item.external_id, *([name.stem] if name.suffix.lower() in _PICTURES else [])]
+        return next((name for name in names if name in self._names), None)
 
     @abstractmethod
     def load(self, name: str) -> NDArray[Any]:
@@ -98,12 +101,6 @@ class RegionFeatures(ABC):
         raise AnnotatorError(f"{what}; these weights read {regions} regions of {width} numbers")
 
 
-def names_of(item: ImageItem) -> list[str]:
-    """The names that features of this image may bear: its id, and a file name's stem where the id is one."""
-    name = Path(item.external_id)
-    return [item.external_id, *([name.stem] if name.suffix.lower() in _PICTURES else [])]
-
-
 COLUMNS = ("image_id", "image_w", "image_h", "num_boxes", "boxes", "features")
 
 _LONGEST_LINE = 64 << 20
@@ -139,16 +136,12 @@ class RegionTable(RegionFeatures):
                 )
             name = fields[0].decode("utf-8", "replace").strip()
             self._lines[name] = _Line(offset, len(line), int(fields[3]), len(fields[5]))
-        super().__init__(path, shape, fingerprint(features=digest.hexdigest()))
-
-    def find(self, item: ImageItem) -> str | None:
-        """The image's id as the first column has it."""
-        return next((name for name in names_of(item) if name in self._lines), None)
+        super().__init__(path, shape, self._lines, fingerprint(features=digest.hexdigest()))
 
     def shape_of(self, name: str) -> tuple[int, ...]:
         """From the length of the text, without decoding it."""
         line = self._lines[name]
-        if line.characters != _base64_length(line.boxes * self.shape[1] * 4):
+        if line.characters != 4 * -(-line.boxes * self.shape[1] * 4 // 3):  # base64 of float32
             return self.load(name).shape
         return line.boxes, self.shape[1]
 
@@ -174,14 +167,10 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         while line := file.readline(_LONGEST_LINE):
             if len(line) == _LONGEST_LINE:
                 raise AnnotatorError(
-                    f"{str(path)!r} has a line of more than {_LONGEST_LINE >> 20} MiB; it is no tsv of regions"
+                    f"{str(path)!r} has a line of more than {_LONGEST_LINE >> 20} MiB; it is not a tsv of regions"
                 )
             yield offset, line
             offset += len(line)
-
-
-def _base64_length(size: int) -> int:
-    return 4 * -(-size // 3)
 
 
 _CAPTIONS = 5
@@ -215,7 +204,7 @@ def open_regions(path: Path, ids: Path | None, shape: tuple[int, int]) -> Region
     except OSError as error:
         raise AnnotatorError(f"{str(path)!r} is not readable: {error}") from error
     raise AnnotatorError(
-        f"{str(path)!r} is no file of region features; it should be .npy, .tsv or a folder of .npy files"
+        f"{str(path)!r} is not a file of region features; it should be .npy, .tsv or a folder of .npy files"
     )
 
 
@@ -231,11 +220,8 @@ class RegionArray(RegionFeatures):
             )
         listed = ids or _ids_beside(path)
         self._row_of = _row_of(listed, _read_ids(listed), path, len(self._array))
-        super().__init__(path, shape, fingerprint(features=file_sha256(path), ids=file_sha256(listed)))
-
-    def find(self, item: ImageItem) -> str | None:
-        """The image's id as the list of ids has it."""
-        return next((name for name in names_of(item) if name in self._row_of), None)
+        digest = fingerprint(features=file_sha256(path), ids=file_sha256(listed))
+        super().__init__(path, shape, self._row_of, digest)
 
     def load(self, name: str) -> NDArray[Any]:
         """One row, a view of the file."""
@@ -255,11 +241,8 @@ class RegionFolder(RegionFeatures):
         # COCO's file names end in the image's id, filled up with zeros.
         self._file_of = {file.stem.rpartition("_")[2].lstrip("0"): file for file in files}
         self._file_of.update((file.stem, file) for file in files)
-        super().__init__(path, shape, fingerprint(**{file.name: file_sha256(file) for file in files}))
-
-    def find(self, item: ImageItem) -> str | None:
-        """The file named by the image's id, with or without what COCO's file names put before it."""
-        return next((name for name in names_of(item) if name in self._file_of), None)
+        digest = fingerprint(**{file.name: file_sha256(file) for file in files})
+        super().__init__(path, shape, self._file_of, digest)
 
     def shape_of(self, name: str) -> tuple[int, ...]:
         """From the head of a .npy file alone."""
@@ -278,8 +261,8 @@ class RegionFolder(RegionFeatures):
                     raise AnnotatorError(
                         f"{str(file)!r} holds {', '.join(archive.files)}; it should hold 'features' or 'x'"
                     )
-                found: NDArray[Any] = archive[key]
-                return found
+                regions: NDArray[Any] = archive[key]
+                return regions
         except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
             raise _unreadable(file, error) from error
 

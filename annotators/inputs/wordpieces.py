@@ -71,7 +71,7 @@ def read_wordpieces(path: Path) -> WordPieces:
     try:
         text = path.read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise AnnotatorError(f"{str(path)!r} is not readable as word pieces: {why}") from error
     return from_lines(text, repr(str(path)))
 

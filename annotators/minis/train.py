@@ -26,9 +26,9 @@ from torch import Tensor
 
 from annotators.checkpoints.checkpoint import OURS
 from annotators.devices import on_threads
-from annotators.minis.build import WEIGHTS
 from annotators.minis.twin import Captions, Twin
 from annotators.minis.twins import RECIPES, TWINS, Recipe
+from annotators.registry import WEIGHTS
 from mitl.datasets.scenes import World, draw, generate
 
 TRAINING, HELD_OUT = "train", "held-out"

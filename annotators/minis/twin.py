@@ -19,11 +19,10 @@ from torch.nn import functional as F
 
 from annotators.clip import Clip
 from annotators.inputs.pixels import imagenet_pixels
-from annotators.inputs.tokens import word_tokens
-from annotators.inputs.vocabularies import SPECIALS, Vocabulary
-from annotators.networks.pcme import Pcme
-from annotators.networks.vsrn import Vsrn
+from annotators.inputs.vocabularies import SPECIALS, Vocabulary, word_tokens
+from annotators.pcme import Pcme
 from annotators.pvse import Pvse
+from annotators.vsrn import Vsrn
 
 
 def smooth_triplet(similarities: Tensor, margin: float, temperature: float) -> Tensor:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from PIL.Image import Image
 from torch import Generator, Tensor, nn
 
-from annotators.clip import Clip, ClipConfig
+from annotators.clip import Clip
 from annotators.inputs.bpe import BytePairEncoder, learn_merges
 from annotators.inputs.pixels import clip_pixels, vilt_pixels
 from annotators.inputs.wordpieces import from_lines
@@ -29,10 +28,11 @@ from annotators.minis.twin import (
     soft_contrast,
     wordpieces_of,
 )
-from annotators.networks.pcme import MatchProbability, Pcme, PcmeConfig
-from annotators.networks.vilt import Vilt, ViltConfig
-from annotators.networks.vsrn import GridConfig, Vsrn, VsrnConfig
-from annotators.pvse import Pvse, PvseConfig
+from annotators.pcme import MatchProbability, Pcme
+from annotators.pvse import Pvse
+from annotators.sizes import ClipConfig, GridConfig, PcmeConfig, PvseConfig, ViltConfig, VsrnConfig
+from annotators.vilt import Vilt
+from annotators.vsrn import Vsrn
 
 TEMPERATURE = 0.08
 """Of PVSE-mini's contrast and of VSRN-mini's smooth maximum."""
@@ -280,7 +280,7 @@ class ClipMini(DualTwin[Clip]):
     def metadata(self) -> dict[str, str]:
         """Sizes and merges."""
         return {
-            "config": json.dumps(asdict(self.network.config), sort_keys=True),
+            "config": self.network.config.to_json(),
             "bpe_merges": "\n".join(" ".join(merge) for merge in self.encoder.merges),
         }
 

@@ -23,7 +23,7 @@ def with_mathml(text: str) -> str:
 
 
 def _is_formula(text: str) -> bool:
-    """Whether it is no amount of money with a second dollar later in the line."""
+    """Whether it is not an amount of money with a second dollar later in the line."""
     return not re.match(r"[\d.,]+\b", text)
 
 

@@ -7,16 +7,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from mitl.records import (
-    Concept,
     Direction,
     Judgement,
     Label,
     Pair,
     PairRole,
     Proposal,
-    RationaleKind,
-    Shortcoming,
 )
+from mitl.records.questions import RATIONALE, Question
 
 LABELS = tuple(Label)
 
@@ -37,13 +35,13 @@ class AnswerCount:
 
 @dataclass(frozen=True, slots=True)
 class RationaleCount:
-    """How often one shortcoming or concept was ticked on the pairs of one annotator."""
+    """How often one choice of a question was ticked on the pairs of one annotator."""
 
     annotator: str
-    kind: RationaleKind
-    """SHORTCOMING or CONCEPT."""
+    kind: str
+    """The question's name."""
     value: str
-    """A value of ``Shortcoming`` or ``Concept``."""
+    """Of the choice."""
     count: int
 
 
@@ -106,19 +104,21 @@ def answer_counts(judgements: Iterable[Judgement], proposals: Iterable[Proposal]
 
 
 def rationale_counts(
-    judgements: Iterable[Judgement], proposals: Iterable[Proposal]
+    judgements: Iterable[Judgement],
+    proposals: Iterable[Proposal],
+    questions: Sequence[Question] = RATIONALE,
 ) -> tuple[RationaleCount, ...]:
     """Every tick once for each annotator that proposed its pair, whichever directions found it."""
     proposed_by = _proposals_of(proposals)
-    counts: Counter[tuple[str, RationaleKind, str]] = Counter()
+    chosen = [question.name for question in questions if question.choices]
+    counts: Counter[tuple[str, str, str]] = Counter()
     for judgement in judgements:
         if not counts_in_tables(judgement):
             continue
         for name in {proposal.annotator for proposal in proposed_by.get(judgement.pair, ())}:
-            for shortcoming in judgement.shortcomings:
-                counts[name, RationaleKind.SHORTCOMING, shortcoming.value] += 1
-            for concept in judgement.concepts:
-                counts[name, RationaleKind.CONCEPT, concept.value] += 1
+            for question in chosen:
+                for value in judgement.given.get(question, ()):
+                    counts[name, question, value] += 1
     return tuple(RationaleCount(*key, count=counts[key]) for key in sorted(counts))
 
 
@@ -148,17 +148,16 @@ def answer_shares(
 
 
 def rationale_shares(
-    counts: Iterable[RationaleCount], kind: RationaleKind, *, order: Sequence[str] = ()
+    counts: Iterable[RationaleCount], question: Question, *, order: Sequence[str] = ()
 ) -> RationaleTable:
-    """Shares of each shortcoming or each concept among an annotator's ticks, in percent.
+    """Shares of each choice of a question among an annotator's ticks, in percent.
 
     Source: the layout of ECCV Caption, Table B.3; its average is the mean of the rows.
     """
-    choices: type[Shortcoming] | type[Concept] = Shortcoming if kind is RationaleKind.SHORTCOMING else Concept
-    columns = tuple(choice.value for choice in choices)
+    columns = question.values
     ticks: dict[str, Counter[str]] = defaultdict(Counter)
     for entry in counts:
-        if entry.kind is kind:
+        if entry.kind == question.name:
             ticks[entry.annotator][entry.value] += entry.count
     rows = tuple(
         (name, percentages([ticks[name][column] for column in columns])) for name in _ordered(ticks, order)
@@ -188,3 +187,64 @@ def _ordered(names: Iterable[str], order: Sequence[str]) -> tuple[str, ...]:
 
 def _label_row(counts: Counter[Label]) -> ShareRow:
     return percentages([counts[label] for label in LABELS])
+
+
+EDGES = (1, 5, 10, 15, 25)
+"""The most HITs of a worker in each bin; a last bin holds whoever did more. As in Table B.1 of the paper."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """What one worker did."""
+
+    submitted: int
+    approved: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadBin:
+    """The workers who submitted more than ``above`` and at most ``most`` HITs."""
+
+    above: int
+    most: int | None
+    """None in the last bin."""
+    workers: int = 0
+    submitted: int = 0
+    approved: int = 0
+
+    @property
+    def text(self) -> str:
+        """The bin as the paper writes it."""
+        if self.most is None:
+            return f"{self.above} <"
+        return str(self.most) if self.most == self.above + 1 else f"{self.above} < and ≤ {self.most}"
+
+    @property
+    def ratio(self) -> float | None:
+        """Approved of submitted HITs, from 0 to 1; None in an empty bin."""
+        return self.approved / self.submitted if self.submitted else None
+
+
+def by_workload(workers: Iterable[Workload], edges: tuple[int, ...] = EDGES) -> tuple[WorkloadBin, ...]:
+    """Every worker with a submission in the bin of their number of HITs; empty bins are kept."""
+    bounds = list(zip((0, *edges), (*edges, None), strict=True))
+    sums = [[0, 0, 0] for _ in bounds]
+    for one in workers:
+        if not one.submitted:
+            continue
+        place = sum(one.submitted > edge for edge in edges)
+        for column, value in enumerate((1, one.submitted, one.approved)):
+            sums[place][column] += value
+    return tuple(WorkloadBin(*bound, *found) for bound, found in zip(bounds, sums, strict=True))
+
+
+def together(bins: Iterable[WorkloadBin]) -> WorkloadBin:
+    """All workers in one bin."""
+    found = list(bins)
+    return WorkloadBin(
+        above=0,
+        most=None,
+        workers=sum(one.workers for one in found),
+        submitted=sum(one.submitted for one in found),
+        approved=sum(one.approved for one in found),
+    )

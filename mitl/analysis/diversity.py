@@ -1,8 +1,12 @@
-"""How differently annotators rank: Kendall's tau between their lists, and where one ranks another's first.
+"""How differently annotators rank: Kendall's tau-b between their lists, and where one ranks another's first.
 
 A list is a row of item ids, best first, each id at most once: (Q, k) for Q queries. Two lists seldom hold the same
 items, and Kendall's tau is defined on common items, so something must be said of the rest; ``Items`` names the two
-readings. Source: the tables of ECCV Caption, appendix A.2 (Table A.1), which does not say which reading it takes.
+readings. Rankings are also compared with graded answers, and metrics by how they order models.
+
+Sources: Kendall, The treatment of ties in ranking problems, Biometrika 33, 1945: concordant less discordant pairs over
+the geometric mean of the pairs that each side tells apart. The tables of ECCV Caption, appendix A.2 (Table A.1), which
+does not say which reading it takes.
 """
 
 from __future__ import annotations
@@ -16,10 +20,63 @@ from numpy.typing import NDArray
 
 from mitl.errors import MetricError
 
+_CELLS = 1 << 22
+"""Comparisons made at a time; bounds the memory to some 100 MB."""
+_LONG = 256
+"""Items from which on sorting is faster than comparing every two."""
 QUERIES_AT_A_TIME = 512
 """Bounds the memory: (512, 50, 50) comparisons of bytes, some megabytes, for lists of 25."""
+LABELLED_AT_A_TIME = 64
 
+Values = NDArray[np.float64]
+Ids = NDArray[np.int64]
 Lists = NDArray[np.integer[Any]]
+
+
+def tau_b_rows(one: Values, other: Values, compared: NDArray[np.bool_] | None = None) -> Values:
+    """(Q,) tau-b of each row of (Q, n) with the other's; NaN where a side tells no two apart.
+
+    Args:
+        compared: (Q, n) which values of a row count; all where None.
+    """
+    n = one.shape[1]
+    taus = np.full(len(one), np.nan)
+    if n > _LONG and compared is None:
+        from scipy.stats import kendalltau
+
+        return np.array([kendalltau(*rows).statistic for rows in zip(one, other, strict=True)], np.float64)
+    left, right = np.triu_indices(n, 1)
+    size = max(1, _CELLS // max(1, n * n))
+    for part in (slice(start, start + size) for start in range(0, len(one), size)):
+        signs = [np.sign(values[part, left] - values[part, right]).astype(np.int8) for values in (one, other)]
+        if compared is not None:
+            signs = [sign * (compared[part, left] & compared[part, right]) for sign in signs]
+        agreed = (signs[0] * signs[1]).sum(axis=1, dtype=np.int64)
+        told_apart = [np.count_nonzero(sign, axis=1).astype(np.float64) for sign in signs]
+        scale = np.sqrt(told_apart[0] * told_apart[1])
+        np.divide(agreed, scale, out=taus[part], where=scale > 0)
+    return taus
+
+
+def tau_b_table(columns: Values) -> Values:
+    """(M, M) tau-b between every two of M columns of N values; NaN where undefined.
+
+    Two columns are compared over the rows that both have.
+
+    Args:
+        columns: (M, N), NaN where a row lacks a value.
+    """
+    count = columns.shape[1]
+    upper = np.triu_indices(count, 1)
+    known = ~np.isnan(columns)
+    filled = np.where(known, columns, 0.0)
+    both = (known[:, upper[0]] & known[:, upper[1]]).astype(np.float64)  # (M, pairs of rows)
+    signs = np.sign(filled[:, upper[0]] - filled[:, upper[1]]) * both
+    told_apart = np.abs(signs) @ both.T  # [a, b]: pairs that a tells apart, of those that b knows
+    scale = np.sqrt(told_apart * told_apart.T)
+    table: Values = np.full((len(columns), len(columns)), np.nan)
+    np.divide(signs @ signs.T, scale, out=table, where=scale > 0)
+    return table
 
 
 class Items(StrEnum):
@@ -101,17 +158,50 @@ def _tau_b(one: Lists, other: Lists, items: Items) -> NDArray[np.float64]:
         compared = np.concatenate([np.ones_like(in_other), ~in_one], axis=1)
     else:
         compared = np.concatenate([in_other, np.zeros_like(in_one)], axis=1)
-    pairs = compared[:, :, None] & compared[:, None, :]  # (Q, k + m, k + m)
-    by_one = np.sign(place_in_one[:, None] - place_in_one[None, :]).astype(np.int8) * pairs
-    by_other = np.sign(place_in_other[:, :, None] - place_in_other[:, None, :]).astype(np.int8) * pairs
-    agreed = (by_one * by_other).sum((1, 2), dtype=np.int64)
-    told_apart = [np.abs(by).sum((1, 2), dtype=np.int64) for by in (by_one, by_other)]
-    scale = np.sqrt(told_apart[0].astype(np.float64) * told_apart[1])
-    tau: NDArray[np.float64] = np.full(len(one), np.nan)
-    np.divide(agreed, scale, out=tau, where=scale > 0)
-    return tau
+    shape = compared.shape
+    return tau_b_rows(
+        np.broadcast_to(place_in_one, shape).astype(np.float64), place_in_other.astype(np.float64), compared
+    )
 
 
 def _mean(values: NDArray[np.float64]) -> float:
     defined = values[~np.isnan(values)]
     return float(defined.mean()) if len(defined) else float("nan")
+
+
+def label_taus(
+    ranking: NDArray[np.integer[Any]], queries: Ids, items: Ids, codes: NDArray[np.integer[Any]]
+) -> NDArray[np.float64]:
+    """(Q,) Kendall's tau-b of each query: places of its judged items against their labels; NaN where undefined.
+
+    Judged items that the ranking does not hold stand together behind its last. Labels have four levels, so most
+    items are tied on that side, which tau-b allows for.
+
+    Args:
+        ranking: (Q, K) item ids, best first.
+        queries, items: (P,) the judged pairs: place among the queries, item id.
+        codes: (P,) label codes, 1 for yes to 4 for no.
+    """
+    taus = np.full(len(ranking), np.nan)
+    by_query = np.argsort(queries, kind="stable")
+    sizes = np.bincount(queries, minlength=len(ranking))
+    starts = np.cumsum(sizes) - sizes
+    # Queries of like sizes together, so that little of a block is filler.
+    order = np.argsort(sizes, kind="stable")
+    for rows in np.split(order, range(LABELLED_AT_A_TIME, len(order), LABELLED_AT_A_TIME)):
+        width = int(sizes[rows].max(initial=0))
+        if width < 2:
+            continue  # one item has no order
+        filled = np.arange(width) < sizes[rows, None]  # (B, P)
+        owned = by_query[np.where(filled, starts[rows, None] + np.arange(width), 0)]
+        places = _places(ranking[rows], items[owned])
+        # Both rise from good to bad: a small place and a small code.
+        taus[rows] = tau_b_rows(places, codes[owned].astype(np.float64), filled)
+    return taus
+
+
+def _places(ranking: NDArray[np.integer[Any]], items: Ids) -> NDArray[np.float64]:
+    """(B, P) where each item stands in its row's ranking (B, K), from 0; K for one that does not."""
+    same = items[:, :, None] == ranking[:, None, :]  # (B, P, K)
+    found: NDArray[np.float64] = np.where(same.any(2), same.argmax(2), float(ranking.shape[1]))
+    return found

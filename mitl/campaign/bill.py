@@ -1,4 +1,10 @@
-"""The bill of a plan: what each group of HITs costs and pays an hour, whether it may be posted, and how it is told."""
+"""The bill of a plan: what it costs, what it pays an hour, and the ceiling that no command may pass.
+
+Committed is what the ledger has booked and what is promised: assignments of HITs that are planned, out or not settled,
+and calls that are journalled and not made (bonuses, additional assignments). So whoever plans something that costs asks
+``SpendingLimit.require`` *first, in the transaction that stores the plan*; from then on it is committed, and
+``SpendingLimit.recheck`` before each window of calls sees whether it still fits.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +12,92 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from mitl.campaign.kinds.protocol import Estimate, Plan, Request, Wording, columns
-from mitl.campaign.spending import SpendingLimit
-from mitl.core.pricing import Bill, bill, fee_rule, format_dollars, reward_for_floor
-from mitl.crowd.wages import floor_cents
-from mitl.db.store.hits import BatchRow
+from sqlalchemy.orm import Session
+
+from mitl.campaign.kinds.protocol import Estimate, Plan, PostedBatch, Request, Wording, columns
+from mitl.core.pricing import Bill, bill, fee_cents, fee_rule, format_dollars, reward_for_floor
+from mitl.crowd.paying import floor_cents
+from mitl.db.store import commitments, journal
 from mitl.errors import FundsError, UsageError
 from mitl.hits.templates import HitTemplate
 from mitl.records import Environment, several
 from mitl.settings import PRICING_FLOOR_CENTS_PER_HOUR, Settings
+
+_RAISE = "raise ceiling_cents in [crowd] of mitl.toml"
+
+
+def committed_cents(session: Session, environment: Environment, *, charges_fee: bool) -> int:
+    """Cents spent and promised in an environment: all batches, fees and bonuses together.
+
+    Args:
+        charges_fee: whether the endpoint takes a fee, so that promises hold it; what is booked holds it already.
+    """
+    promised = sum(
+        promise.count
+        * (
+            promise.reward_cents
+            + (fee_cents(promise.reward_cents, promise.hit_assignments) if charges_fee else 0)
+        )
+        for promise in commitments.promises(session, environment)
+    )
+    spent = sum(journal.spent(session, environment).values())
+    return spent + promised + commitments.promised_calls_cents(session, environment)
+
+
+class SpendingLimit:
+    """The money of one environment: what may still be promised, and a check before each window of calls."""
+
+    def __init__(
+        self, session: Session, settings: Settings, environment: Environment, *, charges_fee: bool
+    ) -> None:
+        self._session, self.environment, self.charges_fee = session, environment, charges_fee
+        self.ceiling_cents = settings.ceiling_cents
+        """The most that may be spent and promised; None sets no limit."""
+
+    def committed(self) -> int:
+        """Cents spent and promised so far."""
+        return committed_cents(self._session, self.environment, charges_fee=self.charges_fee)
+
+    def left(self) -> int | None:
+        """Cents that may still be promised, never below 0; None without a ceiling."""
+        return None if self.ceiling_cents is None else max(self.ceiling_cents - self.committed(), 0)
+
+    def require(self, cents: int, what: str) -> None:
+        """Refuse to promise ``cents`` more where that would pass the ceiling.
+
+        Args:
+            cents: what is new, fees included; what is stored or journalled as planned counts already.
+            what: as the message names it: ``the bill``.
+
+        Raises:
+            FundsError: it would.
+        """
+        if self.ceiling_cents is None:
+            return
+        committed = self.committed()
+        if cents > 0 and committed + cents > self.ceiling_cents:
+            raise FundsError(
+                f"{what} is {format_dollars(cents)}, but {format_dollars(committed)} of the ceiling of "
+                f"{format_dollars(self.ceiling_cents)} on {self.environment} are spent or promised, which leaves "
+                f"{format_dollars(max(self.ceiling_cents - committed, 0))}; {_RAISE}, or ask for less"
+            )
+
+    def recheck(self) -> None:
+        """Before a window of calls: what is planned must still fit, though others may have spent meanwhile.
+
+        Raises:
+            FundsError: what is spent and promised is above the ceiling.
+        """
+        if self.ceiling_cents is None:
+            return
+        committed = self.committed()
+        if committed > self.ceiling_cents:
+            raise FundsError(
+                f"{format_dollars(committed)} are spent or promised on {self.environment}, above the ceiling of "
+                f"{format_dollars(self.ceiling_cents)}, so no further call is made; what is planned is kept; {_RAISE}, "
+                "and run the command again"
+            )
+
 
 NEW = "new batch"
 
@@ -72,7 +155,7 @@ class Quote:
 
     @property
     def whole_cents(self) -> int:
-        """The bill of the whole plan, however often its run was interrupted; what its bounds are held against."""
+        """The bill of the whole plan, however often its run was interrupted; what its bounds are compared with."""
         return self.posted_cents + self.total_cents
 
     @property
@@ -101,15 +184,14 @@ def terms_of(settings: Settings, request: Request, template: HitTemplate, estima
 def make_quote(
     plan: Plan,
     terms: Terms,
-    batches: Mapping[int, BatchRow],
-    estimates: Mapping[int, int],
+    earlier: Mapping[int, PostedBatch],
     *,
     charges_fee: bool,
 ) -> Quote:
     """A part for each group of HITs with one price: the new batch's, then those of earlier batches.
 
     Args:
-        estimates: seconds a HIT of each earlier batch.
+        earlier: by their rows.
     """
     parts = []
     if plan.fresh:
@@ -122,15 +204,15 @@ def make_quote(
         )
         parts.append(Part(NEW, new, terms.estimate.note))
     planned = Counter((hit.batch_id, hit.assignments) for hit in plan.left.hits)
-    again = Counter((one.replaces.batch_id, one.assignments) for one in plan.again)
+    again = Counter((page.replaces.batch_id, page.assignments) for page in plan.again)
     for batch_id, assignments in sorted(planned.keys() | again.keys()):
-        batch = batches[batch_id]
+        batch, wording = earlier[batch_id].row, earlier[batch_id].wording
         count = planned[batch_id, assignments]
         priced = bill(
             count + again[batch_id, assignments],
             assignments=assignments,
             reward_cents=batch.reward_cents,
-            estimate_s=estimates[batch_id],
+            estimate_s=wording.estimate_s,
             charges_fee=charges_fee,
         )
         parts.append(Part(batch.name, priced, "as when it was planned", count))
@@ -189,15 +271,13 @@ def check_money(
         )
 
 
-def bill_text(
-    quote: Quote, environment: Environment, balance: int, limit: SpendingLimit, *, charges_fee: bool
-) -> list[str]:
+def bill_text(quote: Quote, balance: int, limit: SpendingLimit) -> list[str]:
     """What each price group costs and pays, the total, and what is left of balance and ceiling then."""
     lines = []
     for part in quote.parts:
         if len(quote.parts) > 1:
             lines.append(f"  {part.name}: {several(part.bill.hits, 'HIT')}")
-        lines += part_lines(part, charges_fee=charges_fee)
+        lines += part_lines(part, charges_fee=limit.charges_fee)
     if len(quote.parts) > 1:
         lines.append(
             columns("rewards in all", format_dollars(quote.rewards_cents))
@@ -205,7 +285,7 @@ def bill_text(
         )
     total = quote.total_cents
     after = f"{format_dollars(balance)} → {format_dollars(balance - total)}"
-    if environment is Environment.SANDBOX:
+    if limit.environment is Environment.SANDBOX:
         after = f"{format_dollars(balance)} of practice money, always"
     lines.append(columns("total", format_dollars(total)) + f"  {'balance':<14} {after}")
     if quote.posted_cents:
@@ -214,7 +294,14 @@ def bill_text(
             + columns("whole bill", format_dollars(quote.whole_cents))
             + " (as it was confirmed)"
         )
-    return lines + _ceiling(quote, limit)
+    left = limit.left()
+    if limit.ceiling_cents is not None and left is not None:
+        lines.append(
+            columns("ceiling", format_dollars(limit.ceiling_cents))
+            + columns("left then", format_dollars(left - quote.new_cents))
+            + f" ({format_dollars(limit.committed())} spent or promised before)"
+        )
+    return lines
 
 
 def part_lines(part: Part, *, charges_fee: bool) -> list[str]:
@@ -229,15 +316,4 @@ def part_lines(part: Part, *, charges_fee: bool) -> list[str]:
         columns("rewards", format_dollars(bill.rewards_cents))
         + columns("fee", format_dollars(bill.fees_cents))
         + f" ({fee_rule(bill, charges_fee=charges_fee)})",
-    ]
-
-
-def _ceiling(quote: Quote, limit: SpendingLimit) -> list[str]:
-    left = limit.left()
-    if limit.ceiling_cents is None or left is None:
-        return []
-    return [
-        columns("ceiling", format_dollars(limit.ceiling_cents))
-        + columns("left then", format_dollars(left - quote.new_cents))
-        + f" ({format_dollars(limit.committed())} spent or promised before)"
     ]

@@ -1,24 +1,238 @@
-"""The pages of HITs as questions: pictures and captions loaded once, each page rendered and checked once."""
+"""The pages of HITs as questions: pictures made ready under names that tell nothing, each page rendered once.
+
+A few pictures are fetched as a worker's browser would, before anything is posted.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import io
+import os
 import tempfile
 import threading
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 from markupsafe import escape
-from sqlalchemy.orm import Session
 
+from mitl.addresses import is_loopback
 from mitl.campaign.kinds.protocol import CampaignKind, Shown, Wording
-from mitl.campaign.pictures import picture_sources
+from mitl.crowd.context import Context
 from mitl.db.store import items as item_store
+from mitl.errors import DatasetError, SettingsError
 from mitl.hits.rendering import question_xml
 from mitl.hits.validation import PageChecker, check_question
 from mitl.progress import Progress
+from mitl.proposals.sampling import shuffled
+from mitl.records import ImageItem
 from mitl.settings import Settings
+
+MAX_SIDE = 640
+"""Pixels; what a worker needs to see, and no more to load on a phone."""
+_QUALITY = 88
+TIMEOUT_S, CONNECT_TIMEOUT_S = 15.0, 5.0
+TRIES = 2
+"""Public stores of pictures say "slow down" now and then."""
+NAMED = 5
+"""Images named one by one where many cannot be shown."""
+
+
+def picture_sources(
+    settings: Settings, images: Sequence[ImageItem], progress: Progress, *, write: bool = True
+) -> dict[int, str]:
+    """Image id → the address that pages use.
+
+    Pictures at hand are written once to ``public/i/`` as JPEG and addressed root-relative, as a crowd server serves
+    them: mitl's own, and any on this machine, whatever its port. On another endpoint they need ``image_base_url``.
+    Without a picture, the image's own https address is used.
+
+    Raises:
+        DatasetError: images have neither a picture nor an https address, or files are not pictures;
+            the first are named.
+        SettingsError: another endpoint is used and nothing says where the pictures can be fetched.
+    """
+    secret = settings.secret()
+    base = _base(settings, images)
+    sources = {image.id: _source(settings, image, secret, base) for image in images}
+    _refuse(
+        [_missing(image) for image in images if sources[image.id] is None],
+        len(images),
+        "give `mitl init` an image folder or an https URL template",
+    )
+    unreadable = []
+    with progress("pictures", len(images)) as advance:
+        for image in images:
+            source = sources[image.id] or ""
+            target = settings.public / "i" / source.rpartition("/")[2]
+            if (
+                write
+                and image.path is not None
+                and source == f"{base}/i/{target.name}"
+                and not target.exists()
+            ):
+                try:
+                    _write_jpeg(image.path, target)
+                except DatasetError as error:
+                    unreadable.append(f"image {image.external_id!r}: {error}")
+            advance(1)
+    _refuse(unreadable, len(images), "mend these files")
+    return {id_: source for id_, source in sources.items() if source is not None}
+
+
+def _refuse(faults: Sequence[str], n_images: int, remedy: str) -> None:
+    """DatasetError that counts the images that cannot be shown and names the first of them."""
+    if faults:
+        more = f"; and {len(faults) - NAMED:,} more" if len(faults) > NAMED else ""
+        raise DatasetError(
+            f"{len(faults):,} of {n_images:,} images cannot be shown: {'; '.join(faults[:NAMED])}{more}; {remedy}"
+        )
+
+
+def _base(settings: Settings, images: Sequence[ImageItem]) -> str | None:
+    """Where ``public/`` is served: "" for the root of the page's own server; None where nothing says."""
+    if settings.endpoint is None or (is_loopback(settings.endpoint) and settings.image_base_url is None):
+        return ""
+    if settings.image_base_url is None and any(image.url is None for image in images):
+        raise SettingsError(
+            "another endpoint cannot fetch pictures from here; set image_base_url in [crowd] of mitl.toml to the "
+            "https address where the folder public/ is served"
+        )
+    if settings.image_base_url is None:
+        return None
+    base = settings.image_base_url.rstrip("/")
+    if not base.startswith("https://"):
+        raise SettingsError(f"image_base_url is {base!r}, but pages need https; give an https address")
+    return base
+
+
+def _source(settings: Settings, image: ImageItem, secret: bytes, base: str | None) -> str | None:
+    """The image's address on pages; None where it has neither a file nor an https address."""
+    has_file = image.path is not None and image.path.is_file()
+    if has_file and image.path is not None and base is not None:
+        digest = hmac.new(secret, image.external_id.encode(), hashlib.sha256).hexdigest()[:32]
+        return f"{base}/i/{digest}.jpg"
+    return image.url if image.url is not None and image.url.startswith("https://") else None
+
+
+def _missing(image: ImageItem) -> str:
+    where = f"file {image.path} is missing" if image.path is not None else "no file is known"
+    return f"image {image.external_id!r}: {where} and it has no https address"
+
+
+def _write_jpeg(source: Path, target: Path) -> None:
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(source) as picture:
+            small = picture.convert("RGB")
+    except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
+        raise DatasetError(f"{source} cannot be read as a picture: {error}") from error
+    small.thumbnail((MAX_SIDE, MAX_SIDE))
+    buffer = io.BytesIO()
+    small.save(buffer, "JPEG", quality=_QUALITY)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_suffix(f".{os.getpid()}.part")
+    part.write_bytes(buffer.getvalue())
+    part.replace(target)
+
+
+def probe_pictures(
+    sources: Mapping[str, str],
+    base: str,
+    n: int,
+    *,
+    seed: int,
+    files: Mapping[str, Path] | None = None,
+) -> int:
+    """Fetch ``n`` random pictures and return how many were fetched.
+
+    Args:
+        sources: external id of an image → its address on the page, root-relative or https.
+        base: where root-relative addresses are served.
+        files: pictures that are not served yet and are looked at where they lie.
+
+    Raises:
+        DatasetError: one does not come, or is not a picture; names the image.
+    """
+    chosen = shuffled(sources, seed, "probed pictures")[:n]
+    timeout = httpx.Timeout(TIMEOUT_S, connect=CONNECT_TIMEOUT_S)
+    browsers: dict[bool, httpx.Client] = {}
+    with ExitStack() as stack:
+        for image in chosen:
+            source = sources[image]
+            if files is not None and image in files:
+                fault = _fault(files[image].read_bytes())
+                if fault is not None:
+                    raise DatasetError(
+                        f"workers could not see image {image!r}: {files[image]} is not a picture ({fault}); "
+                        "mend the file"
+                    )
+                continue
+            url = base.rstrip("/") + source if source.startswith("/") else source
+            # Connections are kept: one browser for this machine, which no proxy is asked for, and one for the rest.
+            near = is_loopback(url)
+            if near not in browsers:
+                client = httpx.Client(timeout=timeout, follow_redirects=True, trust_env=not near)
+                browsers[near] = stack.enter_context(client)
+            problem = _problem(browsers[near], url)
+            if problem is not None:
+                raise DatasetError(
+                    f"workers could not see image {image!r}: {url} {problem}; {_advice(source)}, or post without "
+                    "looking with --probe-images 0"
+                )
+    return len(chosen)
+
+
+def _problem(browser: httpx.Client, url: str) -> str | None:
+    """What is wrong with a picture at an address; None where a browser would show it."""
+    problem: str | None = None
+    for _ in range(TRIES):
+        try:
+            reply = browser.get(url)
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            problem = f"cannot be fetched ({type(error).__name__}: {error})"
+            continue
+        if reply.status_code == 200:
+            return _unlike_picture(reply)
+        problem = f"answers {reply.status_code}"
+    return problem
+
+
+def _unlike_picture(reply: httpx.Response) -> str | None:
+    kind = reply.headers.get("content-type", "")
+    if not kind.startswith("image/"):
+        return f"gives {kind or 'something of no type'}, not a picture"
+    fault = _fault(reply.content)
+    return None if fault is None else f"gives {len(reply.content):,} bytes that are not a picture ({fault})"
+
+
+def _fault(content: bytes) -> str | None:
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(content)) as picture:
+            picture.verify()
+    except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises for what it cannot read
+        return str(error)
+    return None
+
+
+def _advice(source: str) -> str:
+    if source.startswith("/"):
+        return (
+            "serve the project's folder public/ there (`mitl serve --public DIR`), or, where that address is a tunnel "
+            "to a server elsewhere, set image_base_url in [crowd] of mitl.toml to where public/ is served"
+        )
+    return (
+        "make the project's folder public/ reachable at image_base_url, or mend the image addresses given to "
+        "`mitl init`"
+    )
+
 
 _IN_MEMORY = 64 * 1024 * 1024
 """Bytes of packed questions that are kept in memory; more go to a temporary file."""
@@ -27,19 +241,12 @@ _IN_MEMORY = 64 * 1024 * 1024
 class Pages:
     """Renders questions. What was rendered is kept until the end, so that what is posted is what was checked."""
 
-    def __init__(
-        self,
-        session: Session,
-        settings: Settings,
-        kind: CampaignKind[Any, Any],
-        progress: Progress,
-        *,
-        write: bool,
-    ) -> None:
+    def __init__(self, context: Context, kind: CampaignKind[Any, Any], *, write: bool) -> None:
         """Args: write: whether pictures are made ready to be shown, in the project's public folder."""
+        session, self._settings, self._progress = context.session, context.settings, context.progress
+        self.kind, self.write = kind, write
         dataset = item_store.dataset(session)
-        self._settings, self._kind, self._progress, self._write = settings, kind, progress, write
-        self._images = {i.id: i for i in item_store.images(session, dataset.id, settings.project)}
+        self._images = {i.id: i for i in item_store.images(session, dataset.id, self._settings.project)}
         self._captions = {c.id: c.text for c in item_store.captions(session, dataset.id)}
         self._sources: dict[int, str] = {}
         self._checker = PageChecker()
@@ -54,9 +261,9 @@ class Pages:
 
     def prepare(self, pages: Iterable[Sequence[Any]]) -> None:
         """Make the pictures of these pages available."""
-        shown = {image for page in pages for item in page for image in self._kind.images(item)}
+        shown = {image for page in pages for item in page for image in self.kind.images(item)}
         images = [self._images[image] for image in sorted(shown - self._sources.keys())]
-        self._sources.update(picture_sources(self._settings, images, self._progress, write=self._write))
+        self._sources.update(picture_sources(self._settings, images, self._progress, write=self.write))
 
     @property
     def sources(self) -> dict[str, str]:
@@ -77,29 +284,26 @@ class Pages:
         key = (wording.template.name, wording.template.content_hash, wording.estimate_s, *items)
         with self._lock:
             at = self._kept.get(key)
-            if at is None:
-                xml = self._render(items, wording)
-                self._kept[key] = self._keep(xml)
-                return xml
-            self._store.seek(at[0])
-            return zlib.decompress(self._store.read(at[1])).decode()
-
-    def _keep(self, xml: str) -> tuple[int, int]:
-        packed = zlib.compress(xml.encode(), 1)
-        start = self._store.seek(0, 2)
-        self._store.write(packed)
-        return start, len(packed)
+            if at is not None:
+                self._store.seek(at[0])
+                return zlib.decompress(self._store.read(at[1])).decode()
+            xml = self._render(items, wording)
+            packed = zlib.compress(xml.encode(), 1)
+            self._kept[key] = self._store.seek(0, 2), len(packed)
+            self._store.write(packed)
+            return xml
 
     def _render(self, items: Sequence[Any], wording: Wording) -> str:
         shown = Shown(self._captions, self._sources, self._settings.contact)
-        html, texts = self._kind.render(items, wording, shown)
+        html, texts = self.kind.render(items, wording, shown)
         self._checker.check(
             html,
             [item.place for item in items],
             [str(escape(text)) for text in texts],
             wording.template.name,
-            kind=self._kind.answer_field,
-            choices=self._kind.choices,
+            kind=self.kind.answer_field,
+            choices=self.kind.choices,
+            questions=wording.template.questions,
         )
         xml = question_xml(html)
         check_question(xml, html)

@@ -1,6 +1,7 @@
-"""Posting HITs so that none is lost and none is doubled, whenever the process dies.
+"""HITs under names of their own, so that none is lost and none is doubled, whenever the process dies.
 
-The two calls that post a HIT are said once: posting makes them, validation checks them and writes them down.
+What the server has is compared with what this database knows: HITs to adopt, HITs that are gone, HITs that nobody here
+knows. The two calls that post a HIT are said once: posting makes them, validation checks them and writes them down.
 """
 
 from __future__ import annotations
@@ -8,21 +9,32 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
-from sqlalchemy.orm import Session
-
-from mitl.crowd.calls import Call, make_calls
-from mitl.crowd.client import ListedHit, MTurkClient
+from mitl.crowd.calls import THREADS, Call
+from mitl.crowd.client import HitRequest, HitTypeTerms, ListedHit, MTurkClient
+from mitl.crowd.context import Context, open_context, require_same_server
+from mitl.crowd.endpoint import open_endpoint
+from mitl.db.locks import PUBLISH, only_one
+from mitl.db.session import reading
+from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
 from mitl.db.store.hits import UNPOSTED, HitRow
+from mitl.errors import CrowdError, EndpointError
 from mitl.hits.templates import HitTemplate
-from mitl.progress import Progress
-from mitl.records import Environment, HitState, JournalState
-from mitl.settings import ASSIGNMENT_DURATION_S, AUTO_APPROVAL_S, LIFETIME_S
+from mitl.progress import Progress, no_progress
+from mitl.records import Environment, HitState, JournalState, StageResult
+from mitl.settings import ASSIGNMENT_DURATION_S, AUTO_APPROVAL_S, LIFETIME_S, Settings
 
 CREATE = "create"
+TOKEN_LASTS = dt.timedelta(hours=23)
+"""A server remembers a request token for 24 hours; an hour is left for clocks that differ and for slow runs."""
+DISPOSED = "Disposed"
+_SHOWN = 10
 
 
 def token(project_id: str, batch: str, number: int, attempt: int) -> str:
@@ -43,114 +55,256 @@ def annotation(project_id: str, hit: HitRow) -> str:
 
 def create_hit_type(client: MTurkClient, template: HitTemplate, reward_cents: int, guard: str) -> str:
     """The id of the HIT type of a wording at a price, which nobody sees who holds the qualification ``guard``."""
-    return client.create_hit_type(
-        title=template.title,
-        description=template.description,
-        keywords=template.keywords,
-        reward_cents=reward_cents,
-        assignment_duration_s=ASSIGNMENT_DURATION_S,
-        auto_approval_s=AUTO_APPROVAL_S,
-        exclude_qualification=guard,
-    )
+    about = template.title, template.description, template.keywords
+    terms = HitTypeTerms(*about, reward_cents, ASSIGNMENT_DURATION_S, AUTO_APPROVAL_S)
+    return client.create_hit_type(terms, exclude_qualification=guard)
 
 
 def create_hit(client: MTurkClient, project_id: str, hit: HitRow, hit_type_id: str, question: str) -> str:
     """Post a HIT under its own token and annotation; the id that the server gives it."""
+    name = annotation(project_id, hit)
     return client.create_hit(
-        hit_type_id=hit_type_id,
-        question=question,
-        max_assignments=hit.assignments,
-        lifetime_s=LIFETIME_S,
-        annotation=annotation(project_id, hit),
-        token=hit.token,
+        HitRequest(hit_type_id, question, hit.assignments, LIFETIME_S, name, hit.token)
     ).hit_id
 
 
-def reconcile(
-    session: Session,
-    project_id: str,
-    environment: Environment,
-    list_hits: Callable[[], Iterable[ListedHit]],
-) -> int:
+def create_call(project_id: str, hit: HitRow) -> Call[HitRow]:
+    """Posting a HIT, as it is journalled."""
+    return Call(hit.key, hit, {"annotation": annotation(project_id, hit)}, hit.token)
+
+
+def reconcile(context: Context, listed: Iterable[ListedHit]) -> int:
     """Adopt the HITs that reached the server though this database does not know it; returns how many.
 
     Their reply was lost, or the database is an older one, restored. They are found by their annotation in one sweep
     of ListHITs, which works after the 24 hours too during which the server remembers request tokens.
     """
-    wanted = {annotation(project_id, hit): hit for hit in hit_store.hits(session, environment, UNPOSTED)}
+    session, project_id = context.session, context.settings.project_id
+    unposted = hit_store.hits(session, context.environment, UNPOSTED)
+    by_annotation = {annotation(project_id, hit): hit for hit in unposted}
     session.rollback()
     adopted = 0
-    for listed in list_hits() if wanted else ():
-        hit = wanted.pop(listed.annotation or "", None)
-        if hit is not None:
-            _adopt(session, project_id, hit, listed.hit_id)
-            adopted += 1
+    for there in listed:
+        hit = by_annotation.pop(there.annotation or "", None)
+        if hit is None:
+            continue
+        adopted += 1
+        now, call = context.now(), create_call(project_id, hit)
+        # A restored database may not have written down yet that the HIT was to be sent.
+        journal.plan(session, CREATE, [(call.key, call.token, json.dumps(call.request))], now)
+        hit_store.set_posted(session, hit.id, there.hit_id)
+        reply = json.dumps({"HITId": there.hit_id})
+        journal.mark(session, CREATE, [hit.key], JournalState.DONE, now, reply=reply)
     session.commit()
     return adopted
 
 
-def post(
-    session: Session,
-    client: MTurkClient,
-    project_id: str,
-    hits: Sequence[HitRow],
-    hit_type_of: Callable[[HitRow], str],
-    question_of: Callable[[HitRow], str],
-    progress: Progress,
-    *,
-    in_order: bool = False,
-    before_window: Callable[[], None] | None = None,
-) -> int:
-    """Create these HITs and return their number.
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """What one sweep over the server's HITs found."""
 
-    Each window of HITs goes planned → sending → posted with a commit before the calls and one after them. A HIT whose
-    call fails stays in ``sending``, to be reconciled and sent again with the same token.
+    adopted: int
+    """HITs that had reached the server without this database knowing."""
+    orphans: tuple[ListedHit, ...]
+    """HITs of this project that no row of this database stands for, as after restoring an older backup."""
+    gone: tuple[HitRow, ...]
+    """Posted HITs that the server has deleted before their work was done; closed here, so that it is asked again."""
+    unfetched: tuple[HitRow, ...]
+    """Deleted HITs with submissions that are not stored here yet; a harvest brings them in and closes them."""
+    overlooked: int
+    """Posted HITs that the sweep missed although the server has them."""
+    last_batch: int
+    """The highest number of a batch of this project that the server knows; 0 where it knows none."""
 
-    Args:
-        in_order: as in `make_calls`.
-        before_window: is called before a window's HITs are sent and may raise to stop there.
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """One line for each thing that a person should know."""
+        lines = []
+        if self.gone:
+            lines.append(gone_warning(self.gone))
+        if self.unfetched:
+            names = [hit.key for hit in self.unfetched]
+            lines.append(
+                f"{len(names):,} HITs were deleted on the server with submissions that are not stored here yet "
+                f"({_some(names)}); run `mitl harvest`"
+            )
+        if self.orphans:
+            names = [(hit.annotation or "").partition(":")[2].partition(":")[2] for hit in self.orphans]
+            lines.append(
+                f"{len(self.orphans):,} HITs of this project on the server are not in this database ({_some(names)}), "
+                "as after restoring an older backup; their answers cannot be read here: restore the newer database, "
+                "or end them with `mitl hits expire --orphans` and, when they are decided, `mitl hits delete --orphans`"
+            )
+        return tuple(lines)
+
+
+NO_SWEEP = Sweep(adopted=0, orphans=(), gone=(), unfetched=(), overlooked=0, last_batch=0)
+"""Where nothing is posted, nothing has to be found first."""
+
+
+def sweep_to_post(context: Context, client: MTurkClient) -> Sweep:
+    """Adopt what an earlier run posted without hearing of it, and see that sending again is safe.
 
     Raises:
-        CrowdError: the first failure of a window, after what succeeded in it was booked.
+        CrowdError: see :func:`require_safe_repeat`.
     """
-    questions: dict[int, str] = {}
+    sweep = sweep_server(context, client)
+    require_safe_repeat(context, sweep)
+    return sweep
 
-    def prepare(window: Sequence[Call[HitRow]]) -> None:
-        due = [one.subject for one in window]
-        if before_window is not None:
-            before_window()
-            session.rollback()
-        questions.clear()
-        questions.update({hit.id: question_of(hit) for hit in due})
-        hit_store.set_state(session, [hit.id for hit in due], HitState.SENDING)
 
-    def create(hit: HitRow) -> dict[str, str]:
-        return {"HITId": create_hit(client, project_id, hit, hit_type_of(hit), questions[hit.id])}
+def sweep_server(context: Context, client: MTurkClient, listed: Iterable[ListedHit] | None = None) -> Sweep:
+    """Compare the server's HITs with the stored ones, adopt what was lost and close what is gone.
 
-    return make_calls(
-        session,
-        CREATE,
-        [_call(project_id, hit) for hit in hits],
-        call=create,
-        book=lambda hit, reply: hit_store.set_posted(session, hit.id, reply["HITId"]),
-        progress=progress,
-        label="post",
-        in_order=in_order,
-        before_window=prepare,
-        not_made=lambda hit: hit_store.set_state(session, [hit.id], HitState.PLANNED),
+    Args:
+        listed: what ListHITs gave, where the caller has it already.
+    """
+    session, environment = context.session, context.environment
+    session.rollback()
+    on_server = {hit.hit_id: hit for hit in (client.list_hits() if listed is None else listed)}
+    adopted = reconcile(context, on_server.values())
+    with reading(session):
+        known = hit_store.hits(session, environment)
+        stored = answer_store.stored_counts(session, environment)
+    missing = look_up_missing(client, known, on_server)
+    deleted = {hit: there for hit, there in missing.items() if there is None or there.status == DISPOSED}
+    unfetched = [hit for hit, there in deleted.items() if there and there.n_submitted > stored.get(hit.id, 0)]
+    gone = [hit for hit in deleted if hit not in unfetched]
+    hit_store.set_state(session, [hit.id for hit in gone], HitState.CLOSED)
+    session.commit()
+    prefix = annotation_prefix(context.settings.project_id)
+    ours = [hit for hit in on_server.values() if (hit.annotation or "").startswith(prefix)]
+    ids = {hit.mturk_hit_id for hit in known}
+    return Sweep(
+        adopted=adopted,
+        orphans=tuple(hit for hit in ours if hit.hit_id not in ids),
+        gone=tuple(hit for hit in gone if stored.get(hit.id, 0) < hit.assignments),
+        unfetched=tuple(unfetched),
+        overlooked=len(missing) - len(deleted),
+        last_batch=max((_batch_number(hit.annotation or "", prefix) for hit in ours), default=0),
     )
 
 
-def _call(project_id: str, hit: HitRow) -> Call[HitRow]:
-    return Call(hit.key, hit, {"annotation": annotation(project_id, hit)}, hit.token)
+def look_up_missing(
+    client: MTurkClient, hits: Sequence[HitRow], listed: Mapping[str, ListedHit]
+) -> dict[HitRow, ListedHit | None]:
+    """The posted HITs that a listing lacks, each with what GetHIT says of it; None where the server has never had it.
+
+    A listing is made page by page while HITs come and go, so that a HIT that it lacks need not be gone.
+
+    Raises:
+        EndpointError: the server knows none of the HITs that were posted, so it is another one, or another account's.
+    """
+    missing = [hit for hit in hits if hit.state is HitState.POSTED and hit.mturk_hit_id not in listed]
+    with ThreadPoolExecutor(THREADS, thread_name_prefix="look-up") as pool:
+        there = list(pool.map(client.get_hit, [hit.mturk_hit_id or "" for hit in missing]))
+    # A deleted HIT is known as such, so one that is not known says something only beside others that are.
+    if missing and not any(there) and not any(hit.mturk_hit_id in listed for hit in hits):
+        raise EndpointError(
+            f"{client.url} knows none of the {len(missing):,} HITs that were posted; it is another server or another "
+            "requester's account: check --endpoint-url and the AWS keys; nothing was changed"
+        )
+    return dict(zip(missing, there, strict=True))
 
 
-def _adopt(session: Session, project_id: str, hit: HitRow, mturk_hit_id: str) -> None:
-    now = dt.datetime.now(dt.UTC)
-    one = _call(project_id, hit)
-    # A restored database may not have written down yet that the HIT was to be sent.
-    journal.plan(session, CREATE, [(one.key, one.token, json.dumps(one.request))], now)
-    hit_store.set_posted(session, hit.id, mturk_hit_id)
-    journal.mark(
-        session, CREATE, [hit.key], JournalState.DONE, now, reply=json.dumps({"HITId": mturk_hit_id})
+def gone_warning(hits: Sequence[HitRow]) -> str:
+    """What to say where posted HITs were deleted on the server and are closed here."""
+    return (
+        f"{len(hits):,} HITs were deleted on the server before their work was done "
+        f"({_some([hit.key for hit in hits])}); they are closed here, and `mitl publish` asks "
+        "their pairs again, `mitl prefer publish` their comparisons"
     )
+
+
+def require_safe_repeat(context: Context, sweep: Sweep) -> None:
+    """Refuse to send HITs again that might be on the server already.
+
+    Within 24 hours the request token makes a repeat harmless, after that only the sweep tells whether a HIT was made.
+    A sweep that overlooked HITs cannot.
+
+    Raises:
+        CrowdError: a HIT was first sent longer ago than that, and the sweep was incomplete.
+    """
+    if not sweep.overlooked:
+        return
+    session = context.session
+    sending = [hit.key for hit in hit_store.hits(session, context.environment, UNPOSTED)]
+    first_sent = journal.first_sent(session, CREATE, sending)
+    session.rollback()
+    before = context.now() - TOKEN_LASTS
+    late = sorted(key for key, at in first_sent.items() if at < before)
+    if late:
+        raise CrowdError(
+            f"{len(late):,} HITs were sent more than 23 hours ago and their replies were lost ({_some(late)}), and "
+            f"the server's list lacks {sweep.overlooked:,} HITs that it has, so whether these were made cannot be "
+            "told; nothing was posted; run the command again later"
+        )
+
+
+def require_free_names(sweep: Sweep, hits: Iterable[HitRow], project_id: str) -> None:
+    """Refuse to post a HIT under the name of one that is on the server and not in this database.
+
+    The two may hold different pairs, and after a lost reply the one would be taken for the other.
+
+    Raises:
+        CrowdError: a HIT's name is taken.
+    """
+    taken = {hit.annotation for hit in sweep.orphans}
+    names = [hit.key for hit in hits if annotation(project_id, hit) in taken]
+    if names:
+        raise CrowdError(
+            f"{len(names):,} HITs that would be posted are on the server already, under their names but unknown here "
+            f"({_some(names)}), as after restoring an older backup; nothing was posted; restore the newer database"
+        )
+
+
+def reconcile_only(
+    settings: Settings, environment: Environment, progress: Progress = no_progress
+) -> StageResult:
+    """Compare the server's HITs with the stored ones and post nothing.
+
+    Raises:
+        StoreError: a publish is at work on the same database.
+    """
+    with (
+        open_context(settings, environment, progress=progress) as context,
+        only_one(settings.db_url, PUBLISH),
+        open_endpoint(settings, environment) as endpoint,
+    ):
+        require_same_server(context.session, endpoint, environment)
+        context.session.rollback()
+        with progress("reconcile", 1) as advance:
+            sweep = sweep_server(context, endpoint.client())
+            advance(1)
+        unposted = len(hit_store.hits(context.session, environment, UNPOSTED))
+    nothing = not (sweep.adopted or sweep.gone or sweep.orphans or sweep.unfetched)
+    return StageResult(
+        status="nothing_to_do" if nothing else "done",
+        counts={
+            "environment": environment.value,
+            "hits_adopted": sweep.adopted,
+            "hits_gone": len(sweep.gone) + len(sweep.unfetched),
+            "hits_orphaned": len(sweep.orphans),
+            "hits_unposted": unposted,
+        },
+        warnings=sweep.warnings,
+        lines=(
+            "nothing to do: the server has every HIT that is posted here, and no other of this project"
+            if nothing
+            else f"{sweep.adopted:,} HITs were adopted, {len(sweep.gone):,} closed because the server deleted them; "
+            f"{len(sweep.orphans):,} of this project are not known here",
+        ),
+        next=f"mitl publish --{environment}, which posts the {unposted:,} HITs that are planned"
+        if unposted
+        else "mitl harvest",
+    )
+
+
+def _batch_number(annotation: str, prefix: str) -> int:
+    number = re.match(r"b([0-9]{1,9}):", annotation.removeprefix(prefix))
+    return int(number[1]) if number else 0
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_SHOWN])
+    return f"{shown}, …" if len(names) > _SHOWN else shown

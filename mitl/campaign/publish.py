@@ -3,37 +3,54 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
-from sqlalchemy.orm import Session
-
-from mitl.campaign.bill import Quote, Terms, bill_text, check_money, make_quote, require_confirmed, terms_of
+from mitl.campaign.bill import (
+    Quote,
+    SpendingLimit,
+    Terms,
+    bill_text,
+    check_money,
+    make_quote,
+    require_confirmed,
+    terms_of,
+)
 from mitl.campaign.kinds import kind_of, wording_of
-from mitl.campaign.kinds.protocol import CampaignKind, Plan, Request, Wording
-from mitl.campaign.pages import Pages
-from mitl.campaign.pictures import probe_or_warn
-from mitl.campaign.posting import create_hit_type, post, token
-from mitl.campaign.reconciling import NO_SWEEP, Sweep, require_free_names, sweep_to_post
-from mitl.campaign.spending import SpendingLimit
+from mitl.campaign.kinds.protocol import Plan, PostedBatch, Request, Wording
+from mitl.campaign.pages import Pages, probe_pictures
+from mitl.campaign.posting import (
+    CREATE,
+    NO_SWEEP,
+    Sweep,
+    create_call,
+    create_hit,
+    create_hit_type,
+    require_free_names,
+    sweep_to_post,
+    token,
+)
 from mitl.campaign.validating import DryRunFolder, DueHit, validate_requests
 from mitl.core.pricing import format_dollars
+from mitl.crowd.calls import Call, Operation, make_calls
+from mitl.crowd.client import exclusion_qualification
+from mitl.crowd.context import Context, open_context, require_same_server
 from mitl.crowd.endpoint import Endpoint, open_endpoint
-from mitl.crowd.environment import require_same_server
-from mitl.crowd.worker_calls import exclusion_qualification
 from mitl.db.locks import PUBLISH, only_one
-from mitl.db.session import open_database, reading
+from mitl.db.session import reading
 from mitl.db.store import commitments
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store.commitments import StoredPlan
-from mitl.db.store.hits import UNPOSTED, BatchRow, HitRow, NewHit
-from mitl.errors import CrowdError
+from mitl.db.store.hits import UNPOSTED, HitRow, NewHit
+from mitl.errors import CrowdError, DatasetError
+from mitl.hits.templates import HitTemplate
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, HitState, JudgementSource, StageResult, several
+from mitl.records.results import printed_by
 from mitl.settings import Settings
 
 COMPLETED = "that completes an interrupted run, and nothing was planned beside it"
@@ -71,22 +88,29 @@ def publish(
         CrowdError: a call failed; what was posted is kept and the next run goes on.
     """
     with (
-        open_database(settings.db_url) as session,
+        open_context(settings, request.environment, progress=progress) as context,
         nullcontext() if dry_run else only_one(settings.db_url, PUBLISH),
         open_endpoint(settings, request.environment) as endpoint,
     ):
-        run = _Run(session, settings, request, kind_of(request.kind), endpoint, progress)
+        run = _Run(context, request, endpoint)
         announce = announce or (lambda line: None)
         if dry_run:
-            result = run.rehearse(announce, to if to is not None else settings.project / "dry-run")
+            result = run.dry_run(announce, to if to is not None else settings.project / "dry-run")
         else:
             result = run.post(announce, confirm, repeats)
         if tell is not None:
             tell(result)
         if not dry_run:
             # Only now: after a kill before the command has told its end, its plan is completed once more.
-            commitments.mark_told(session, request.environment, request.kind, dt.datetime.now(dt.UTC))
+            commitments.mark_told(context.session, request.environment, request.kind, context.now())
     return result
+
+
+@printed_by("publish", "prefer publish", key="paths")
+class PublishPaths(TypedDict, total=False):
+    """What was written."""
+
+    dry_run: Annotated[str, "folder of the requests, the pages and the bill (`--dry-run`)"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,32 +130,26 @@ class _Job:
 class _Run:
     """One run of a publishing command."""
 
-    def __init__(
-        self,
-        session: Session,
-        settings: Settings,
-        request: Request,
-        kind: CampaignKind[Any, Any],
-        endpoint: Endpoint,
-        progress: Progress,
-    ) -> None:
-        self._session, self._settings, self._request, self._kind = session, settings, request, kind
-        self._endpoint, self._client, self._progress = endpoint, endpoint.client(), progress
-        self._environment = request.environment
-        self._limit = SpendingLimit(session, settings, request.environment, charges_fee=endpoint.charges_fee)
-        require_same_server(session, endpoint, request.environment)
+    def __init__(self, context: Context, request: Request, endpoint: Endpoint) -> None:
+        self._context, self._request, self._endpoint = context, request, endpoint
+        self._session, self._settings = context.session, context.settings
+        self._kind, self._client = kind_of(request.kind), endpoint.client()
+        self._limit = SpendingLimit(
+            context.session, context.settings, context.environment, charges_fee=endpoint.charges_fee
+        )
+        require_same_server(context.session, endpoint, context.environment)
 
-    def rehearse(self, announce: Callable[[str], None], to: Path) -> StageResult:
+    def dry_run(self, announce: Callable[[str], None], to: Path) -> StageResult:
         """Write what would be sent; a picture that is not served yet is looked at where it lies."""
         job = self._job(NO_SWEEP, announce)
         if isinstance(job, StageResult):
             return job
-        with closing(self._pages(write=False)) as pages:
+        with closing(Pages(self._context, self._kind, write=False)) as pages:
             folder = DryRunFolder(to)
-            largest = self._validate(job, pages, folder)
+            largest = validate_requests(self._context, pages, job.due, folder.keep)
             folder.write_pages(job.due, pages)
             folder.write_bill(job.bill)
-            warnings = self._probe(pages, pages.files())
+            warnings = self._probe(pages)
         values = {
             **self._values(job),
             "hits": job.plan.n_hits,
@@ -140,7 +158,7 @@ class _Run:
         }
         return StageResult(
             counts={key: values[key] for key in self._kind.dry_keys},
-            paths={"dry_run": str(folder.path)},
+            paths=PublishPaths(dry_run=str(folder.path)),
             warnings=warnings,
             lines=(
                 f"dry run: {several(job.plan.n_hits, 'HIT')} rendered and checked, the largest question has "
@@ -156,15 +174,15 @@ class _Run:
         repeats: Callable[[int], bool] | None,
     ) -> StageResult:
         """Plan, price and check, ask for confirmation, then store the plan and post all of it."""
-        sweep = sweep_to_post(self._session, self._client, self._settings.project_id, self._environment)
+        sweep = sweep_to_post(self._context, self._client)
         job = self._job(sweep, announce)
         if isinstance(job, StageResult):
             return job
-        plan, project_id = job.plan, self._settings.project_id
-        with closing(self._pages(write=True)) as pages:
+        plan = job.plan
+        with closing(Pages(self._context, self._kind, write=True)) as pages:
             # Before anything is stored or paid: what cannot be shown or sent must not be planned.
-            require_free_names(sweep, [each.hit for each in job.due], project_id)
-            self._validate(job, pages)
+            require_free_names(sweep, [due.hit for due in job.due], self._settings.project_id)
+            validate_requests(self._context, pages, job.due)
             warnings = (*sweep.warnings, *self._probe(pages))
             require_confirmed(job.quote, confirm, repeats)
             batch = self._store(job, after=sweep.last_batch)
@@ -206,36 +224,24 @@ class _Run:
             if plan.n_hits == 0:
                 return self._nothing_to_do(plan, sweep)
             terms = terms_of(settings, request, template, kind.estimate(template, plan))
-            batches = self._batches()
-            wordings = self._wordings(batches)
-            estimates = {id_: wording.estimate_s for id_, wording in wordings.items()}
-            quote = make_quote(plan, terms, batches, estimates, charges_fee=self._endpoint.charges_fee)
+            earlier = self._earlier()
+            quote = make_quote(plan, terms, earlier, charges_fee=self._endpoint.charges_fee)
             bill = [
                 f"{request.environment} · {kind.headline(request, plan)} · seed {settings.seed} · {self._endpoint.url}",
                 *kind.bill_lines(plan),
-                *bill_text(
-                    quote, self._environment, balance, self._limit, charges_fee=self._endpoint.charges_fee
-                ),
+                *bill_text(quote, balance, self._limit),
             ]
             for line in bill:
                 announce(line)
             check_money(settings, request, quote, balance, self._limit)
-            due = self._due(
-                plan, terms, batches, wordings, hit_store.next_batch_name(session, sweep.last_batch)
-            )
+            new_batch = hit_store.next_batch_name(session, sweep.last_batch)
+            due = self._due(plan, terms, earlier, new_batch)
             return _Job(plan, terms, quote, due, bill, self._limit.committed())
 
-    def _due(
-        self,
-        plan: Plan,
-        terms: Terms,
-        batches: Mapping[int, BatchRow],
-        wordings: Mapping[int, Wording],
-        new_batch: str,
-    ) -> list[DueHit]:
+    def _due(self, plan: Plan, terms: Terms, earlier: dict[int, PostedBatch], new_batch: str) -> list[DueHit]:
         def row(batch: str, number: int, attempt: int, assignments: int) -> HitRow:
-            key = token(self._settings.project_id, batch, number, attempt)
-            return HitRow(0, 0, batch, number, attempt, assignments, HitState.PLANNED, None, key)
+            named = batch, number, attempt
+            return HitRow(0, 0, *named, assignments, HitState.PLANNED, None, self._token(*named))
 
         due = [
             DueHit(
@@ -246,47 +252,53 @@ class _Run:
             )
             for page in plan.fresh
         ]
-        earlier = [
-            (row(old.batch, old.number, again.attempt, again.assignments), old.batch_id, again.page.items)
-            for again in plan.again
-            for old in (again.replaces,)
-        ]
-        earlier += [(hit, hit.batch_id, plan.left.pages[hit.id]) for hit in plan.left.hits]
-        return due + [
-            DueHit(hit, items, wordings[batch_id], batches[batch_id].reward_cents)
-            for hit, batch_id, items in earlier
-        ]
+        for again in plan.again:
+            old, of = again.replaces, earlier[again.replaces.batch_id]
+            hit = row(old.batch, old.number, again.attempt, again.assignments)
+            due.append(DueHit(hit, again.page.items, of.wording, of.row.reward_cents))
+        for hit in plan.left.hits:
+            of = earlier[hit.batch_id]
+            due.append(DueHit(hit, plan.left.pages[hit.id], of.wording, of.row.reward_cents))
+        return due
 
-    def _batches(self) -> dict[int, BatchRow]:
-        """The batches of this kind that were posted from here, by their rows."""
-        return {
-            row.id: row
-            for row in hit_store.batches(self._session, self._environment)
+    def _earlier(self, wanted: set[int] | None = None) -> dict[int, PostedBatch]:
+        """The batches of this kind that were posted from here, by their rows, each template loaded once.
+
+        Args:
+            wanted: leave out all others.
+        """
+        rows = [
+            row
+            for row in hit_store.batches(self._session, self._context.environment)
             if row.kind == self._kind.name and row.source is JudgementSource.CROWD
-        }
-
-    def _wordings(self, batches: Mapping[int, BatchRow]) -> dict[int, Wording]:
-        """Batch → its wording, each template loaded once."""
-        names = {row.template for row in batches.values()}
-        loaded = {name: wording_of(self._kind.name, name, self._settings.wordings) for name in names}
+            if wanted is None or row.id in wanted
+        ]
+        loaded: dict[str, HitTemplate] = {}
+        for name in {row.template for row in rows}:
+            loaded[name] = wording_of(self._kind.name, name, self._settings.wordings)
         return {
-            id_: Wording(
-                loaded[row.template],
-                row.estimate_s or self._kind.page_size * loaded[row.template].seconds_per_pair,
+            row.id: PostedBatch(
+                row,
+                Wording(
+                    loaded[row.template],
+                    row.estimate_s or self._kind.page_size * loaded[row.template].seconds_per_pair,
+                ),
             )
-            for id_, row in batches.items()
+            for row in rows
         }
 
-    def _pages(self, *, write: bool) -> Pages:
-        return Pages(self._session, self._settings, self._kind, self._progress, write=write)
-
-    def _validate(self, job: _Job, pages: Pages, folder: DryRunFolder | None = None) -> int:
-        keep = None if folder is None else folder.keep
-        return validate_requests(self._kind, job.due, pages, self._settings.project_id, self._progress, keep)
-
-    def _probe(self, pages: Pages, files: Mapping[str, Path] | None = None) -> tuple[str, ...]:
-        seed = self._settings.seed
-        return probe_or_warn(pages.sources, self._endpoint.url, self._request, seed=seed, files=files)
+    def _probe(self, pages: Pages) -> tuple[str, ...]:
+        """Fetch some pictures; with practice money, where scripted workers see none, a failure is only a warning."""
+        base, seed = self._endpoint.url, self._settings.seed
+        # What is not served yet, since nothing is written, is looked at where it lies.
+        files = None if pages.write else pages.files()
+        try:
+            probe_pictures(pages.sources, base, self._request.probes, seed=seed, files=files)
+        except DatasetError as error:
+            if self._context.environment is not Environment.SANDBOX:
+                raise
+            return (str(error),)
+        return ()
 
     def _store(self, job: _Job, *, after: int) -> str | None:
         """Promise the money and write the plan down in one transaction; returns the name of the new batch.
@@ -297,16 +309,16 @@ class _Run:
         Raises:
             FundsError: another command has promised meanwhile what the plan would cost; nothing is stored.
         """
-        plan, request, project_id = job.plan, self._request, self._settings.project_id
+        session, plan, request = self._session, job.plan, self._request
         try:
             self._limit.require(job.quote.new_cents, "the bill")
-            now = dt.datetime.now(dt.UTC)
+            now = self._context.now()
             name = self._store_fresh(job, after, now) if plan.fresh else None
             for again in plan.again:
                 old = again.replaces
-                key = token(project_id, old.batch, old.number, again.attempt)
+                key = self._token(old.batch, old.number, again.attempt)
                 new = NewHit(again.page, again.attempt, old.id, again.assignments, key)
-                self._kind.add_items(self._session, hit_store.insert_hits(self._session, old.batch_id, [new]))
+                self._kind.add_items(session, hit_store.insert_hits(session, old.batch_id, [new]))
             if not plan.left.hits:
                 stored = StoredPlan(
                     environment=request.environment,
@@ -318,10 +330,10 @@ class _Run:
                     hits=len(plan.fresh) + len(plan.again),
                     cents=job.quote.total_cents,
                 )
-                commitments.add_plan(self._session, stored, now)
-            self._session.commit()
+                commitments.add_plan(session, stored, now)
+            session.commit()
         except BaseException:
-            self._session.rollback()
+            session.rollback()
             raise
         return name
 
@@ -345,43 +357,59 @@ class _Run:
         )
         self._kind.add_batch(session, batch.id, job.plan)
         new = [
-            NewHit(
-                page,
-                1,
-                None,
-                terms.assignments,
-                token(self._settings.project_id, batch.name, page.number, 1),
-            )
+            NewHit(page, 1, None, terms.assignments, self._token(batch.name, page.number, 1))
             for page in job.plan.fresh
         ]
         self._kind.add_items(session, hit_store.insert_hits(session, batch.id, new))
         return batch.name
 
+    def _token(self, batch: str, number: int, attempt: int) -> str:
+        return token(self._settings.project_id, batch, number, attempt)
+
     def _post_planned(self, pages: Pages) -> int:
-        """Create the HITs of this kind that are planned, each under its batch's terms; returns how many."""
-        session, project_id = self._session, self._settings.project_id
-        due = hit_store.hits(session, self._environment, UNPOSTED, self._kind.name)
-        wanted = {hit.batch_id for hit in due}
-        batches = {id_: row for id_, row in self._batches().items() if id_ in wanted}
+        """Create the HITs of this kind that are planned, each under its batch's terms; returns how many.
+
+        Each window of HITs goes planned → sending → posted with a commit before the calls and one after them. A HIT
+        whose call fails stays in ``sending``, to be reconciled and sent again with the same token.
+        """
+        session, client, project_id = self._session, self._client, self._settings.project_id
+        due = hit_store.hits(session, self._context.environment, UNPOSTED, self._kind.name)
+        batches = self._earlier({hit.batch_id for hit in due})
         items = self._kind.items(session, [hit.id for hit in due])
         session.rollback()
-        wordings = self._wordings(batches)
         pages.prepare(items.values())
-        guard = exclusion_qualification(self._client, project_id)
+        guard = exclusion_qualification(client, project_id)
         types = {
-            id_: create_hit_type(self._client, wordings[id_].template, row.reward_cents, guard)
-            for id_, row in sorted(batches.items())
+            id_: create_hit_type(client, of.wording.template, of.row.reward_cents, guard)
+            for id_, of in sorted(batches.items())
         }
-        return post(
-            session,
-            self._client,
-            project_id,
-            due,
-            hit_type_of=lambda hit: types[hit.batch_id],
-            question_of=lambda hit: pages.question(items[hit.id], wordings[hit.batch_id]),
+        questions: dict[int, str] = {}
+
+        def prepare(window: Sequence[Call[HitRow]]) -> None:
+            self._limit.recheck()
+            session.rollback()
+            hits = [call.subject for call in window]
+            questions.clear()
+            questions.update(
+                (hit.id, pages.question(items[hit.id], batches[hit.batch_id].wording)) for hit in hits
+            )
+            hit_store.set_state(session, [hit.id for hit in hits], HitState.SENDING)
+
+        def create(hit: HitRow) -> dict[str, str]:
+            return {"HITId": create_hit(client, project_id, hit, types[hit.batch_id], questions[hit.id])}
+
+        return make_calls(
+            self._context,
+            Operation(
+                CREATE,
+                create,
+                book=lambda hit, reply: hit_store.set_posted(session, hit.id, reply["HITId"]),
+                before_window=prepare,
+                not_made=lambda hit: hit_store.set_state(session, [hit.id], HitState.PLANNED),
+            ),
+            [create_call(project_id, hit) for hit in due],
+            label="post",
             in_order=self._endpoint.in_process,
-            before_window=self._limit.recheck,
-            progress=self._progress,
         )
 
     def _nothing_to_do(self, plan: Plan, sweep: Sweep) -> StageResult:
@@ -389,7 +417,7 @@ class _Run:
         request, adopted = self._request, sweep.adopted
         recognised = f"recognised {several(adopted, 'HIT')} that had reached the server; " if adopted else ""
         counts: dict[str, object] = {
-            "environment": self._environment.value,
+            "environment": request.environment.value,
             "hits_posted": 0,
             "hits_adopted": adopted,
         }
@@ -402,7 +430,7 @@ class _Run:
                     for stored in plan.left.plans
                 ),
                 warnings=sweep.warnings,
-                next=f"{_after_posting(self._environment)}; the same command again asks what is open since",
+                next=f"{self._harvest()}; the same command again asks what is open since",
             )
         why = plan.waits_for or self._kind.nothing_open(adopted=adopted)
         if not plan.waits_for and plan.n_held_back and plan.out:
@@ -422,10 +450,10 @@ class _Run:
             next=self._next(),
         )
 
-    def _values(self, job: _Job) -> dict[str, object]:
+    def _values(self, job: _Job) -> dict[str, Any]:
         """What a dry run and a posting one count alike, under the keys of ``--json``."""
         return {
-            "environment": self._environment.value,
+            "environment": self._context.environment.value,
             **self._kind.facts(job.plan),
             "assignments": job.quote.submissions,
             "rewards_cents": job.quote.rewards_cents,
@@ -434,10 +462,9 @@ class _Run:
         }
 
     def _next(self) -> str:
-        return _after_posting(self._environment) + (f", and {self._kind.scores}" if self._kind.scores else "")
+        return self._harvest() + (f", and {self._kind.scores}" if self._kind.scores else "")
 
-
-def _after_posting(environment: Environment) -> str:
-    """What comes next once HITs are out."""
-    practice = ", or mitl simulate" if environment is Environment.SANDBOX else ""
-    return f"mitl serve for people{practice}; then mitl harvest"
+    def _harvest(self) -> str:
+        """What comes next once HITs are out."""
+        practice = ", or mitl simulate" if self._context.environment is Environment.SANDBOX else ""
+        return f"mitl serve for people{practice}; then mitl harvest"

@@ -20,17 +20,16 @@ import botocore.session
 from botocore import xform_name
 from botocore.validate import ParamValidator
 
-from mitl.campaign.kinds.protocol import CampaignKind, Wording
+from mitl.campaign.kinds.protocol import Wording
 from mitl.campaign.pages import Pages
 from mitl.campaign.posting import create_hit, create_hit_type
-from mitl.crowd.client import MTurkClient
+from mitl.crowd.client import MTurkClient, exclusion_qualification
+from mitl.crowd.context import Context
 from mitl.crowd.transport import Transport
-from mitl.crowd.worker_calls import exclusion_qualification
 from mitl.db.store.hits import HitRow
 from mitl.errors import CrowdError, PackingError, TemplateError, UsageError
 from mitl.hits.rendering import HTML_QUESTION_NAMESPACE
 from mitl.hits.validation import check_request
-from mitl.progress import Progress
 
 BILL, REQUESTS, PAGES = "bill.txt", "requests", "pages"
 _OURS = re.compile(r"[0-9]{5}-[A-Za-z]+\.json|[^/]+\.html")
@@ -51,14 +50,7 @@ class DueHit:
     reward_cents: int
 
 
-def validate_requests(
-    kind: CampaignKind[Any, Any],
-    due: Sequence[DueHit],
-    pages: Pages,
-    project_id: str,
-    progress: Progress,
-    keep: Keep | None = None,
-) -> int:
+def validate_requests(context: Context, pages: Pages, due: Sequence[DueHit], keep: Keep | None = None) -> int:
     """Render and check every HIT and each of its requests; returns the largest question's size in bytes.
 
     Raises:
@@ -67,14 +59,17 @@ def validate_requests(
         CrowdError: a request is not as the API wants it.
         DatasetError: a page's picture cannot be shown.
     """
+    project_id, largest = context.settings.project_id, 0
     pages.prepare([each.items for each in due])
-    largest = 0
-    with ValidatingClient(ValidatingTransport(keep)) as client, progress("check", len(due)) as advance:
+    with (
+        ValidatingClient(ValidatingTransport(keep)) as client,
+        context.progress("check", len(due)) as advance,
+    ):
         guard = exclusion_qualification(client, project_id)
         types: dict[tuple[str, int], str] = {}
         for each in due:
             try:
-                kind.check_page(each.items, each.hit.key)
+                pages.kind.check_page(each.items, each.hit.key)
                 question = pages.question(each.items, each.wording)
             except (TemplateError, PackingError) as error:
                 raise type(error)(f"HIT {each.hit.key}: {error}") from error
@@ -152,7 +147,7 @@ class DryRunFolder:
         self.path = path
         self.n_requests = 0
         if path.exists() and not path.is_dir():
-            raise UsageError(f"{path} is no folder; name another one with --to")
+            raise UsageError(f"{path} is not a folder; name another one with --to")
         if path.is_dir() and any(path.iterdir()) and not (path / BILL).is_file():
             raise UsageError(f"{path} holds something else than a dry run; name an empty folder with --to")
         for name in (REQUESTS, PAGES):

@@ -1,4 +1,7 @@
-"""The command line. Commands are loaded when they are called, so that ``mitl --help`` answers at once."""
+"""The command line. Commands are loaded when they are called, so that ``mitl --help`` answers at once.
+
+Nothing is computed here.
+"""
 
 from __future__ import annotations
 
@@ -9,31 +12,37 @@ from typing import Any
 
 import click
 
-# name -> (module of mitl.cli, one line of help); the order is that of the data's journey.
+# name -> (module of mitl.cli and what it is called there, one line of help); in the order of the data's journey.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "init": ("init", "Make a project and load its images and captions."),
-    "annotators": ("annotators", "List the machine annotators, check weights, verify recall."),
-    "propose": ("propose", "Rank both directions with every annotator and store candidate pairs."),
-    "publish": ("publish", "Pack the open pairs into HITs and post them."),
-    "simulate": ("simulate", "Let scripted workers answer the open HITs over HTTP."),
-    "hits": ("hits", "List posted HITs, end them, extend them, delete them."),
-    "harvest": ("harvest", "Fetch answers, check the gold controls, approve what passes."),
-    "prefer": ("prefer", "Ask people which of two rankings is better; Bradley-Terry scores."),
-    "review": ("review", "Decide about work whose gold controls failed."),
-    "desk": ("desk", "Review workers and their work in the browser, on this machine."),
-    "workers": ("workers", "Show the workers with their gold records."),
-    "pay": ("pay", "What was paid and what an hour paid; bonuses up to the wage floor."),
-    "status": ("status", "One screen: pairs, HITs, answers, money."),
-    "build-dataset": ("build_dataset", "Merge judgements with other sources and write a release."),
-    "compare": ("compare", "Precision, recall and counts of sets of positives against a verified one."),
-    "evaluate": ("evaluate", "Score models on a release or on the official sets, with intervals."),
-    "analyse": ("analyse", "The tables that a reviewer asks for: diversity, answers, bias, correlations."),
-    "report": ("report", "Write one HTML file about all of it."),
-    "serve": ("serve", "Run the crowd server for people to work on."),
-    "crowd": ("crowd", "Administer the crowd server: invitations, panels, keys, budget, payments."),
-    "db": ("db", "Migrate the databases, back them up, check them."),
-    "completion": ("completion", "Print the lines that make a shell complete commands and options."),
-    "demo": ("demo", "All of it on a generated world with known truth."),
+    "init": ("project:init", "Make a project and load its images and captions."),
+    "annotators": ("annotators:command", "List the machine annotators, check weights, verify recall."),
+    "propose": ("propose:command", "Rank both directions with every annotator and store candidate pairs."),
+    "publish": ("publish:publish", "Pack the open pairs into HITs and post them."),
+    "simulate": ("hits:simulate", "Let scripted workers answer the open HITs over HTTP."),
+    "hits": ("hits:hits", "List posted HITs, end them, extend them, delete them."),
+    "harvest": ("hits:harvest", "Fetch answers, check the gold controls, approve what passes."),
+    "prefer": ("prefer:command", "Ask people which of two rankings is better; Bradley-Terry scores."),
+    "review": ("review:review", "Decide about work whose gold controls failed."),
+    "desk": ("review:desk", "Review workers and their work in the browser, on this machine."),
+    "workers": ("review:workers", "Show the workers with their gold records."),
+    "pay": ("pay:command", "What was paid and what an hour paid; bonuses up to the wage floor."),
+    "status": ("project:status", "One screen: pairs, HITs, answers, money."),
+    "build-dataset": ("releases:build_dataset", "Merge judgements with other sources and write a release."),
+    "compare": (
+        "releases:compare",
+        "Precision, recall and counts of sets of positives against a verified one.",
+    ),
+    "evaluate": ("scores:evaluate", "Score models on a release or on the official sets, with intervals."),
+    "analyse": (
+        "scores:analyse",
+        "The tables that a reviewer asks for: diversity, answers, bias, correlations.",
+    ),
+    "report": ("scores:report", "Write one HTML file about all of it."),
+    "serve": ("crowd:serve", "Run the crowd server for people to work on."),
+    "crowd": ("crowd:crowd", "Administer the crowd server: invitations, panels, keys, budget, payments."),
+    "db": ("db:command", "Migrate the databases, back them up, check them."),
+    "completion": ("project:completion", "Print the lines that make a shell complete commands and options."),
+    "demo": ("project:demo", "All of it on a generated world with known truth."),
 }
 
 
@@ -48,8 +57,8 @@ class LazyGroup(click.Group):
         """The command of this name, imported now."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"mitl.cli.{COMMANDS[cmd_name][0]}")
-        command: click.Command = module.command
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(f"mitl.cli.{module}"), name)
         return command
 
     def invoke(self, ctx: click.Context) -> Any:

@@ -9,7 +9,7 @@ import click
 
 from mitl.cli.app import App, common
 from mitl.errors import UsageError
-from mitl.records import StageResult, Table
+from mitl.records import StageResult
 
 _UNASKED_S = 3600.0
 """What a verification may take without a question."""
@@ -19,38 +19,9 @@ _UNASKED_S = 3600.0
 @common
 def command(app: App) -> None:
     """List the machine annotators: what each is, what it needs, what to download. Subcommands look closer."""
-    from annotators.descriptions import describe
+    from mitl.stages.proposing.check import list_annotators
 
-    known = describe(app.settings.annotator_config, app.settings.project)
-    rows = tuple(
-        (line.name, "yes" if line.ready else f"lacks {', '.join(line.missing)}", line.what, line.needs)
-        for line in known
-    )
-    lines = ["to download (settings go to mitl.toml; docs/annotators.md says more):"]
-    for line in known:
-        for place, text in enumerate(line.download):
-            lines.append(f"  {line.name if place == 0 else '':<5} {text}")
-    app.finish(
-        StageResult(
-            counts={
-                "known": len(known),
-                "ready": sum(line.ready for line in known),
-                "annotators": [
-                    {
-                        "name": line.name,
-                        "ready": line.ready,
-                        "what": line.what,
-                        "needs": line.needs,
-                        "missing": list(line.missing),
-                        "download": list(line.download),
-                    }
-                    for line in known
-                ],
-            },
-            tables=(Table("", ("name", "ready", "what it is", "what it needs"), rows),),
-            lines=tuple(lines),
-        )
-    )
+    app.finish(list_annotators(app.settings))
 
 
 @command.command("check")
@@ -93,10 +64,10 @@ def verify(app: App, name: str, published: str | None, sample: int | None, yes: 
     The exit status is 1 where it is outside the tolerance. On other data it prints the recall alone. What takes more
     than a minute is told beforehand, and more than an hour is asked about.
     """
-    from mitl.stages.proposing.verify import Cost
+    from mitl.stages.proposing.verify import VerifyCost
     from mitl.stages.proposing.verify import verify as stage
 
-    def permit(cost: Cost) -> bool:
+    def permit(cost: VerifyCost) -> bool:
         if cost.seconds > _UNASKED_S and not yes and not sys.stdin.isatty():
             fewer = cost.images_within(_UNASKED_S)
             raise UsageError(f"{cost.text}; add --yes to go on, or --sample {fewer} for about an hour's work")

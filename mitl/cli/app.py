@@ -10,8 +10,8 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -19,13 +19,57 @@ from typing import Any, TypeVar, cast
 import click
 
 from mitl import logs
-from mitl.cli.tables import printable as printable
-from mitl.cli.tables import render_table
 from mitl.errors import MitlError, UsageError
 from mitl.interrupts import how_to_stop, interrupts_ignored
 from mitl.progress import Progress, no_progress, terminal_progress
-from mitl.records import StageResult, Verdict
+from mitl.records import Environment, StageResult, Table, Verdict
 from mitl.settings import Settings, load, log_form
+
+# What could move the cursor, turn the writing direction or break a row on a terminal: captions and workers'
+# texts come from strangers.
+_UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_NUMBER = re.compile(r"–|-?\$?[0-9][0-9,]*(\.[0-9]+)?( %)?")
+
+
+def render_table(table: Table) -> str:
+    """A plain aligned table; numbers and money to the right, whole numbers with separators."""
+    rows = [[_cell(value) for value in row] for row in table.rows]
+    numeric = [
+        bool(rows) and all(_NUMBER.fullmatch(row[place]) for row in rows)
+        for place in range(len(table.columns))
+    ]
+    widths = [
+        max(len(column), *(len(row[place]) for row in rows), 0) if rows else len(column)
+        for place, column in enumerate(table.columns)
+    ]
+
+    def line(cells: Sequence[str]) -> str:
+        padded = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(cells, widths, numeric, strict=True)
+        )
+        return "  " + "  ".join(padded).rstrip()
+
+    head = [printable(table.title)] if table.title else []
+    return "\n".join([*head, line(table.columns), *(line(row) for row in rows)])
+
+
+def printable(text: str) -> str:
+    """The text with its control characters written as escapes, so that it cannot steer a terminal."""
+    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return printable(str(value))
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -72,6 +116,19 @@ class App:
         """Where Ctrl-C would not end a command that goes on until it is stopped: say what does."""
         if interrupts_ignored() and (self.json or not self.quiet):
             click.echo(how_to_stop(), err=True)
+
+    @contextmanager
+    def until_stopped(self, again: str = "") -> Iterator[None]:
+        """Let Ctrl-C end a command that goes on until then: no failure, and with --json all was printed before.
+
+        Args:
+            again: what starts it again.
+        """
+        try:
+            yield
+        except KeyboardInterrupt:
+            click.echo(f"stopped; start it again with `{again}`" if again else "stopped", err=True)
+            click.get_current_context().exit(EXIT_INTERRUPTED)
 
     def conclude(self, verdict: Verdict) -> int:
         """Print what a check found and, where it will not do, why; returns the exit status."""
@@ -159,7 +216,7 @@ class Dollars(click.ParamType[int, Any]):
     name = "dollars"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Cents; a usage error that names the option where the text is no amount."""
+        """Cents; a usage error that names the option where the text is not an amount."""
         from mitl.core.pricing import parse_dollars
 
         if isinstance(value, int):
@@ -171,6 +228,53 @@ class Dollars(click.ParamType[int, Any]):
 
 
 DOLLARS = Dollars()
+MAX_COST = click.option("--max-cost", type=DOLLARS, metavar="DOLLARS", help="Refuse a bill above this.")
+YES_TOTAL = click.option(
+    "--yes-total",
+    type=DOLLARS,
+    metavar="DOLLARS",
+    help="On live: the exact total, instead of typing it.",
+)
+
+
+def total_confirmed(
+    yes_total: int | None, *, subject: str, verb: str, undone: str
+) -> Callable[[Environment, int], bool]:
+    """What asks whether a total in cents may be owed: practice money always, real money by the exact total.
+
+    Args:
+        yes_total: what was given as ``--yes-total``; else it is typed.
+        subject: what the total is called: ``the bill``.
+        verb: what typing it does: ``post``.
+        undone: what holds where it was not confirmed: ``nothing was posted``.
+
+    Raises:
+        UsageError: on the call, where another total was given, or none and standard input is not a terminal.
+    """
+
+    def confirmed(environment: Environment, total_cents: int) -> bool:
+        from mitl.core.pricing import format_dollars
+
+        if environment is Environment.SANDBOX:
+            return True
+        total = format_dollars(total_cents)
+        if yes_total is not None:
+            if yes_total != total_cents:
+                raise UsageError(
+                    f"--yes-total is {format_dollars(yes_total)}, but {subject} is {total}; {undone}"
+                )
+            return True
+        if not sys.stdin.isatty():
+            raise UsageError(
+                f"{subject} is {total} of real money and standard input is not a terminal; confirm it with "
+                f"--yes-total {total.replace('$', '').replace(',', '')}; {undone}"
+            )
+        typed: int = click.prompt(
+            f"this owes real money; type the total ({total}) to {verb}", type=DOLLARS, err=True
+        )
+        return typed == total_cents
+
+    return confirmed
 
 
 def endpoint_option(function: F) -> F:
@@ -184,7 +288,6 @@ def endpoint_option(function: F) -> F:
 
 def environment_options(function: F) -> F:
     """Add ``--sandbox`` and ``--live``; the command gets ``environment`` (None where neither is given)."""
-    from mitl.records import Environment
 
     @click.option("--sandbox", "environment", flag_value="sandbox", help="Practice money.")
     @click.option("--live", "environment", flag_value="live", help="Real money.")

@@ -1,28 +1,147 @@
-"""``mitl crowd``."""
+"""``mitl serve`` and ``mitl crowd``: the crowd server."""
 
 from __future__ import annotations
 
 import datetime as dt
+import re
 from pathlib import Path
+from typing import Any
 
 import click
 
 from mitl.cli.app import DOLLARS, App, common, environment_options
 from mitl.cli.crowd_panel import BASE_URL, needed, panel, study
-from mitl.cli.lifetimes import LIFETIME
 from mitl.errors import UsageError
 from mitl.records import Environment
 
+_SPAN = re.compile(r"([0-9]{1,6})\s*(m|h|d|w)", re.ASCII)
+_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+LONGEST = dt.timedelta(days=3650)
+
+
+class Lifetime(click.ParamType[dt.timedelta, Any]):
+    """``90m``, ``12h``, ``30d``, ``2w`` or a date, which is meant to its end in UTC; from now on."""
+
+    name = "lifetime"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> dt.timedelta:
+        """The time from now; a usage error that names the option where the text is none."""
+        if isinstance(value, dt.timedelta):
+            return value
+        found = _span(value) or _until(value)
+        if found is None:
+            self.fail(f"{value!r} is no time; use 12h, 30d or a date as 2027-01-31", param, ctx)
+        if not dt.timedelta() < found <= LONGEST:
+            self.fail(f"{value!r} is past, or more than ten years away", param, ctx)
+        return found
+
+
+def _span(text: str) -> dt.timedelta | None:
+    match = _SPAN.fullmatch(text.strip().lower())
+    return None if match is None else dt.timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+def _until(text: str) -> dt.timedelta | None:
+    try:
+        day = dt.date.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    end = dt.datetime.combine(day, dt.time.max, dt.UTC)
+    return end - dt.datetime.now(dt.UTC)
+
+
+LIFETIME = Lifetime()
+
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+@click.command("serve")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Address to listen on; beyond this machine only with TLS or behind a proxy.",
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8765, show_default=True, help="Port; 0 takes a free one."
+)
+@click.option(
+    "--public",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder of pictures to serve under /i/; may be repeated [default: PROJECT/public].",
+)
+@click.option(
+    "--allow-host",
+    "allowed_hosts",
+    metavar="HOST",
+    multiple=True,
+    help="Let requesters' pages load scripts, styles and fonts from this host by https; may be repeated "
+    "[default: [crowd] allowed_hosts, to which it adds].",
+)
+@click.option(
+    "--vendored",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Folder of copies that answer for such addresses, as FOLDER/code.jquery.com/jquery-3.7.1.min.js "
+    "[default: PROJECT/vendored, where it exists].",
+)
+@click.option("--tls-cert", type=_FILE, help="PEM file of the certificate chain to speak TLS with.")
+@click.option("--tls-key", type=_FILE, help="PEM file of its private key, without a password.")
+@click.option(
+    "--public-url",
+    metavar="URL",
+    help="How people reach the server, https://NAME; requests for other names are refused.",
+)
+@click.option(
+    "--plain-http-behind-proxy",
+    is_flag=True,
+    help="Speak plain HTTP to a proxy that ends TLS; nobody else is answered.",
+)
+@click.option(
+    "--trusted-proxy",
+    "trusted_proxies",
+    metavar="ADDRESS",
+    multiple=True,
+    help="Address or network of that proxy, whose X-Forwarded-For and -Proto are believed; may be repeated "
+    "[default: this machine].",
+)
+@common
+def serve(
+    app: App,
+    host: str,
+    port: int,
+    public: tuple[Path, ...],
+    allowed_hosts: tuple[str, ...],
+    vendored: Path | None,
+    **reached: Any,
+) -> None:
+    """Run the crowd server for people: requester API under /, worker pages under /w, operator page.
+
+    Needs only the crowd database, no pipeline database. Invite people with `mitl crowd invite`. Without further
+    options only this machine reaches it; docs/security.md says how to open it to a network.
+    """
+    from mitl.crowd_server.middleware.exposure import plan
+    from mitl.crowd_server.protocol.html_page import allow
+    from mitl.stages.serve import serve
+
+    exposure = plan(host, **reached)
+    sources = allow(allowed_hosts, vendored or app.settings.vendored, configured=app.settings.allowed_hosts)
+    if app.json:
+        app.tell_how_to_stop()
+    with app.until_stopped("mitl serve"):
+        serve(app.settings, exposure=exposure, port=port, public=public, sources=sources, announce=app.finish)
+
 
 @click.group("crowd")
-def command() -> None:
+def crowd() -> None:
     """Administer the crowd server: invitations, panels, the study's text, keys, budget, payments.
 
     Works while it runs or not.
     """
 
 
-@command.command("invite")
+@crowd.command("invite")
 @environment_options
 @click.option("--people", type=click.IntRange(1, 1000), default=1, show_default=True, help="How many links.")
 @click.option(
@@ -83,7 +202,7 @@ def invite(
     )
 
 
-@command.command("invitations")
+@crowd.command("invitations")
 @common
 def invitations(app: App) -> None:
     """List the invitations."""
@@ -92,7 +211,7 @@ def invitations(app: App) -> None:
     app.finish(list_invitations(app.settings))
 
 
-@command.command("revoke")
+@crowd.command("revoke")
 @click.argument("number", type=int)
 @common
 def revoke(app: App, number: int) -> None:
@@ -102,7 +221,7 @@ def revoke(app: App, number: int) -> None:
     app.finish(stage(app.settings, number))
 
 
-@command.command("keys")
+@crowd.command("keys")
 @environment_options
 @click.option(
     "--export",
@@ -122,7 +241,7 @@ def keys(app: App, environment: Environment | None, credentials: Path | None) ->
         app.finish(serve.export_keys(app.settings, needed(environment), credentials))
 
 
-@command.command("operator")
+@crowd.command("operator")
 @BASE_URL
 @common
 def operator(app: App, base_url: str | None) -> None:
@@ -132,7 +251,7 @@ def operator(app: App, base_url: str | None) -> None:
     app.finish(operator_link(app.settings, base_url))
 
 
-@command.command("budget")
+@crowd.command("budget")
 @click.option(
     "--set",
     "amount",
@@ -148,7 +267,7 @@ def budget(app: App, amount: int | None) -> None:
     app.finish(stage(app.settings, amount))
 
 
-@command.command("payments")
+@crowd.command("payments")
 @environment_options
 @common
 def payments(app: App, environment: Environment | None) -> None:
@@ -158,5 +277,5 @@ def payments(app: App, environment: Environment | None) -> None:
     app.finish(stage(app.settings, needed(environment)))
 
 
-command.add_command(study)
-command.add_command(panel)
+crowd.add_command(study)
+crowd.add_command(panel)

@@ -95,8 +95,8 @@ def add(
     chosen = needed(environment)
     if profile is None:
         raise UsageError(f"say which panel: --profile with one of {', '.join(PROFILE_NAMES)}")
-    from mitl.crowd_server.panels.admin import OPTIONS, PanelPlan
-    from mitl.crowd_server.panels.profiles import End, Parameters
+    from mitl.crowd_server.admin import OPTIONS, PanelPlan
+    from mitl.crowd_server.pages.panels import End, LinkParameters
     from mitl.crowd_server.store.models import VisitState
     from mitl.stages.recruiting import add_panel
 
@@ -104,7 +104,7 @@ def add(
     for state, option in OPTIONS.items():
         own = option.replace("-", "_")
         given[state] = End(ends[f"{own}_url"], ends[f"{own}_code"])
-    names = Parameters(worker_parameter, study_parameter, session_parameter)
+    names = LinkParameters(worker_parameter, study_parameter, session_parameter)
     plan = PanelPlan(profile, slug, names, hits_per_visit, given)
     app.finish(add_panel(app.settings, chosen, plan, base_url=base_url))
 

@@ -91,7 +91,7 @@ def restore(app: App, source: Path, only: Line | None, replace: bool) -> None:
 def verify(app: App, source: Path | None) -> int:
     """Check both databases, or the dump SOURCE: files, references between rows, money, states. Changes nothing.
 
-    A dump's files are held against their hashes, and it is restored into a temporary SQLite file to be looked at.
+    A dump's files are compared with their hashes, and it is restored into a temporary SQLite file to be looked at.
     """
     from mitl.stages.operating import verify as stage
 

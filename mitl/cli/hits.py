@@ -1,31 +1,43 @@
-"""``mitl hits``."""
+"""``mitl hits``, ``simulate`` and ``harvest``: what becomes of posted HITs."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import click
 
-from mitl.cli.app import DOLLARS, App, common, endpoint_option, environment_options
+from mitl.cli.app import (
+    MAX_COST,
+    YES_TOTAL,
+    App,
+    common,
+    endpoint_option,
+    environment_options,
+    printable,
+    total_confirmed,
+)
 from mitl.errors import UsageError
 from mitl.records import Environment
 
 
 @click.group("hits")
-def command() -> None:
+def hits() -> None:
     """List HITs that were posted, end them, extend them, or delete them on the server. All can be run twice."""
 
 
-@command.command("list")
+@hits.command("list")
 @click.argument("batch", required=False)
 @environment_options
 @common
 def list_command(app: App, batch: str | None, environment: Environment | None) -> None:
     """List the batches, or the HITs of BATCH."""
-    from mitl.stages.hits.listing import list_hits
+    from mitl.stages.hits.scope import list_hits
 
     app.finish(list_hits(app.settings, batch, environment))
 
 
-@command.command("expire")
+@hits.command("expire")
 @click.argument("batches", metavar="[BATCH]...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="All batches.")
 @click.option(
@@ -40,28 +52,28 @@ def expire_command(
     app: App, batches: tuple[str, ...], everything: bool, orphans: bool, environment: Environment | None
 ) -> None:
     """End the HITs of BATCH now: nobody new may take them, and who is at work may finish and is paid."""
-    from mitl.stages.hits.expire import expire
+    from mitl.stages.hits.ending import expire
 
-    if bool(batches) + everything + orphans != 1:
-        raise UsageError(
-            "say what to end: batches by name (`mitl hits list` shows them), --all, or --orphans"
-        )
+    _require_one(batches, everything, orphans, "end")
     app.finish(expire(app.settings, batches, environment, orphans=orphans, progress=app.progress))
 
 
-@command.command("extend")
+def _require_one(batches: tuple[str, ...], everything: bool, orphans: bool, verb: str) -> None:
+    """UsageError where not exactly one way of naming HITs was chosen."""
+    if bool(batches) + everything + orphans != 1:
+        raise UsageError(
+            f"say what to {verb}: batches by name (`mitl hits list` shows them), --all, or --orphans"
+        )
+
+
+@hits.command("extend")
 @click.argument("batch")
 @click.option(
     "--assignments", type=click.IntRange(min=2), help="Ask so many workers of each HIT in all; at most 9."
 )
 @click.option("--days", type=click.IntRange(1, 364), help="Let the HITs be taken for so many days from now.")
-@click.option("--max-cost", type=DOLLARS, metavar="DOLLARS", help="Refuse a bill above this.")
-@click.option(
-    "--yes-total",
-    type=DOLLARS,
-    metavar="DOLLARS",
-    help="On live: the exact total, instead of typing it.",
-)
+@MAX_COST
+@YES_TOTAL
 @environment_options
 @endpoint_option
 @common
@@ -78,27 +90,23 @@ def extend_command(
 
     HITs that were posted for fewer than 10 workers cannot be raised to 10 or more: MTurk refuses it.
     """
-    from mitl.cli.confirming import confirmed
     from mitl.stages.hits.extend import Wish, extend
-
-    def confirm(chosen: Environment, total: int) -> bool:
-        return chosen is Environment.SANDBOX or confirmed(
-            total, yes_total, subject="the extension", verb="extend", undone="nothing was extended"
-        )
 
     app.finish(
         extend(
             app.settings,
             Wish(batch, assignments, days, max_cost),
             environment,
-            confirm=confirm,
+            confirm=total_confirmed(
+                yes_total, subject="the extension", verb="extend", undone="nothing was extended"
+            ),
             announce=None if app.quiet else click.echo,
             progress=app.progress,
         )
     )
 
 
-@command.command("delete")
+@hits.command("delete")
 @click.argument("batches", metavar="[BATCH]...", nargs=-1)
 @click.option("--all", "everything", is_flag=True, help="All batches.")
 @click.option("--orphans", is_flag=True, help="HITs that `mitl hits expire --orphans` has ended.")
@@ -109,10 +117,139 @@ def delete_command(
     app: App, batches: tuple[str, ...], everything: bool, orphans: bool, environment: Environment | None
 ) -> None:
     """Delete BATCH's HITs on the server where all work is decided; answers and payments stay here."""
-    from mitl.stages.hits.delete import delete
+    from mitl.stages.hits.ending import delete
 
-    if bool(batches) + everything + orphans != 1:
-        raise UsageError(
-            "say what to delete: batches by name (`mitl hits list` shows them), --all, or --orphans"
-        )
+    _require_one(batches, everything, orphans, "delete")
     app.finish(delete(app.settings, batches, environment, orphans=orphans, progress=app.progress))
+
+
+@click.command("simulate")
+@environment_options
+@click.option(
+    "--workers",
+    "population",
+    default="careful",
+    show_default=True,
+    metavar="SPEC",
+    help="Characters with their shares of the work: careful:0.8,random:0.2 (also hasty, yes-sayer).",
+)
+@click.option(
+    "--truth",
+    default=None,
+    metavar="scenes|official|original|release:DIR",
+    help="What the workers err around [default: that of the data set: scenes, official on coco, else original].",
+)
+@click.option(
+    "--hits-per-worker",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="How many HITs one scripted worker answers.",
+)
+@click.option("--max-hits", type=click.IntRange(min=1), help="Stop after this many HITs of this run.")
+@common
+def simulate(app: App, environment: Environment | None, **crowd: Any) -> None:
+    """Let scripted workers answer the open HITs over HTTP, through the same form a person uses.
+
+    They come by invitation link, as people do. Only on mitl's own crowd server, and never on --live.
+    """
+    from mitl.stages.simulate import simulate
+
+    app.finish(simulate(app.settings, environment, **crowd, progress=app.progress))
+
+
+@click.command("harvest")
+@environment_options
+@click.option("--reparse", is_flag=True, help="Parse the stored raw answers again; fetch nothing.")
+@click.option(
+    "--watch", is_flag=True, help="Look again and again until nobody works any more; approve on the way."
+)
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="--watch: time between two looks; up to 16 times as long while nothing new comes [default: 30].",
+)
+@click.option(
+    "--from",
+    "file",
+    type=click.Path(path_type=Path),
+    help="Bring in past work from a file: a batch CSV, results of the command line tools, rows of boto3's "
+    "list_assignments_for_hit, or mturk_parsed.csv; each plain or .gz. Nothing is fetched.",
+)
+@click.option(
+    "--columns",
+    type=click.Path(path_type=Path),
+    help="--from: TOML file that says which column of a foreign batch holds what.",
+)
+@click.option(
+    "--skip-unknown", is_flag=True, help="--from: leave out what is about items that the project lacks."
+)
+@click.option(
+    "--count-again",
+    is_flag=True,
+    help="--from: bring in answers though the same ones are here already; other people gave them.",
+)
+@endpoint_option
+@common
+def harvest(
+    app: App,
+    environment: Environment | None,
+    reparse: bool,
+    watch: bool,
+    every: float | None,
+    file: Path | None,
+    columns: Path | None,
+    skip_unknown: bool,
+    count_again: bool,
+) -> None:
+    """Fetch answers, keep them raw, parse them, check the gold controls and approve what passes.
+
+    What failed a control waits for a person: see `mitl review`. Nothing is ever rejected here.
+    --from brings in work that was done before or elsewhere: see docs/past-work.md.
+    """
+    if watch and (reparse or file is not None):
+        raise UsageError(
+            "--watch fetches again and again, and --reparse and --from fetch nothing; give one of them"
+        )
+    if every is not None and not watch:
+        raise UsageError("--every says how often --watch looks; add --watch")
+    if file is None and (columns is not None or skip_unknown or count_again):
+        raise UsageError(
+            "--columns, --skip-unknown and --count-again say how --from reads a file; add --from FILE"
+        )
+    if watch:
+        _watch(app, environment, every)
+        return
+    if file is not None:
+        if reparse:
+            raise UsageError("--from brings a file in, and --reparse reads what is stored; give one of them")
+        from mitl.stages.past_work.importing import import_results
+
+        app.finish(
+            import_results(
+                app.settings,
+                file,
+                environment,
+                columns=columns,
+                skip_unknown=skip_unknown,
+                count_again=count_again,
+                progress=app.progress,
+            )
+        )
+        return
+    from mitl.stages.harvesting.harvest import harvest
+
+    app.finish(harvest(app.settings, environment, reparse=reparse, progress=app.progress))
+
+
+def _watch(app: App, environment: Environment | None, every: float | None) -> None:
+    from mitl.stages.harvesting.watching import EVERY_S, watch
+
+    app.tell_how_to_stop()
+
+    def tell(line: str) -> None:
+        if not app.quiet:
+            click.echo(printable(line), err=True)
+
+    app.finish(watch(app.settings, environment, every_s=EVERY_S if every is None else every, tell=tell))

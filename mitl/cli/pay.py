@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
-from mitl.cli.app import DOLLARS, App, common, endpoint_option, environment_options
-from mitl.cli.tables import printable, render_table
+from mitl.cli.app import (
+    DOLLARS,
+    YES_TOTAL,
+    App,
+    common,
+    endpoint_option,
+    environment_options,
+    printable,
+    render_table,
+    total_confirmed,
+)
 from mitl.records import Environment, Table
 
 
@@ -40,12 +49,7 @@ def command(app: App, environment: Environment | None, floor: int | None, csv: P
 @click.option("--max-cost", type=DOLLARS, metavar="DOLLARS", help="Refuse a total above this.")
 @click.option("--skip", multiple=True, metavar="WORKER", help="Leave this worker out; may be repeated.")
 @click.option("--dry-run", is_flag=True, help="Show the bonuses; send nothing.")
-@click.option(
-    "--yes-total",
-    type=DOLLARS,
-    metavar="DOLLARS",
-    help="On live: the exact total, instead of typing it.",
-)
+@YES_TOTAL
 @endpoint_option
 @common
 def top_up(
@@ -65,7 +69,9 @@ def top_up(
     from mitl.stages.paying.top_up import TopUpTerms
     from mitl.stages.paying.top_up import top_up as stage
 
-    confirm = _confirm(yes_total, "the total of the bonuses", "send them", "nothing new was sent")
+    confirm = total_confirmed(
+        yes_total, subject="the total of the bonuses", verb="send them", undone="nothing new was sent"
+    )
     result = stage(
         app.settings,
         environment,
@@ -109,7 +115,9 @@ def compensate(
     from mitl.stages.paying.compensate import compensate as stage
 
     gift = Gift(worker, amount, " ".join(reason.split()))
-    confirm = _confirm(yes_total, "the bonus with its fee", "send it", "nothing was sent")
+    confirm = total_confirmed(
+        yes_total, subject="the bonus with its fee", verb="send it", undone="nothing was sent"
+    )
     app.finish(stage(app.settings, gift, environment, confirm=confirm, progress=app.progress))
 
 
@@ -127,15 +135,3 @@ def check(app: App, environment: Environment | None, adopt: bool) -> int:
     from mitl.stages.paying.check import check_pay
 
     return app.conclude(check_pay(app.settings, environment, adopt=adopt, progress=app.progress))
-
-
-def _confirm(
-    yes_total: int | None, subject: str, verb: str, undone: str
-) -> Callable[[Environment, int], bool]:
-    """What asks for the exact total on live, and for nothing on the sandbox."""
-    from mitl.cli.confirming import confirmed
-
-    return lambda chosen, total: (
-        chosen is Environment.SANDBOX
-        or confirmed(total, yes_total, subject=subject, verb=verb, undone=undone)
-    )

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from mitl.cli.app import App, common, environment_options
-from mitl.cli.posting import Posting, posting_options, require_environment
+from mitl.cli.publish import Posting, posting_options, require_environment
 from mitl.errors import UsageError
 from mitl.records import Direction, Environment
 
@@ -99,16 +100,8 @@ def publish_command(
     environment: Environment | None,
     posting: Posting,
     direction: str,
-    systems: tuple[str, ...],
     rankings: tuple[str, ...],
-    designed: str | None,
-    queries: int,
-    top_k: int,
-    per_hit: int,
-    controls: int,
-    assignments: int,
-    limit: int | None,
-    template: str,
+    **asked: Any,
 ) -> None:
     """Put every two systems side by side on the same queries, print the bill, and post.
 
@@ -117,37 +110,15 @@ def publish_command(
     are random and balanced.
     """
     from mitl.campaign.kinds.rankings.systems import Study
-    from mitl.campaign.publish import publish
 
-    chosen = require_environment(environment)
     study = Study(
-        environment=chosen,
+        environment=require_environment(environment),
         direction=Direction(direction),
-        systems=systems,
         files=tuple(map(_named_file, rankings)),
-        designed=designed,
-        queries=queries,
-        top_k=top_k,
-        per_hit=per_hit,
-        controls=controls,
-        assignments=assignments,
-        limit=limit,
-        template=template,
-        reward_cents=posting.reward_cents,
-        max_cost_cents=posting.max_cost_cents,
-        probes=posting.probes,
+        **posting.terms,
+        **asked,
     )
-    publish(
-        app.settings,
-        study,
-        confirm=lambda total: posting.confirmed(chosen, total),
-        repeats=posting.repeats,
-        announce=None if app.quiet else click.echo,
-        dry_run=posting.dry_run,
-        to=posting.to,
-        tell=app.finish,
-        progress=app.progress,
-    )
+    posting.post(app, study)
 
 
 @command.command("scores")
@@ -232,5 +203,5 @@ def scores_command(
 def _named_file(text: str) -> tuple[str, Path]:
     name, equals, file = text.partition("=")
     if not (name.strip() and equals and file):
-        raise UsageError(f"{text!r} is no NAME=FILE; write --rankings mine=rankings.parquet")
+        raise UsageError(f"{text!r} is not a NAME=FILE; write --rankings mine=rankings.parquet")
     return name.strip(), Path(file)

@@ -149,11 +149,11 @@ def _propose(app: App, asked: _Asked) -> None:
 
 
 def _estimate(app: App, asked: _Asked) -> None:
-    from mitl.stages.proposing.estimate import Wanted, estimate_proposing
+    from mitl.stages.proposing.estimate import EstimateOptions, estimate_proposing
 
     asked.refuse(_ONLY_PROPOSING, "changes nothing in an estimate; leave it out")
     image_queries, caption_queries = asked.queries(app.settings)
-    wanted = Wanted(
+    wanted = EstimateOptions(
         images=asked.estimate_images,
         captions=asked.estimate_captions,
         image_queries=image_queries,

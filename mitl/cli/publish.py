@@ -1,13 +1,138 @@
-"""``mitl publish``."""
+"""``mitl publish``, and what every command that posts new HITs takes and asks."""
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
 import click
 
-from mitl.cli.app import App, common, environment_options
-from mitl.cli.posting import Posting, posting_options, require_environment
+from mitl.cli.app import DOLLARS, App, common, endpoint_option, environment_options, total_confirmed
 from mitl.errors import UsageError
 from mitl.records import Environment
+
+if TYPE_CHECKING:
+    from mitl.campaign.kinds.protocol import Request
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """How HITs are to be posted."""
+
+    reward_cents: int | None
+    """Per HIT; None for what the wage floor and the estimate give."""
+    max_cost_cents: int | None
+    yes_total: int | None
+    """With live: the exact total, instead of typing it."""
+    probes: int
+    """Pictures to fetch beforehand."""
+    dry_run: bool
+    to: Path | None
+    """Where a dry run is written."""
+
+    @property
+    def terms(self) -> dict[str, Any]:
+        """Those of a request."""
+        return {
+            "reward_cents": self.reward_cents,
+            "max_cost_cents": self.max_cost_cents,
+            "probes": self.probes,
+        }
+
+    def post(self, app: App, request: Request) -> None:
+        """Show the bill, ask for its total, and post what the request names."""
+        from mitl.campaign.publish import publish
+
+        confirmed = total_confirmed(
+            self.yes_total, subject="the bill", verb="post", undone="nothing was posted"
+        )
+        publish(
+            app.settings,
+            request,
+            confirm=lambda total: confirmed(request.environment, total),
+            # Whether --yes-total is the bill that the interrupted run of this command was given it for.
+            repeats=lambda whole_cents: self.yes_total == whole_cents,
+            announce=None if app.quiet else click.echo,
+            dry_run=self.dry_run,
+            to=self.to,
+            tell=app.finish,
+            progress=app.progress,
+        )
+
+
+def require_environment(environment: Environment | None) -> Environment:
+    """UsageError where neither --sandbox nor --live was given: nothing is owed by default."""
+    if environment is None:
+        raise UsageError(
+            "say where to post: --sandbox is practice (nothing is owed), --live owes real money to "
+            "real people; add one of them"
+        )
+    return environment
+
+
+def posting_options(function: F) -> F:
+    """Add these options and the endpoint; the command gets them as ``posting``."""
+
+    @click.option(
+        "--reward",
+        type=DOLLARS,
+        metavar="DOLLARS",
+        help="Per HIT, as 1.00 [default: 12.00 an hour at the estimate].",
+    )
+    @click.option(
+        "--max-cost",
+        type=DOLLARS,
+        metavar="DOLLARS",
+        help="Refuse a bill above this; that of an interrupted run counts whole.",
+    )
+    @click.option(
+        "--yes-total",
+        type=DOLLARS,
+        metavar="DOLLARS",
+        help="With --live: the exact total, instead of typing it; repeated after an interruption, it still holds.",
+    )
+    @click.option(
+        "--probe-images",
+        "probes",
+        type=click.IntRange(min=0),
+        default=5,
+        show_default=True,
+        help="Pictures to fetch as a worker would before anything is posted.",
+    )
+    @click.option(
+        "--dry-run",
+        is_flag=True,
+        help="Check and price everything and write every request and page; post and plan nothing.",
+    )
+    @click.option(
+        "--to",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="With --dry-run: where the requests and pages go [default: PROJECT/dry-run].",
+    )
+    @endpoint_option
+    @functools.wraps(function)
+    def wrapper(
+        *args: Any,
+        reward: int | None,
+        max_cost: int | None,
+        yes_total: int | None,
+        probes: int,
+        dry_run: bool,
+        to: Path | None,
+        **kwargs: Any,
+    ) -> Any:
+        if to is not None and not dry_run:
+            raise UsageError("--to says where a dry run is written; add --dry-run, or leave it out")
+        return function(*args, posting=Posting(reward, max_cost, yes_total, probes, dry_run, to), **kwargs)
+
+    return cast(F, wrapper)
+
 
 _ABOUT_POSTING = frozenset(
     (
@@ -82,58 +207,28 @@ _ABOUT_POSTING = frozenset(
 )
 @posting_options
 @common
-def command(
+def publish(
     app: App,
     environment: Environment | None,
     posting: Posting,
-    direction: str,
-    template: str,
-    assignments: int,
-    limit: int | None,
-    overlap: float,
-    pilot: int | None,
-    wait_for_pilot: bool,
     reconcile: bool,
+    **asked: Any,
 ) -> None:
     """Pack the open pairs into HITs of 18 candidates and 2 controls, print the bill, and post.
 
     Run again after an interruption, it completes that plan under the same bill and plans nothing beside it; what
     else is open comes with the run after that. Work that was rejected, dropped or excluded is asked again on new HITs.
     """
-    from mitl.campaign.kinds.pairs.planning import Campaign
-    from mitl.campaign.publish import publish
-
     chosen = require_environment(environment)
     if reconcile:
-        from mitl.campaign.reconciling import reconcile_only
+        from mitl.campaign.posting import reconcile_only
 
         _refuse_beside_reconcile()
         app.finish(reconcile_only(app.settings, chosen, app.progress))
         return
-    campaign = Campaign(
-        environment=chosen,
-        direction=direction,
-        template=template,
-        reward_cents=posting.reward_cents,
-        assignments=assignments,
-        limit=limit,
-        overlap=overlap,
-        max_cost_cents=posting.max_cost_cents,
-        pilot=pilot,
-        wait_for_pilot=wait_for_pilot,
-        probes=posting.probes,
-    )
-    publish(
-        app.settings,
-        campaign,
-        confirm=lambda total: posting.confirmed(chosen, total),
-        repeats=posting.repeats,
-        announce=None if app.quiet else click.echo,
-        dry_run=posting.dry_run,
-        to=posting.to,
-        tell=app.finish,
-        progress=app.progress,
-    )
+    from mitl.campaign.kinds.pairs.planning import Campaign
+
+    posting.post(app, Campaign(environment=chosen, **posting.terms, **asked))
 
 
 def _refuse_beside_reconcile() -> None:

@@ -5,15 +5,31 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import pkgutil
 from collections.abc import Iterator, Mapping, Sequence
 
 import click
 
+import mitl.campaign
+import mitl.stages
+from annotators.catalog import annotator_forms
 from mitl.cli import COMMANDS, group
 from mitl.cli.app import common, environment_options
-from mitl.cli.outputs import COUNTS, PATHS
-from mitl.cli.reference_settings import ANNOTATOR_FORMS, TABLES, VARIABLES
+from mitl.records.results import PRINTED, meanings
+from mitl.settings import TABLES, VARIABLES
+
+for _package in (mitl.stages, mitl.campaign):
+    for _module in pkgutil.walk_packages(_package.__path__, f"{_package.__name__}."):
+        importlib.import_module(_module.name)
+for _name in ("mitl.cli.project", "mitl.desk.app"):
+    importlib.import_module(_name)
+
+COUNTS, PATHS = (
+    {command: dict(meanings(keys)) for command, keys in PRINTED[key].items()} for key in ("counts", "paths")
+)
+
 
 NEED_ENVIRONMENT = (
     "publish",
@@ -128,12 +144,16 @@ def _shared(decorate: object) -> list[click.Option]:
 def _settings() -> str:
     parts = [_SETTINGS, _table(("variable", "means"), [(f"`{k}`", v) for k, v in VARIABLES.items()])]
     parts.append("`mitl.toml` (defaults in brackets):\n")
-    rows = [(f"`[{table}]` `{key}`", text) for table, keys in TABLES.items() for key, text in keys.items()]
+    rows = [
+        (f"`[{table}]` `{key}`", setting.means)
+        for table, keys in TABLES.items()
+        for key, setting in keys.items()
+    ]
     parts.append(_table(("setting", "means"), rows))
     parts.append(
         "`[annotators.NAME]` holds the settings of one annotator; relative paths start at the project's folder:\n"
     )
-    forms = [(form, what, "; ".join(keys)) for form, (what, keys) in ANNOTATOR_FORMS.items()]
+    forms = [(form, what, "; ".join(keys)) for form, (what, keys) in annotator_forms().items()]
     parts.append(_table(("name", "is", "settings"), forms))
     parts.append(
         "A folder `hit_templates/` in the project holds its own wordings for `mitl publish --template`; one of them "
@@ -161,7 +181,7 @@ def _keys(what: str, name: str, by_command: Mapping[str, Mapping[str, str]]) -> 
     keys = by_command.get(name)
     if keys is None:
         return ""
-    first = next(other for other, found in by_command.items() if found == keys)
+    first = next(other for other, _ in commands() if by_command.get(other) == keys)
     if first != name:
         return f"`{what}`: as of `mitl {first}`.\n"
     return _table((what, "means"), [(f"`{key}`", text) for key, text in keys.items()])

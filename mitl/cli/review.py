@@ -1,15 +1,15 @@
-"""``mitl review``."""
+"""``mitl review``, ``desk`` and ``workers``: what people look at and decide."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 
-from mitl.cli import review_originals
 from mitl.cli.app import App, common, endpoint_option, environment_options
 from mitl.errors import UsageError
-from mitl.records import Decision, Environment
+from mitl.records import Decision, Environment, OriginalVerdict
 
 
 @click.group("review", invoke_without_command=True)
@@ -18,7 +18,7 @@ from mitl.records import Decision, Environment
 )
 @environment_options
 @common
-def command(app: App, originals: bool, environment: Environment | None) -> None:
+def review(app: App, originals: bool, environment: Environment | None) -> None:
     """Decide about work whose gold controls failed. Without a subcommand, list what waits.
 
     Everyone who worked is paid unless a person rejects with a reason.
@@ -33,7 +33,7 @@ def command(app: App, originals: bool, environment: Environment | None) -> None:
     app.finish(queue(app.settings, environment))
 
 
-@command.command("show")
+@review.command("show")
 @click.argument("number", type=int)
 @environment_options
 @common
@@ -45,7 +45,7 @@ def show(app: App, number: int, environment: Environment | None) -> None:
 
 
 def _ruling(name: str, decision: Decision, help_text: str) -> None:
-    @command.command(name, help=help_text)
+    @review.command(name, help=help_text)
     @click.argument("numbers", type=int, nargs=-1, required=True)
     @environment_options
     @endpoint_option
@@ -97,7 +97,7 @@ _ruling(
 )
 
 
-@command.command("reject")
+@review.command("reject")
 @click.argument("numbers", type=int, nargs=-1, required=True)
 @click.option("--reason", required=True, help="Why, in a sentence; the worker reads it.")
 @click.option("--yes", is_flag=True, help="With live work: do not ask whether you mean it.")
@@ -114,7 +114,7 @@ def reject(
     _rule(app, numbers, Decision.REJECT, reason, environment, yes=yes)
 
 
-@command.command("reverse")
+@review.command("reverse")
 @click.argument("numbers", type=int, nargs=-1, required=True)
 @click.option("--use", is_flag=True, help="Use the answers too; without it the work is paid and not used.")
 @environment_options
@@ -122,7 +122,7 @@ def reject(
 @common
 def reverse(app: App, numbers: tuple[int, ...], use: bool, environment: Environment | None) -> None:
     """Pay for rejected work after all, within 30 days of its submission."""
-    from mitl.stages.reviewing.reversal import reverse as stage
+    from mitl.stages.reviewing.decisions import reverse as stage
 
     decision = Decision.APPROVE if use else Decision.DROP
     app.finish(
@@ -130,7 +130,7 @@ def reverse(app: App, numbers: tuple[int, ...], use: bool, environment: Environm
     )
 
 
-@command.command("settle")
+@review.command("settle")
 @environment_options
 @endpoint_option
 @common
@@ -141,5 +141,135 @@ def settle(app: App, environment: Environment | None) -> None:
     app.finish(stage(app.settings, environment, progress=app.progress))
 
 
-command.add_command(review_originals.command)
-command.add_command(review_originals.duplicates)
+@review.group("originals", invoke_without_command=True)
+@click.option(
+    "--cxc-below",
+    type=click.FloatRange(0, 5),
+    default=3.0,
+    show_default=True,
+    help="CxC refuses an original that it rates under this.",
+)
+@environment_options
+@common
+def originals(app: App, cxc_below: float, environment: Environment | None) -> None:
+    """Go through originals that people answered no, or that CxC rates low; without a subcommand, list them.
+
+    What a person says of them makes the exclusion lists that releases apply.
+    """
+    from mitl.stages.releasing.originals import originals
+
+    app.finish(originals(app.settings, environment, cxc_below=cxc_below))
+
+
+def _verdict(verdict: OriginalVerdict, help_text: str) -> None:
+    @originals.command(verdict.value, help=help_text)
+    @click.argument("captions", nargs=-1, required=True, metavar="CAPTION...")
+    @common
+    def call(app: App, captions: tuple[str, ...]) -> None:
+        from mitl.stages.releasing.originals import decide
+
+        app.finish(decide(app.settings, captions, verdict))
+
+
+_verdict(OriginalVerdict.KEEP, "The captions do describe their images: they stay.")
+_verdict(OriginalVerdict.WRONG, "The captions are wrong for their own images: those pairs go.")
+_verdict(OriginalVerdict.MEANINGLESS, "The captions describe nothing: every pair with them goes.")
+
+
+@originals.command("export")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), required=True, help="CSV file.")
+@click.option("--replace", is_flag=True, help="Write over a file that holds something else.")
+@common
+def export(app: App, out: Path, replace: bool) -> None:
+    """Write all exclusion lists of the project as one CSV, for `mitl init --exclude`."""
+    from mitl.stages.releasing.originals import export as stage
+
+    app.finish(stage(app.settings, out, replace=replace))
+
+
+@review.command("duplicates")
+@click.argument(
+    "pictures", type=click.Path(path_type=Path, file_okay=False), required=False, metavar="FOLDER"
+)
+@click.option(
+    "--distance",
+    type=click.IntRange(0, 32),
+    default=4,
+    show_default=True,
+    help="Bits of 64 in which the hashes of near copies may differ.",
+)
+@click.option(
+    "--exclude", multiple=True, metavar="IMAGE", help="Take this image out; may be given several times."
+)
+@common
+def duplicates(app: App, pictures: Path | None, distance: int, exclude: tuple[str, ...]) -> None:
+    """List images that have a near copy among the pictures of FOLDER, a training set's; or take them out."""
+    from mitl.stages.releasing import originals as stage
+
+    if (pictures is None) == (not exclude):
+        raise UsageError("name the FOLDER of a training set's pictures, or images to take out with --exclude")
+    if pictures is None:
+        app.finish(stage.exclude(app.settings, exclude))
+    else:
+        app.finish(stage.duplicates(app.settings, pictures, max_distance=distance, progress=app.progress))
+
+
+@click.command("desk")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address of this machine's loopback.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), default=8766, show_default=True, help="Port; 0 takes a free one."
+)
+@click.option(
+    "--browser/--no-browser",
+    default=True,
+    show_default=True,
+    help="Open the desk in this machine's browser, where it has one.",
+)
+@environment_options
+@endpoint_option
+@common
+def desk(app: App, host: str, port: int, browser: bool, environment: Environment | None) -> None:
+    """Review workers and their work in the browser, on this machine only.
+
+    Prints a link that opens the desk. What is decided there goes the way of `mitl review`: it is kept first, then
+    the crowd server is told.
+    """
+    from mitl.desk.app import desk
+
+    if app.json:
+        app.tell_how_to_stop()
+    with app.until_stopped("mitl desk"):
+        desk(
+            app.settings,
+            environment,
+            host=host,
+            port=port,
+            browser=browser and not app.quiet,
+            announce=app.finish,
+        )
+
+
+@click.command("workers")
+@click.option(
+    "--by-hits",
+    is_flag=True,
+    help="Table B.1 of the paper: workers by how many HITs they did, and the share approved.",
+)
+@click.option(
+    "--csv",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write the rows there too.",
+)
+@environment_options
+@common
+def workers(app: App, environment: Environment | None, by_hits: bool, csv: Path | None) -> None:
+    """Show the workers: HITs, gold record, pay, and how they go about it.
+
+    The pass rate is the mean of its posterior with a 90 % interval. Speed, runs of one answer, variety and agreement
+    are evidence for a person; nothing is decided by them.
+    """
+    from mitl.stages.reviewing.workers import workers, workers_by_hits
+
+    stage = workers_by_hits if by_hits else workers
+    app.finish(stage(app.settings, environment, csv=csv))

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import re
+from collections.abc import Iterable, Sequence
+
 MISSING = "–"
 
 
@@ -65,3 +70,23 @@ def decimals(value: float | None, digits: int = 2) -> str:
     if text == "nan":
         return MISSING
     return text.replace("-", "−") if float(text) else text.lstrip("-")
+
+
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+def table(rows: Iterable[Sequence[object]]) -> str:
+    """CSV text, one line a row."""
+    sink = io.StringIO()
+    writer = csv.writer(sink, lineterminator="\n")
+    writer.writerows([cell(value) for value in row] for row in rows)
+    return sink.getvalue()
+
+
+def cell(value: object) -> str:
+    """A value that no spreadsheet takes for a formula, on one line."""
+    text = "" if value is None else str(value)
+    line = _CONTROL.sub(" ", text)
+    is_formula = text.startswith(("\t", "\r", "\n")) or line.lstrip().startswith(_FORMULA)
+    return f"'{line}" if is_formula else line

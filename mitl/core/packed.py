@@ -46,9 +46,21 @@ def distinct(packed: Ints) -> Ints:
     return values[np.append(True, values[1:] != values[:-1])] if len(values) else values
 
 
+def places(rising: NDArray[np.integer], values: NDArray[np.integer]) -> Ints:
+    """Where each of ``values``, of any shape, is in ``rising``; -1 where it is not."""
+    if not len(rising):
+        return np.full(np.shape(values), -1)
+    found = np.minimum(np.searchsorted(rising, values), len(rising) - 1)
+    return np.where(rising[found] == values, found, -1)
+
+
 def contains(packed: Ints, values: Ints) -> NDArray[np.bool_]:
     """Whether each of ``values`` is in ``packed``, which must be sorted."""
-    if not len(packed):
-        return np.zeros(len(values), np.bool_)
-    places = np.minimum(np.searchsorted(packed, values), len(packed) - 1)
-    return np.asarray(packed[places] == values)
+    return places(packed, values) >= 0
+
+
+def spans(starts: NDArray[np.integer], ends: NDArray[np.integer]) -> Ints:
+    """The places from each start to before its end, one span after the other."""
+    lengths = (ends - starts).astype(np.int64)
+    first = np.cumsum(lengths) - lengths
+    return np.asarray(np.arange(lengths.sum(), dtype=np.int64) - np.repeat(first - starts, lengths), np.int64)

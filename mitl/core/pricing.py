@@ -105,10 +105,16 @@ def parse_dollars(text: str) -> int:
     """Cents of an amount as people write it: ``1``, ``1.5``, ``1.00``, ``$1,234.50``.
 
     Raises:
-        UsageError: it is no amount of dollars with at most two decimals.
+        UsageError: it is not an amount of dollars with at most two decimals.
     """
     match = _DOLLARS.fullmatch(text.strip())
     if match is None:
-        raise UsageError(f"{text!r} is no amount of dollars; write it as 1.00")
+        raise UsageError(f"{text!r} is not an amount of dollars; write it as 1.00")
     whole, decimals = match[1].replace(",", ""), (match[2] or "").ljust(2, "0")
     return int(whole) * 100 + int(decimals)
+
+
+def amount(cents: int) -> str:
+    """Decimal dollars, as panels read them: ``1.50``."""
+    assert cents >= 0, "nobody is owed less than nothing"
+    return f"{cents // 100}.{cents % 100:02d}"

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from mitl.errors import RetrievalError
+from mitl.errors import RetrievalError, UsageError
 
 logger = logging.getLogger(__name__)
 
@@ -22,6 +22,8 @@ _PART = re.compile(r"\..+\.(?P<host>[^.]+)\.(?P<pid>\d+)\.[0-9a-f]{8}\.part(?:-j
 """Also what SQLite keeps beside a file that it writes."""
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _THERE = {errno.EEXIST, errno.ENOTEMPTY}
+_NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP}
+"""How file systems without hard links refuse one."""
 
 
 def part_name(path: Path) -> Path:
@@ -131,3 +133,49 @@ def is_alive(pid: int) -> bool:
     except PermissionError:
         return True
     return True
+
+
+def write_kept(path: Path, content: bytes, *, replace: bool) -> bool:
+    """Write the file whole; returns whether it was another one before.
+
+    Raises:
+        UsageError: it holds something else and ``replace`` is false, or the place cannot be written.
+    """
+    try:
+        if path.exists():
+            if path.is_file() and path.read_bytes() == content:
+                return False
+            if not replace:
+                raise UsageError(
+                    f"{str(path)!r} is there already and holds something else; nothing was overwritten; give --replace "
+                    "to put the new one in its place, or choose another file"
+                )
+        with whole_file(path) as sink:
+            sink.write(content)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise UsageError(f"cannot write {str(path)!r}: {why}; choose another place") from error
+    return True
+
+
+def write_new(path: Path, text: str, *, mode: int = 0o666) -> None:
+    """Make a file, whole or not at all; FileExistsError where there is one."""
+    # Opening it exclusively and then writing would leave an empty file behind where the process dies between.
+    part = part_name(path)
+    try:
+        _write_exclusively(part, text, mode)
+        try:
+            path.hardlink_to(part)
+        except OSError as error:
+            if error.errno not in _NO_HARD_LINKS:
+                raise
+            _write_exclusively(path, text, mode)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _write_exclusively(path: Path, text: str, mode: int) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    with os.fdopen(handle, "wb") as sink:
+        sink.write(text.encode())
+        to_disk(sink)

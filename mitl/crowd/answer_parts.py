@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import TypeVar
@@ -20,7 +20,7 @@ MAX_TEXT = 2000
 MAX_ACTIVE_MS = 24 * 60 * 60 * 1000
 
 _FIELD = re.compile(r"p(\d\d)_([a-z]+)", re.ASCII)
-_LONGEST_NAME = len("p01_shortcoming")
+_LONGEST_NAME = len("p01_") + 32
 _HARMLESS = frozenset(
     {
         "assignmentid",
@@ -112,6 +112,14 @@ def single(
     place: int, kind: str, fields: dict[str, list[str]], enum: type[_E], findings: Findings
 ) -> _E | None:
     """The one value that a place has of a kind; None where it has none, an unknown one, or differing ones."""
+    value = one_choice(place, kind, fields, tuple(enum), findings)
+    return None if value is None else enum(value)
+
+
+def one_choice(
+    place: int, kind: str, fields: dict[str, list[str]], known: Sequence[str], findings: Findings
+) -> str | None:
+    """As `single`, of values without an enum."""
     values = [value.strip() for value in fields.get(kind, [])]
     if len(values) > 1:
         findings.add("duplicate_field", f"p{place:02d}_{kind} came {len(values)} times")
@@ -119,23 +127,31 @@ def single(
     if len(distinct) != 1:
         return None
     value = distinct.pop()
-    try:
-        return enum(value)
-    except ValueError:
-        pass
-    findings.add("bad_value", f"p{place:02d}_{kind} is {shown(value)}; known: {', '.join(enum)}")
+    if value in known:
+        return value
+    findings.add("bad_value", f"p{place:02d}_{kind} is {shown(value)}; known: {', '.join(known)}")
     return None
 
 
-def own_words(place: int, values: list[str], findings: Findings) -> str:
+def several_choices(
+    place: int, kind: str, fields: dict[str, list[str]], known: Sequence[str], findings: Findings
+) -> tuple[str, ...]:
+    """The values in the order of those that are known, each once; a field may join several by ``|``."""
+    values = {part.strip() for value in fields.get(kind, []) for part in value.split("|")} - {""}
+    for value in sorted(values.difference(known)):
+        findings.add("bad_value", f"p{place:02d}_{kind} is {shown(value)}; known: {', '.join(known)}")
+    return tuple(value for value in known if value in values)
+
+
+def own_words(place: int, values: list[str], findings: Findings, kind: str = "text") -> str:
     """What the worker wrote, cut where it is very long."""
     if not values:
         return ""
     if len(values) > 1:
-        findings.add("duplicate_field", f"p{place:02d}_text came {len(values)} times")
+        findings.add("duplicate_field", f"p{place:02d}_{kind} came {len(values)} times")
     text = xml_safe("\n".join(dict.fromkeys(value.strip() for value in values))).strip()
     if len(text) > MAX_TEXT:
-        findings.add("bad_value", f"p{place:02d}_text has {len(text)} characters; {MAX_TEXT} are kept")
+        findings.add("bad_value", f"p{place:02d}_{kind} has {len(text)} characters; {MAX_TEXT} are kept")
     return text[:MAX_TEXT]
 
 

@@ -4,12 +4,12 @@ The page promises nothing: workers' scripts add fields, forms are posted by hand
 What is odd, with the rule that holds for it:
 
 - ``duplicate_field``: a field came more than once. Equal label or outcome values count once; differing ones
-  leave the place unanswered, since nothing tells which was meant. Shortcomings and concepts are united (a
-  form repeats them anyway, so they give no finding), differing texts joined by a line break, and of several
-  times the longest counts.
+  leave the place unanswered, since nothing tells which was meant. Answers to a question that takes several choices
+  are united (a form repeats them anyway, so they give no finding), differing texts joined by a line break, and of
+  several times the longest counts.
 - ``label_ignored``: a label beside the outcome ``skipped`` or ``image_failed``; the outcome counts.
-- ``unasked_rationale``: a rationale with a label that the page asks no reasons for; kept as given.
-- ``missing_rationale``: no shortcoming where the page asks for one.
+- ``unasked_rationale``: an answer to a question that the page does not ask of this pair; kept as given.
+- ``missing_rationale``: no answer where the page insists on one.
 - ``missing_answer``: the place has no usable answer; it is left out of the answers, and no other place is.
 - ``unknown_field``, ``unknown_place``, ``bad_value``, ``unreadable``: left out. ``more_findings`` counts
   those over 100 of a code.
@@ -17,10 +17,7 @@ What is odd, with the rule that holds for it:
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from enum import StrEnum
-from functools import cache
-from typing import TypeVar
+from collections.abc import Collection, Sequence
 
 from mitl.crowd.answer_parts import (
     MAX_ACTIVE_MS,
@@ -29,49 +26,49 @@ from mitl.crowd.answer_parts import (
     Findings,
     active_time,
     expanded,
+    one_choice,
     own_words,
-    shown,
+    several_choices,
     single,
     sort_fields,
 )
 from mitl.protocol.answer_xml import answer_fields, answers_xml
-from mitl.records import Concept, Label, Outcome, ParsedAnswers, PlaceAnswer, Shortcoming
+from mitl.records import Label, Outcome, ParsedAnswers, PlaceAnswer
+from mitl.records.questions import LABEL, Given, Question, QuestionType
 
 __all__ = ["MAX_ACTIVE_MS", "MAX_FINDINGS", "MAX_TEXT", "answer_fields", "answers_xml", "parse_answers"]
 
-_KINDS = frozenset({"label", "outcome", "ms"})
-_WITH_RATIONALE = _KINDS | {"shortcoming", "concept", "text"}
-_WEAK = (Label.WEAK_YES, Label.WEAK_NO)
-
-_E = TypeVar("_E", bound=StrEnum)
+_KINDS = (LABEL, "outcome", "ms")
 
 
-def parse_answers(xml: str | bytes, *, places: Collection[int], rationale: bool) -> ParsedAnswers:
+def parse_answers(
+    xml: str | bytes, *, places: Collection[int], questions: Sequence[Question]
+) -> ParsedAnswers:
     """The answers of one assignment by rising place, with everything that was odd about them.
 
     Args:
         xml: QuestionFormAnswers XML, with one answer per field or with a crowd-form's single ``taskAnswers``.
         places: the places (from 1) of the HIT.
-        rationale: whether the page asked why.
+        questions: what the page asked besides the label.
 
     Raises:
         AnswerError: the document cannot be read at all; the caller keeps that as a finding.
     """
     findings = Findings()
-    kinds = _WITH_RATIONALE if rationale else _KINDS
+    kinds = {*_KINDS, *(question.name for question in questions)}
     by_place = sort_fields(expanded(answer_fields(xml), findings), places, kinds, findings)
     answers = [
         answer
         for place in sorted(places)
-        if (answer := _place_answer(place, by_place.get(place, {}), rationale, findings)) is not None
+        if (answer := _place_answer(place, by_place.get(place, {}), questions, findings)) is not None
     ]
     return ParsedAnswers(tuple(answers), findings.all())
 
 
 def _place_answer(
-    place: int, fields: dict[str, list[str]], rationale: bool, findings: Findings
+    place: int, fields: dict[str, list[str]], questions: Sequence[Question], findings: Findings
 ) -> PlaceAnswer | None:
-    label = single(place, "label", fields, Label, findings)
+    label = single(place, LABEL, fields, Label, findings)
     outcome = single(place, "outcome", fields, Outcome, findings)
     if outcome is None and "outcome" not in fields and label is not None:
         outcome = Outcome.ANSWERED  # a label alone says as much
@@ -81,50 +78,48 @@ def _place_answer(
     if outcome is not Outcome.ANSWERED and label is not None:
         findings.add("label_ignored", f"place {place} is {outcome.value}, yet labelled {label.value}")
         label = None
-    shortcomings = _several(place, "shortcoming", fields, Shortcoming, findings)
-    concepts = _several(place, "concept", fields, Concept, findings)
-    if rationale:
-        _check_rationale(place, label, shortcomings, concepts, findings)
-    return PlaceAnswer(
-        place=place,
-        outcome=outcome,
-        label=label,
-        shortcomings=shortcomings,
-        concepts=concepts,
-        text=own_words(place, fields.get("text", []), findings),
-        active_ms=active_time(place, fields.get("ms", []), findings),
-    )
+    given = {
+        question.name: values
+        for question in questions
+        if question.name in fields and (values := _values(place, question, fields, findings))
+    }
+    _check(place, label, questions, given, findings)
+    return PlaceAnswer(place, outcome, label, given, active_time(place, fields.get("ms", []), findings))
 
 
-def _check_rationale(
-    place: int,
-    label: Label | None,
-    shortcomings: tuple[Shortcoming, ...],
-    concepts: tuple[Concept, ...],
-    findings: Findings,
+def _values(
+    place: int, question: Question, fields: dict[str, list[str]], findings: Findings
+) -> tuple[str, ...]:
+    if question.type is QuestionType.TEXT:
+        text = own_words(place, fields[question.name], findings, question.name)
+        return (text,) if text else ()
+    if question.type is QuestionType.CHOICES:
+        return several_choices(place, question.name, fields, question.values, findings)
+    choice = one_choice(place, question.name, fields, question.values, findings)
+    return () if choice is None else (choice,)
+
+
+def _check(
+    place: int, label: Label | None, questions: Sequence[Question], given: Given, findings: Findings
 ) -> None:
-    if label in _WEAK and not shortcomings:
-        findings.add("missing_rationale", f"place {place} is {label.value} without a shortcoming")
-    if label not in _WEAK and (shortcomings or concepts):
-        answer = "not answered" if label is None else label.value
-        findings.add("unasked_rationale", f"place {place} is {answer}, yet gives reasons")
-    elif concepts and Shortcoming.DESCRIBED_WRONGLY not in shortcomings:
-        findings.add("unasked_rationale", f"place {place} names concepts without described_wrongly")
-
-
-def _several(
-    place: int, kind: str, fields: dict[str, list[str]], enum: type[_E], findings: Findings
-) -> tuple[_E, ...]:
-    """The values in the enum's own order, each once."""
-    if kind not in fields:
-        return ()
-    values = {part.strip() for value in fields.get(kind, []) for part in value.split("|")} - {""}
-    known = tuple(member for member in _members(enum) if member in values)
-    for value in sorted(values.difference(known)):
-        findings.add("bad_value", f"p{place:02d}_{kind} is {shown(value)}; known: {', '.join(enum)}")
-    return known
-
-
-@cache
-def _members(enum: type[_E]) -> tuple[_E, ...]:
-    return tuple(enum)
+    """Note answers that are missing, and choices that were made where nothing was asked."""
+    by_name = {question.name: question for question in questions}
+    unasked = []
+    for question in questions:
+        if question.is_asked(label, given):
+            if question.required and label is not None and question.name not in given:
+                findings.add("missing_rationale", f"place {place} is {label.value} without {question.noun}")
+        elif question.choices and question.name in given:
+            unasked.append(question)
+    for question in unasked:
+        root = question
+        while root.when is not None and root.when.question in by_name:
+            root = by_name[root.when.question]
+        if not root.is_asked(label, given):
+            answer = "not answered" if label is None else label.value
+            findings.add("unasked_rationale", f"place {place} is {answer}, yet gives reasons")
+            return
+    for question in unasked:
+        assert question.when is not None, "what has no condition is always asked"
+        needed = " or ".join(question.when.values)
+        findings.add("unasked_rationale", f"place {place} names {question.column} without {needed}")

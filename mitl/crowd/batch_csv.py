@@ -14,9 +14,63 @@ from fnmatch import fnmatchcase
 
 from mitl.core.pricing import parse_dollars
 from mitl.crowd.crowd_form import CrowdFormError, crowd_form_fields
-from mitl.crowd.result_times import read_time
 from mitl.errors import AnswerError, DatasetError, UsageError
 from mitl.protocol.answer_xml import answer_fields
+
+_ZONES = {
+    **dict.fromkeys(("UTC", "GMT", "WET"), 0),
+    **dict.fromkeys(("CET", "WEST"), 1),
+    **dict.fromkeys(("EET", "CEST"), 2),
+    "EEST": 3,
+    "EDT": -4,
+    **dict.fromkeys(("EST", "CDT"), -5),
+    **dict.fromkeys(("CST", "MDT"), -6),
+    **dict.fromkeys(("MST", "PDT"), -7),
+    **dict.fromkeys(("PST", "AKDT"), -8),
+    "AKST": -9,
+    "HST": -10,
+}
+"""Hours ahead of UTC; in such files CST is the American one."""
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+# As in "Sat Oct 07 03:51:58 PDT 2017", whatever the machine's language.
+_SPELLED = re.compile(
+    r"[A-Z][a-z]{2} ([A-Z][a-z]{2}) +(\d{1,2}) (\d{1,2}):(\d\d):(\d\d) ([A-Z]{1,4}) (\d{4})", re.ASCII
+)
+_EPOCH = re.compile(r"(\d{9,10})(\d{3})?(?:\.(\d{1,6})\d*)?", re.ASCII)
+
+
+def read_time(text: str) -> dt.datetime | None:
+    """The time in UTC; None where it cannot be told for sure, as without a zone.
+
+    Read are ``Sat Oct 07 03:51:58 PDT 2017``, ISO 8601 with an offset, and seconds or milliseconds since 1970.
+    """
+    try:
+        return _spelled(text) or _epoch(text) or _iso(text)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _spelled(text: str) -> dt.datetime | None:
+    match = _SPELLED.fullmatch(text)
+    if match is None or match[1] not in _MONTHS or match[6] not in _ZONES:
+        return None
+    month, zone = _MONTHS.index(match[1]) + 1, dt.timezone(dt.timedelta(hours=_ZONES[match[6]]))
+    day, hour, minute, second, year = (int(match[place]) for place in (2, 3, 4, 5, 7))
+    return dt.datetime(year, month, day, hour, minute, second, tzinfo=zone).astimezone(dt.UTC)
+
+
+def _epoch(text: str) -> dt.datetime | None:
+    match = _EPOCH.fullmatch(text)
+    if match is None or (match[2] and match[3]):
+        return None
+    micros = int(match[2]) * 1000 if match[2] else int((match[3] or "0").ljust(6, "0"))
+    return dt.datetime.fromtimestamp(int(match[1]), dt.UTC).replace(microsecond=micros)
+
+
+def _iso(text: str) -> dt.datetime | None:
+    time = dt.datetime.fromisoformat(text)
+    return None if time.tzinfo is None else time.astimezone(dt.UTC)
+
 
 ANSWER_PREFIX, INPUT_PREFIX = "Answer.", "Input."
 TASK_ANSWERS = "taskAnswers"
@@ -184,7 +238,7 @@ def submission(layout: Layout, cells: Mapping[str, str]) -> Submission:
 
 
 def own_answers(layout: Layout, cells: Mapping[str, str]) -> str | list[tuple[str, str]]:
-    """The answer document that the row holds, else its answers by their fields' names; an empty cell is no answer."""
+    """The answer document that the row holds, else its answers by field; an empty cell is not an answer."""
     if layout.document is not None:
         return cells[layout.document]
     return [
@@ -215,10 +269,10 @@ def expanded_cells(layout: Layout, cells: Mapping[str, str]) -> dict[str, str]:
 
 
 def _joined(fields: Iterable[tuple[str, str]]) -> dict[str, str]:
-    found: dict[str, list[str]] = {}
+    by_column: dict[str, list[str]] = {}
     for name, value in fields:
-        found.setdefault(ANSWER_PREFIX + name, []).append(value)
-    return {name: "|".join(values) for name, values in found.items()}
+        by_column.setdefault(ANSWER_PREFIX + name, []).append(value)
+    return {name: "|".join(values) for name, values in by_column.items()}
 
 
 def _cell(cells: Mapping[str, str], column: str | None) -> str:

@@ -7,19 +7,16 @@ made again under the same key and token, and a call that is done is never made a
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed, wait
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from sqlalchemy.orm import Session
-
+from mitl.crowd.context import Context
 from mitl.db.store import journal
 from mitl.errors import CrowdError
 from mitl.interrupts import interrupts_held
-from mitl.progress import Progress
 from mitl.records import JournalState
 
 T = TypeVar("T")
@@ -44,18 +41,31 @@ class Call(Generic[T]):
     """The request token that makes a repeat harmless for 24 hours, where the operation takes one."""
 
 
+@dataclass(frozen=True, slots=True)
+class Operation(Generic[T, R]):
+    """One kind of call: how it is made, and what it leaves in the database."""
+
+    kind: str
+    """As the journal names it."""
+    call: Callable[[T], R]
+    """Is run in threads, and must not touch the session. Its value is journalled as JSON."""
+    book: Callable[[T, R], None]
+    """Writes the effect of one call that succeeded; in one transaction with the others of its window and their journal
+    rows, which is begun again where Ctrl-C breaks it."""
+    before_window: Callable[[Sequence[Call[T]]], None] | None = None
+    """Is run before a window is journalled and may raise to stop there, before anything is spent. What it writes is
+    committed with the journal's rows."""
+    not_made: Callable[[T], None] | None = None
+    """Takes that back for a call that Ctrl-C kept from being made."""
+
+
 def make_calls(
-    session: Session,
-    kind: str,
+    context: Context,
+    operation: Operation[T, R],
     calls: Sequence[Call[T]],
     *,
-    call: Callable[[T], R],
-    book: Callable[[T, R], None],
-    progress: Progress,
     label: str | None = None,
     in_order: bool = False,
-    before_window: Callable[[Sequence[Call[T]]], None] | None = None,
-    not_made: Callable[[T], None] | None = None,
 ) -> int:
     """Make these calls, window by window, and return how many were made.
 
@@ -63,34 +73,29 @@ def make_calls(
     flight and books them; a second one leaves them to the next run.
 
     Args:
-        call: is run in threads, and must not touch the session. Its value is journalled as JSON.
-        book: writes the effect of one call that succeeded; in one transaction with the others of its window and
-            their journal rows, which is begun anew where Ctrl-C breaks it.
         label: names the bar; the kind where it is left out.
         in_order: one after the other. A server in this process gains nothing by threads, and in the same order
             its workers meet the same HITs.
-        before_window: is run before a window is journalled and may raise to stop there, before anything is spent.
-            What it writes is committed with the journal's rows.
-        not_made: takes that back for a call that Ctrl-C kept from being made.
 
     Raises:
         CrowdError: the first failure of a window, after what succeeded in it was booked.
     """
-    assert len({one.key for one in calls}) == len(calls), f"two {kind} calls of one key"
+    kind = operation.kind
+    assert len({call.key for call in calls}) == len(calls), f"two {kind} calls of one key"
     if not calls:
         return 0
     pool = ThreadPoolExecutor(1 if in_order else THREADS, thread_name_prefix=kind)
-    run = _Run(session, kind, call, book, not_made, pool)
+    run = _Run(context, operation, pool)
     try:
-        with progress(label or kind, len(calls)) as advance:
+        with context.progress(label or kind, len(calls)) as advance:
             for start in range(0, len(calls), WINDOW):
                 window = calls[start : start + WINDOW]
-                if before_window is not None:
-                    before_window(window)
+                if operation.before_window is not None:
+                    operation.before_window(window)
                 # What is announced must be in flight before Ctrl-C is heard, or nobody would take it back.
-                with interrupts_held() as let_through:
+                with interrupts_held() as release:
                     sent = run.send(window)
-                    let_through()
+                    release()
                 advance(len(window) - len(sent))
                 run.book_made(sent)
                 for _ in as_completed(sent):
@@ -109,9 +114,10 @@ def make_calls(
     return run.made
 
 
-def plan_calls(session: Session, kind: str, calls: Sequence[Call[Any]]) -> None:
+def plan_calls(context: Context, kind: str, calls: Sequence[Call[Any]]) -> None:
     """Write down calls that are to be made later, so that what they cost counts as promised; commits nothing."""
-    journal.plan(session, kind, [(one.key, one.token, json.dumps(one.request)) for one in calls], _now())
+    rows = [(call.key, call.token, json.dumps(call.request)) for call in calls]
+    journal.plan(context.session, kind, rows, context.now())
 
 
 class _Run(Generic[T, R]):
@@ -120,58 +126,55 @@ class _Run(Generic[T, R]):
     No transaction is open while calls are awaited, so that other processes can write meanwhile.
     """
 
-    def __init__(
-        self,
-        session: Session,
-        kind: str,
-        call: Callable[[T], R],
-        book_one: Callable[[T, R], None],
-        not_made: Callable[[T], None] | None,
-        pool: ThreadPoolExecutor,
-    ) -> None:
-        self._session, self._kind, self._pool = session, kind, pool
-        self._call, self._book_one, self._not_made = call, book_one, not_made
+    def __init__(self, context: Context, operation: Operation[T, R], pool: ThreadPoolExecutor) -> None:
+        self._context, self._session, self._operation, self._pool = context, context.session, operation, pool
         self._open: dict[Future[R], Call[T]] = {}
         """Sent and not booked."""
-        self._sent_at = _now()
+        self._sent_at = context.now()
         self.made = 0
         self.failure: BaseException | None = None
         """The first."""
 
     def send(self, calls: Sequence[Call[T]]) -> list[Future[R]]:
         """Write down that these calls are about to be made, and send those that are not done yet."""
-        done = journal.done_keys(self._session, self._kind, [one.key for one in calls])
-        left = [one for one in calls if one.key not in done]
-        plan_calls(self._session, self._kind, left)
-        journal.mark(
-            self._session, self._kind, [one.key for one in left], JournalState.SENDING, self._sent_at
-        )
-        self._session.commit()
-        sent = {self._pool.submit(self._call, one.subject): one for one in left}
+        session, kind = self._session, self._operation.kind
+        done = journal.done_keys(session, kind, [call.key for call in calls])
+        left = [call for call in calls if call.key not in done]
+        plan_calls(self._context, kind, left)
+        journal.mark(session, kind, [call.key for call in left], JournalState.SENDING, self._sent_at)
+        session.commit()
+        sent = {self._pool.submit(self._operation.call, call.subject): call for call in left}
         self._open.update(sent)
         return list(sent)
 
     def book_made(self, awaited: Collection[Future[R]] = ()) -> None:
         """Book what became of the calls that were sent, but for those that are still awaited; in one transaction."""
-        over = {future: one for future, one in self._open.items() if future not in awaited}
+        over = {future: call for future, call in self._open.items() if future not in awaited}
         if not over:
             return
+        session, kind, now = self._session, self._operation.kind, self._context.now
         replies: dict[str, str] = {}
-        unsent = [one for future, one in over.items() if future.cancelled()]
-        failed = [(one, fault) for future, one in over.items() if (fault := _fault(future)) is not None]
-        for future, one in over.items():
-            if not future.cancelled() and _fault(future) is None:
-                self._book_one(one.subject, future.result())
-                replies[one.key] = json.dumps(future.result())
-        for one, fault in failed:
-            state = JournalState.SENDING if _is_unclear(fault) else JournalState.FAILED
-            journal.mark(self._session, self._kind, [one.key], state, _now(), error=str(fault))
-        journal.mark_done(self._session, self._kind, replies, _now())
-        journal.take_back(self._session, self._kind, [one.key for one in unsent], self._sent_at)
-        if self._not_made is not None:
-            for one in unsent:
-                self._not_made(one.subject)
-        self._session.commit()
+        unsent: list[Call[T]] = []
+        failed: list[tuple[Call[T], BaseException]] = []
+        for future, call in over.items():
+            if future.cancelled():
+                unsent.append(call)
+            elif (fault := future.exception()) is not None:
+                failed.append((call, fault))
+            else:
+                self._operation.book(call.subject, future.result())
+                replies[call.key] = json.dumps(future.result())
+        for call, fault in failed:
+            # A call that failed may have had its effect all the same.
+            unclear = fault.unclear if isinstance(fault, CrowdError) else True
+            state = JournalState.SENDING if unclear else JournalState.FAILED
+            journal.mark(session, kind, [call.key], state, now(), error=str(fault))
+        journal.mark_done(session, kind, replies, now())
+        journal.take_back(session, kind, [call.key for call in unsent], self._sent_at)
+        if self._operation.not_made is not None:
+            for call in unsent:
+                self._operation.not_made(call.subject)
+        session.commit()
         for future in over:
             del self._open[future]
         self.made += len(replies)
@@ -184,17 +187,3 @@ class _Run(Generic[T, R]):
         wait(self._open)
         self._session.rollback()
         self.book_made()
-
-
-def _fault(future: Future[Any]) -> BaseException | None:
-    """Why a call failed; None where it was made, or never sent."""
-    return None if future.cancelled() else future.exception()
-
-
-def _is_unclear(failure: BaseException) -> bool:
-    """Whether a call that failed may have had its effect all the same."""
-    return failure.unclear if isinstance(failure, CrowdError) else True
-
-
-def _now() -> dt.datetime:
-    return dt.datetime.now(dt.UTC)

@@ -35,7 +35,7 @@ def refusal(error: BaseException) -> ValueError | None:
         if isinstance(step, ValueError):
             return step
         inner = (step.__cause__, getattr(step, "kwargs", {}).get("error"), *step.args)
-        step = next((one for one in inner if isinstance(one, BaseException)), None)
+        step = next((cause for cause in inner if isinstance(cause, BaseException)), None)
     return None
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import datetime as dt
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar
 
-from mitl.crowd.amounts import dollars, is_code
-from mitl.crowd.limiter import AdaptiveLimiter
 from mitl.crowd.listings import (
     CreatedHit,
     ListedAssignment,
@@ -18,21 +18,53 @@ from mitl.crowd.listings import (
     ListedHit,
     amount,
     assignment_status,
+    dollars,
+    is_code,
     listed_assignment,
+    listed_bonus,
     listed_hit,
     member,
     nothing,
+    optional,
 )
-from mitl.crowd.transport import Keys, Transport, is_amazon
-from mitl.crowd.worker_calls import WorkerCalls
+from mitl.crowd.transport import AdaptiveLimiter, Keys, Transport, is_amazon
 from mitl.errors import CrowdError
 
 __all__ = ["CreatedHit", "Keys", "ListedAssignment", "ListedBonus", "ListedHit", "MTurkClient", "is_amazon"]
 
+T = TypeVar("T")
+PAGE = 100
+_ROUNDS = 5
+"""How often a listing may give the same page before it is said to go in circles."""
 _ENTITY = re.compile(r"\b[A-Z0-9]{20,64}\b")
 
 
-class MTurkClient(WorkerCalls):
+@dataclass(frozen=True, slots=True)
+class HitTypeTerms:
+    """What HITs of one type have in common."""
+
+    title: str
+    description: str
+    keywords: str
+    reward_cents: int
+    assignment_duration_s: int
+    auto_approval_s: int
+
+
+@dataclass(frozen=True, slots=True)
+class HitRequest:
+    """A HIT to be posted."""
+
+    hit_type_id: str
+    question: str
+    max_assignments: int
+    lifetime_s: int
+    annotation: str
+    token: str
+    """The same within 24 hours gives back the same HIT."""
+
+
+class MTurkClient:
     """The requester API at one endpoint, with one key pair; safe to share between threads.
 
     Every method raises EndpointError where nothing answers, FundsError where money is lacking, SettingsError
@@ -64,17 +96,7 @@ class MTurkClient(WorkerCalls):
     ) -> None:
         self.close()
 
-    def create_hit_type(
-        self,
-        *,
-        title: str,
-        description: str,
-        keywords: str,
-        reward_cents: int,
-        assignment_duration_s: int,
-        auto_approval_s: int,
-        exclude_qualification: str | None = None,
-    ) -> str:
+    def create_hit_type(self, terms: HitTypeTerms, *, exclude_qualification: str | None = None) -> str:
         """The id of the HIT type of these values; the same values give the same id.
 
         Args:
@@ -92,41 +114,32 @@ class MTurkClient(WorkerCalls):
         return self._transport.call(
             "create_hit_type",
             lambda reply: member(reply, "HITTypeId", str),
-            Title=title,
-            Description=description,
-            Keywords=keywords,
-            Reward=dollars(reward_cents),
-            AssignmentDurationInSeconds=assignment_duration_s,
-            AutoApprovalDelayInSeconds=auto_approval_s,
+            Title=terms.title,
+            Description=terms.description,
+            Keywords=terms.keywords,
+            Reward=dollars(terms.reward_cents),
+            AssignmentDurationInSeconds=terms.assignment_duration_s,
+            AutoApprovalDelayInSeconds=terms.auto_approval_s,
             QualificationRequirements=requirements,
         )
 
-    def create_hit(
-        self,
-        *,
-        hit_type_id: str,
-        question: str,
-        max_assignments: int,
-        lifetime_s: int,
-        annotation: str,
-        token: str,
-    ) -> CreatedHit:
+    def create_hit(self, hit: HitRequest) -> CreatedHit:
         """Post a HIT once: within 24 hours the same token gives back the HIT that it made before."""
         try:
             hit_id = self._transport.call(
                 "create_hit_with_hit_type",
                 lambda reply: member(member(reply, "HIT", dict), "HITId", str),
-                HITTypeId=hit_type_id,
-                Question=question,
-                MaxAssignments=max_assignments,
-                LifetimeInSeconds=lifetime_s,
-                RequesterAnnotation=annotation,
-                UniqueRequestToken=token,
+                HITTypeId=hit.hit_type_id,
+                Question=hit.question,
+                MaxAssignments=hit.max_assignments,
+                LifetimeInSeconds=hit.lifetime_s,
+                RequesterAnnotation=hit.annotation,
+                UniqueRequestToken=hit.token,
             )
         except CrowdError as error:
             if not is_code(error, "HitAlreadyExists"):
                 raise
-            return CreatedHit(self._existing(str(error), annotation, error), existed=True)
+            return CreatedHit(self._existing(str(error), hit.annotation, error), existed=True)
         return CreatedHit(hit_id, existed=False)
 
     def get_hit(self, hit_id: str) -> ListedHit | None:
@@ -176,66 +189,168 @@ class MTurkClient(WorkerCalls):
 
     def set_expiry(self, hit_id: str, when: dt.datetime) -> bool:
         """Let a HIT be taken until this time; False where an earlier call set the same one."""
-        try:
-            self._transport.call("update_expiration_for_hit", nothing, HITId=hit_id, ExpireAt=when)
-        except CrowdError as error:
+
+        def is_set(error: CrowdError) -> bool:
             # MTurk refuses a time that it was given before, also where another one was set since.
-            found = (
-                self.get_hit(hit_id)
-                if error.code is not None and "idempotency" in str(error).lower()
-                else None
-            )
-            if found is None or abs(found.expires_at - when) > dt.timedelta(seconds=1):
-                raise
-            return False
-        return True
+            if error.code is None or "idempotency" not in str(error).lower():
+                return False
+            hit = self.get_hit(hit_id)
+            return hit is not None and abs(hit.expires_at - when) <= dt.timedelta(seconds=1)
+
+        return self._once("update_expiration_for_hit", is_set, HITId=hit_id, ExpireAt=when)
 
     def extend(self, hit_id: str, additional: int, token: str) -> bool:
         """Ask for more assignments of a HIT once; False where an earlier request with this token did."""
-        try:
-            self._transport.call(
-                "create_additional_assignments_for_hit",
-                nothing,
-                HITId=hit_id,
-                NumberOfAdditionalAssignments=additional,
-                UniqueRequestToken=token,
-            )
-        except CrowdError as error:
-            if error.code is not None and "already" in error.code.lower():
-                return False
-            raise
-        return True
+        return self._once(
+            "create_additional_assignments_for_hit",
+            _is_repeat,
+            HITId=hit_id,
+            NumberOfAdditionalAssignments=additional,
+            UniqueRequestToken=token,
+        )
 
     def delete(self, hit_id: str) -> bool:
         """Dispose of a HIT whose submissions are all decided; False where it was deleted already."""
-        try:
-            self._transport.call("delete_hit", nothing, HITId=hit_id)
-        except CrowdError as error:
-            if is_code(error, "InvalidHITState"):
-                found = self.get_hit(hit_id)
-                if found is None or found.status == "Disposed":
-                    return False
-            raise
-        return True
+
+        def is_deleted(error: CrowdError) -> bool:
+            if not is_code(error, "InvalidHITState"):
+                return False
+            hit = self.get_hit(hit_id)
+            return hit is None or hit.status == "Disposed"
+
+        return self._once("delete_hit", is_deleted, HITId=hit_id)
 
     def balance(self) -> int:
         """Cents that may be spent."""
         return self._transport.call("get_account_balance", lambda reply: amount(reply, "AvailableBalance"))
 
+    def bonus(self, assignment_id: str, worker_id: str, cents: int, reason: str, *, token: str) -> bool:
+        """Grant a bonus once; False where an earlier request with this token granted it."""
+        return self._once(
+            "send_bonus",
+            _is_repeat,
+            AssignmentId=assignment_id,
+            WorkerId=worker_id,
+            BonusAmount=dollars(cents),
+            Reason=reason,
+            UniqueRequestToken=token,
+        )
+
+    def list_bonuses(
+        self, *, assignment_id: str | None = None, hit_id: str | None = None
+    ) -> Iterator[ListedBonus]:
+        """The bonuses granted for an assignment or for a HIT; just one of the two is named."""
+        assert (assignment_id is None) != (hit_id is None)
+        of = {"HITId": hit_id} if assignment_id is None else {"AssignmentId": assignment_id}
+        # A bonus has no id of its own: two that look alike may well be two.
+        yield from self._pages("list_bonus_payments", "BonusPayments", listed_bonus, **of)
+
+    def find_qualification_type(self, name: str) -> str | None:
+        """The id of the caller's qualification type of exactly this name."""
+        types = self._pages(
+            "list_qualification_types",
+            "QualificationTypes",
+            lambda shape: (member(shape, "Name", str), member(shape, "QualificationTypeId", str)),
+            Query=name,
+            MustBeRequestable=False,
+            MustBeOwnedByCaller=True,
+        )
+        return next((type_id for known, type_id in types if known == name), None)
+
+    def create_qualification_type(self, name: str, description: str) -> str:
+        """The id of a new qualification type, or of the one of this name that exists."""
+        try:
+            return self._transport.call(
+                "create_qualification_type",
+                lambda reply: member(member(reply, "QualificationType", dict), "QualificationTypeId", str),
+                Name=name,
+                Description=description,
+                QualificationTypeStatus="Active",
+            )
+        except CrowdError as error:
+            if is_code(error, "QualificationTypeAlreadyExists"):
+                existing = self.find_qualification_type(name)
+                if existing is not None:
+                    return existing
+            raise
+
+    def associate_qualification(self, qualification_type_id: str, worker_id: str, value: int = 1) -> None:
+        """Give a worker a qualification, without a mail about it."""
+        self._transport.call(
+            "associate_qualification_with_worker",
+            nothing,
+            QualificationTypeId=qualification_type_id,
+            WorkerId=worker_id,
+            IntegerValue=value,
+            SendNotification=False,
+        )
+
+    def revoke_qualification(self, qualification_type_id: str, worker_id: str) -> bool:
+        """Take a qualification from a worker, without a mail about it; False where they do not hold it."""
+        return self._once(
+            "disassociate_qualification_from_worker",
+            lambda error: is_code(error, "InvalidQualificationState", "QualificationDoesNotExist"),
+            QualificationTypeId=qualification_type_id,
+            WorkerId=worker_id,
+        )
+
+    def notify(self, worker_id: str, subject: str, text: str) -> str | None:
+        """Send a worker a message; why it could not be delivered, or None where it was.
+
+        A message takes no token, so a call whose reply is lost is not made again: its error is ``unclear``.
+        """
+        return self._transport.call(
+            "notify_workers",
+            _failed_message,
+            repeatable=False,
+            WorkerIds=[worker_id],
+            Subject=subject,
+            MessageText=text,
+        )
+
     def _decide(self, wanted: str, operation: str, **parameters: Any) -> bool:
+        def is_decided(error: CrowdError) -> bool:
+            if not is_code(error, "InvalidAssignmentState"):
+                return False
+            status = self._transport.call(
+                "get_assignment",
+                lambda reply: assignment_status(member(reply, "Assignment", dict)),
+                AssignmentId=parameters["AssignmentId"],
+            )
+            return status == wanted
+
+        return self._once(operation, is_decided, **parameters)
+
+    def _once(self, operation: str, is_made: Callable[[CrowdError], bool], **parameters: Any) -> bool:
+        """Make a call that changes something; False where its refusal says that an earlier one made the change."""
         try:
             self._transport.call(operation, nothing, **parameters)
         except CrowdError as error:
-            if is_code(error, "InvalidAssignmentState"):
-                status = self._transport.call(
-                    "get_assignment",
-                    lambda reply: assignment_status(member(reply, "Assignment", dict)),
-                    AssignmentId=parameters["AssignmentId"],
-                )
-                if status == wanted:
-                    return False
+            if is_made(error):
+                return False
             raise
         return True
+
+    def _pages(
+        self, operation: str, rows: str, read_row: Callable[[Mapping[str, Any]], T], **parameters: Any
+    ) -> Iterator[T]:
+        def read(reply: Mapping[str, Any]) -> tuple[list[T], str | None]:
+            return list(map(read_row, member(reply, rows, list))), optional(reply, "NextToken")
+
+        token: str | None = None
+        before: list[T] = []
+        met: Counter[str] = Counter()
+        while True:
+            following: dict[str, Any] = {} if token is None else {"NextToken": token}
+            page, token = self._transport.call(operation, read, MaxResults=PAGE, **parameters, **following)
+            if page != before:  # a page that comes a second time says nothing new
+                yield from page
+            before = page
+            if not token or not before:
+                return
+            met[token] += 1
+            if met[token] > _ROUNDS:
+                raise CrowdError(f"{operation} gives the same page again and again; run the command later")
 
     def _existing(self, message: str, annotation: str, cause: CrowdError) -> str:
         """The HIT that an "already exists" message names, read back to be sure."""
@@ -251,3 +366,32 @@ class MTurkClient(WorkerCalls):
         except CrowdError as error:
             error.unclear = True  # whatever kept it from being read back, the HIT is there
             raise
+
+
+def _is_repeat(error: CrowdError) -> bool:
+    """Whether a request was refused since one with the same token had succeeded."""
+    return error.code is not None and "already" in error.code.lower()
+
+
+def _failed_message(reply: Mapping[str, Any]) -> str | None:
+    """Why a message could not be delivered; None where it was."""
+    for failure in reply.get("NotifyWorkersFailureStatuses") or ():
+        return optional(failure, "NotifyWorkersFailureMessage") or member(
+            failure, "NotifyWorkersFailureCode", str
+        )
+    return None
+
+
+def exclusion_qualification(client: MTurkClient, project_id: str) -> str:
+    """The id of the qualification type that keeps workers from further HITs, made where it is missing.
+
+    It harms nobody's account. HIT types require that a worker does *not* hold it. Workers learn nothing from its name.
+    """
+    name = f"mitl {project_id} finished"
+    known = client.find_qualification_type(name)
+    if known is not None:
+        return known
+    return client.create_qualification_type(
+        name,
+        "Held by people who have finished their part of this study; no further tasks are offered to them.",
+    )

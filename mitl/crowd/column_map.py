@@ -6,14 +6,14 @@ import re
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from mitl.crowd.batch_csv import Layout
 from mitl.datasets.files import readable
 from mitl.errors import DatasetError, SettingsError
-from mitl.records import Concept, Direction, Label, Outcome, PairRole, Shortcoming
+from mitl.records import Direction, Label, Outcome, PairRole
+from mitl.records.questions import RATIONALE
 
 ANY = "*"
 """Stands for every value that the table does not name."""
@@ -26,20 +26,17 @@ _SOURCES = (
     "caption",
     "caption_text",
     "label",
-    "shortcoming",
-    "concept",
-    "text",
+    *(question.name for question in RATIONALE),
     "active_ms",
     "role",
 )
 _REQUIRED = ("image", "caption", "caption_text", "label")
 _SUBMISSION = ("hit", "assignment", "worker", "status", "accepted", "submitted", "annotation", "reward")
 _SOURCE_KEYS = {"column", "value", "split", "pattern"}
-_WORDS: dict[str, tuple[type[StrEnum], ...]] = {
-    "labels": (Label, Outcome),
-    "shortcomings": (Shortcoming,),
-    "concepts": (Concept,),
-    "roles": (PairRole,),
+_WORDS: dict[str, tuple[str, ...]] = {
+    "labels": (*Label, *Outcome),
+    **{question.column: question.values for question in RATIONALE if question.choices},
+    "roles": tuple(PairRole),
 }
 _NO_WORDS = (Outcome.ANSWERED, PairRole.REPEAT, PairRole.OVERLAP)
 """What a file does not say: it follows from the answers."""
@@ -141,7 +138,7 @@ def read_column_map(path: Path) -> ColumnMap:
 
     Raises:
         DatasetError: there is no such file.
-        SettingsError: it is no TOML, has an unknown key or a value that cannot be meant.
+        SettingsError: it is not TOML, has an unknown key or a value that cannot be meant.
     """
     with readable(path, "what the columns mean"):
         data = path.read_bytes()
@@ -209,13 +206,13 @@ def _regex(text: str | None, key: str, name: str) -> re.Pattern[str] | None:
     try:
         return None if not text else re.compile(text)
     except (re.error, RecursionError, OverflowError) as error:
-        raise SettingsError(f"{key} in {name!r} is no regular expression: {error}") from error
+        raise SettingsError(f"{key} in {name!r} is not a regular expression: {error}") from error
 
 
 def _words(table: object, key: str, name: str) -> dict[str, str]:
     if not isinstance(table, dict):
         raise SettingsError(f"{name!r} sets {key} to {table!r}, but it is a table; write [{key}]")
-    known = [str(word) for enum in _WORDS[key] for word in enum if word not in _NO_WORDS]
+    known = [str(word) for word in _WORDS[key] if word not in _NO_WORDS]
     for value, word in table.items():
         if word not in known:
             raise SettingsError(f"[{key}] in {name!r} maps {value!r} to {word!r}; known: {', '.join(known)}")

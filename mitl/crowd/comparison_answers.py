@@ -6,28 +6,31 @@ the outcome ``skipped`` or ``image_failed``.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from mitl.crowd.answer_parts import Findings, active_time, expanded, own_words, single, sort_fields
 from mitl.protocol.answer_xml import answer_fields
 from mitl.records import ComparisonAnswer, Outcome, ParsedComparisons, Preference
+from mitl.records.questions import Question
 
 _KINDS = frozenset({"prefer", "outcome", "ms"})
 
 
-def parse_comparisons(xml: str | bytes, *, places: Collection[int], rationale: bool) -> ParsedComparisons:
+def parse_comparisons(
+    xml: str | bytes, *, places: Collection[int], questions: Sequence[Question]
+) -> ParsedComparisons:
     """The answers of one assignment by rising place, with everything that was odd about them.
 
     Args:
         xml: QuestionFormAnswers XML.
         places: the places (from 1) of the HIT.
-        rationale: whether the page asked for reasons in own words.
+        questions: what the page asked besides; reasons in own words are all that it may.
 
     Raises:
         AnswerError: the document cannot be read at all; the caller keeps that as a finding.
     """
     findings = Findings()
-    kinds = _KINDS | {"text"} if rationale else _KINDS
+    kinds = _KINDS | {question.name for question in questions}
     by_place = sort_fields(expanded(answer_fields(xml), findings), places, kinds, findings)
     answers = [
         answer

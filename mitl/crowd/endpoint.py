@@ -109,7 +109,7 @@ def _explicit(
             f"use --{settings.endpoint_environment}, or set environment in [crowd] of mitl.toml"
         )
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
-        raise EndpointError(f"{url!r} is no endpoint; write http://host:port or https://host")
+        raise EndpointError(f"{url!r} is not an endpoint; write http://host:port or https://host")
     url = url.rstrip("/")
     health: Mapping[str, Any] = {}
     if not is_amazon(url):
@@ -198,10 +198,10 @@ def _health(url: str) -> Mapping[str, Any]:
     verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else certificates.httpx_context()
     reply = httpx.get(f"{url}/healthz", timeout=PROBE_TIMEOUT_S, trust_env=not near, verify=verify)
     try:
-        found = reply.json() if reply.status_code == 200 else {}
+        said = reply.json() if reply.status_code == 200 else {}
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return said if isinstance(said, dict) else {}
 
 
 def mirror_credentials(project: Path, server_id: str, pairs: Mapping[Environment, Keys]) -> Path:
@@ -234,7 +234,7 @@ def mirror_credentials(project: Path, server_id: str, pairs: Mapping[Environment
         project.mkdir(parents=True, exist_ok=True)
         _write_privately(path, text)
     except tomllib.TOMLDecodeError as error:
-        raise SettingsError(f"{path} is not TOML: {error}; delete it, and mitl writes it anew") from error
+        raise SettingsError(f"{path} is not TOML: {error}; delete it, and mitl writes it again") from error
     except OSError as error:
         raise SettingsError(f"cannot keep {path}: {error.strerror or error}") from error
     return path

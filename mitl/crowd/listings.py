@@ -10,7 +10,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from mitl.crowd.amounts import cents
+from mitl.errors import CrowdError
+
+
+def dollars(cents: int) -> str:
+    """The API's CurrencyAmount."""
+    assert cents >= 0
+    return f"{cents // 100}.{cents % 100:02d}"
+
+
+def cents(amount: str) -> int:
+    """Cents of a CurrencyAmount."""
+    whole, _, part = amount.partition(".")
+    return int(whole) * 100 + int((part + "00")[:2])
+
+
+def is_code(error: CrowdError, *names: str) -> bool:
+    """Whether this is one of MTurk's errors of these names; old clients saw other capitals."""
+    return error.code is not None and error.code.lower().rpartition(".")[2] in {
+        name.lower() for name in names
+    }
+
 
 T = TypeVar("T")
 HIT_STATUSES = ("Assignable", "Unassignable", "Reviewable", "Reviewing", "Disposed")
@@ -56,7 +76,7 @@ def amount(shape: Mapping[str, Any], name: str) -> int:
     try:
         return cents(text)
     except ValueError as error:
-        raise ReplyError(f"its {name} is {text!r}, which is no amount") from error
+        raise ReplyError(f"its {name} is {text!r}, which is not an amount") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TypeVar
 
 from mitl.crowd.answers import MAX_ACTIVE_MS, MAX_FINDINGS, MAX_TEXT
 from mitl.crowd.column_map import ANY, ColumnMap, Source
 from mitl.protocol.answer_xml import xml_safe
-from mitl.records import Concept, Finding, Label, Outcome, PairRole, PlaceAnswer, Shortcoming
-
-_E = TypeVar("_E", bound=StrEnum)
+from mitl.records import Finding, Label, Outcome, PairRole, PlaceAnswer
+from mitl.records.questions import RATIONALE, TEXT, Question, given_answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +108,7 @@ def _answer(
     unmapped: list[str],
 ) -> PlaceAnswer | None:
     cell = values["label"]
-    word = _word(mapping, "labels", cell, Label)
+    word = _word(mapping, "labels", cell, tuple(Label))
     if word is None:
         if cell.strip():
             unmapped.append(cell.strip())
@@ -124,9 +121,10 @@ def _answer(
         place=place,
         outcome=Outcome.ANSWERED if label is not None else Outcome(word),
         label=label,
-        shortcomings=_several(mapping, "shortcoming", values, Shortcoming, findings),
-        concepts=_several(mapping, "concept", values, Concept, findings),
-        text=xml_safe(values.get("text", "")).strip()[:MAX_TEXT],
+        given=given_answers(
+            **{q.name: _several(mapping, q, values, findings) for q in RATIONALE if q.choices},
+            text=xml_safe(values.get(TEXT.name, "")).strip()[:MAX_TEXT],
+        ),
         active_ms=_active_ms(values.get("active_ms", ""), findings),
     )
 
@@ -135,7 +133,7 @@ def _role(mapping: ColumnMap, cell: str, strange: list[str]) -> PairRole:
     """A candidate where the file says nothing."""
     if not cell.strip():
         return PairRole.CANDIDATE
-    word = _word(mapping, "roles", cell, PairRole)
+    word = _word(mapping, "roles", cell, tuple(PairRole))
     if word is None:
         strange.append(cell.strip())
         return PairRole.CANDIDATE
@@ -143,24 +141,25 @@ def _role(mapping: ColumnMap, cell: str, strange: list[str]) -> PairRole:
 
 
 def _several(
-    mapping: ColumnMap, key: str, values: Mapping[str, str], enum: type[_E], findings: list[Finding]
-) -> tuple[_E, ...]:
+    mapping: ColumnMap, question: Question, values: Mapping[str, str], findings: list[Finding]
+) -> tuple[str, ...]:
     """The words of a cell that may hold several, joined by ``|``."""
-    found = set()
-    for part in filter(None, (part.strip() for part in values.get(key, "").split("|"))):
-        word = _word(mapping, f"{key}s", part, enum)
+    chosen = set()
+    for part in filter(None, (part.strip() for part in values.get(question.name, "").split("|"))):
+        word = _word(mapping, question.column, part, question.values)
         if word is None:
-            findings.append(Finding("bad_value", f"{key} is {_shown(part)}; known: {', '.join(enum)}"))
+            known = ", ".join(question.values)
+            findings.append(Finding("bad_value", f"{question.name} is {_shown(part)}; known: {known}"))
         else:
-            found.add(word)
-    return tuple(member for member in enum if member.value in found)
+            chosen.add(word)
+    return tuple(value for value in question.values if value in chosen)
 
 
-def _word(mapping: ColumnMap, table: str, cell: str, enum: type[StrEnum]) -> str | None:
+def _word(mapping: ColumnMap, table: str, cell: str, known: Collection[str]) -> str | None:
     """Our word for the file's value: as the mapping says, else the value itself where it is one of ours."""
     text, words = cell.strip(), mapping.words.get(table, {})
     if text in words or ANY not in words or not text:
-        own = text if text in set(enum) else None
+        own = text if text in known else None
         return words.get(text, own)
     return words[ANY]
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from enum import StrEnum
 from functools import lru_cache
-from typing import TypeVar
 
-from mitl.records import Concept, Finding, Label, Outcome, PlaceAnswer, Shortcoming
+from mitl.records import Finding, Label, Outcome, PlaceAnswer
+from mitl.records.questions import RATIONALE, Question, given_answers
 
 ANSWER_COLUMNS = ("annotation", "shortcoming", "shortcoming2")
 _NOTHING = {"", "nan", "none", "null", "na", "[]", "-"}
 _CODES = re.compile(r"[\[(]?\d{1,6}(?:\.0)?(?:[|,; ] ?\d{1,6}(?:\.0)?)*[\])]?", re.ASCII)
-_E = TypeVar("_E", bound=StrEnum)
 
 
 def official_answer(cells: Mapping[str, str], place: int = 1) -> tuple[PlaceAnswer | None, list[Finding]]:
@@ -37,21 +35,20 @@ def _answer(
         place=place,
         outcome=Outcome.ANSWERED,
         label=Label.from_code(codes[0]),
-        shortcomings=_members(cells, "shortcoming", Shortcoming, findings),
-        concepts=_members(cells, "shortcoming2", Concept, findings),
+        given=given_answers(
+            **{question.name: _chosen(cells, question, findings) for question in RATIONALE if question.csv}
+        ),
     )
     return answer, tuple(findings)
 
 
-def _members(
-    cells: Mapping[str, str], column: str, enum: type[_E], findings: list[Finding]
-) -> tuple[_E, ...]:
-    members = list(enum)
-    codes = _codes(cells, column, findings)
+def _chosen(cells: Mapping[str, str], question: Question, findings: list[Finding]) -> list[str]:
+    codes = _codes(cells, question.csv, findings)
+    known = {choice.code: choice.value for choice in question.choices}
     for code in codes:
-        if not 1 <= code <= len(members):
-            findings.append(Finding("bad_value", f"{column} is {code}; known: 1 to {len(members)}"))
-    return tuple(member for number, member in enumerate(members, start=1) if number in codes)
+        if code not in known:
+            findings.append(Finding("bad_value", f"{question.csv} is {code}; known: 1 to {len(known)}"))
+    return [value for code, value in known.items() if code in codes]
 
 
 def _codes(cells: Mapping[str, str], column: str, findings: list[Finding]) -> list[int]:

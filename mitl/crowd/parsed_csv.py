@@ -72,7 +72,7 @@ def official_rows(file: ResultFile) -> list[OfficialRow]:
     """The rows; ranks that count from 0 are raised by one.
 
     Raises:
-        DatasetError: a rank or a score is no number, an id or a model is missing.
+        DatasetError: a rank or a score is not a number, an id or a model is missing.
     """
     places = {column: file.columns.index(column) for column in OFFICIAL_COLUMNS}
     found = [
@@ -128,7 +128,7 @@ def _row(row: ResultRow, cells: Mapping[str, str]) -> OfficialRow:
         if not cells[column]:
             raise DatasetError(f"line {row.line} has no {column}; every row needs one")
         if not cells[column].isprintable():
-            raise DatasetError(f"line {row.line}: {column} is {cells[column][:80]!a}, which is no name")
+            raise DatasetError(f"line {row.line}: {column} is {cells[column][:80]!a}, which is not a name")
     rank, score = _number(cells["ranking"]), _number(cells["score"])
     if rank is None or rank != int(rank) or rank < 0:
         raise DatasetError(f"line {row.line}: ranking is {cells['ranking']!r}, but a whole number is wanted")
@@ -208,10 +208,10 @@ def _split(
 
 def _places(rows: Iterable[OfficialRow]) -> dict[str, Counter[_Place]]:
     """Model → where it has the pair and how often, in the order of the file."""
-    found: dict[str, Counter[_Place]] = defaultdict(Counter)
+    by_model: dict[str, Counter[_Place]] = defaultdict(Counter)
     for row in rows:
-        found[row.place[0]][row.place] += 1
-    return found
+        by_model[row.place[0]][row.place] += 1
+    return by_model
 
 
 def _directed(

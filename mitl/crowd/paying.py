@@ -1,28 +1,31 @@
-"""Calls that bind: approve, reject, exclude. Each is journalled before it is made and booked once after."""
+"""What work is paid: the calls that decide about it, the time that it took, and the wage floor beside it.
+
+Calls that bind (approve, reject, exclude) are journalled before they are made and booked once after.
+"""
 
 from __future__ import annotations
 
-import datetime as dt
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from mitl.core.pricing import fee_cents
-from mitl.crowd.calls import Call, make_calls
-from mitl.crowd.client import MTurkClient
-from mitl.crowd.worker_calls import exclusion_qualification
+from mitl.core.pricing import fee_cents, format_dollars
+from mitl.crowd.calls import Call, Operation, make_calls
+from mitl.crowd.client import MTurkClient, exclusion_qualification
+from mitl.crowd.context import Context, utc_now
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import journal
 from mitl.db.store.answers import AssignmentRow
 from mitl.db.store.hits import BatchRow
+from mitl.db.store.ledger import SettledWork
 from mitl.errors import CrowdError
-from mitl.progress import Progress
-from mitl.records import Decision, Environment, Finding
-from mitl.settings import Settings
+from mitl.judgements.wages import PaidWork, WorkerPay, slow_work, work_time
+from mitl.records import Decision, Environment, Finding, several
+from mitl.settings import ASSIGNMENT_DURATION_S, WAGE_FLOOR_CENTS_PER_HOUR, Settings
 
 APPROVE, REJECT, EXCLUDE, OVERRIDE = "approve", "reject", "qualification", "override"
 
@@ -48,7 +51,7 @@ class CarriedOut:
 def plan_rejection(session: Session, row: AssignmentRow, reason: str) -> None:
     """Keep the reason of a rejection with its intent, so that a killed run can still carry it out."""
     request = json.dumps({"assignment": row.mturk_assignment_id, "reason": reason})
-    journal.plan(session, REJECT, [(row.key, None, request)], _now())
+    journal.plan(session, REJECT, [(row.key, None, request)], utc_now())
 
 
 def book_payment(
@@ -79,45 +82,24 @@ def has_open_calls(session: Session, environment: Environment) -> bool:
     return bool(_to_override(session, decided))
 
 
-def carry_out(
-    session: Session,
-    client: MTurkClient,
-    settings: Settings,
-    environment: Environment,
-    *,
-    charges_fee: bool,
-    progress: Progress,
-) -> CarriedOut:
+def carry_out(context: Context, client: MTurkClient, *, charges_fee: bool) -> CarriedOut:
     """Make the calls that stored decisions ask for and that were not made yet, by this run or an earlier one."""
+    session, environment = context.session, context.environment
     paid = answer_store.assignments(session, environment, _PAID)
     refused = answer_store.assignments(session, environment, (Decision.REJECT,))
     batches = {batch.name: batch for batch in hit_store.batches(session, environment)}
     session.rollback()
+    too_late: set[int] = set()
+
+    def run(kind: str, rows: Sequence[AssignmentRow], call: Callable[[AssignmentRow], bool]) -> int:
+        book = book_rejection if kind == REJECT else book_approval
+        calls = [Call(row.key, row, {"assignment": row.mturk_assignment_id}) for row in rows]
+        return make_calls(context, Operation(kind, call, book), calls)
 
     def book_approval(row: AssignmentRow, _: bool) -> None:
         answer_store.set_status(session, row.id, APPROVED)
         batch = batches[row.batch]
         book_payment(session, row.id, row.key, batch, charges_fee=charges_fee, wanted=row.wanted)
-
-    approved = make_calls(
-        session,
-        APPROVE,
-        _calls([row for row in paid if row.status == SUBMITTED]),
-        call=lambda row: client.approve(row.mturk_assignment_id),
-        book=book_approval,
-        progress=progress,
-    )
-    approved += make_calls(
-        session,
-        OVERRIDE,
-        _calls(_to_override(session, paid)),
-        call=lambda row: client.approve(row.mturk_assignment_id, override_rejection=True),
-        book=book_approval,
-        progress=progress,
-    )
-    to_reject = [row for row in refused if row.status == SUBMITTED]
-    reasons = {row.key: _reason(session, row) for row in to_reject}
-    too_late: set[int] = set()
 
     def book_rejection(row: AssignmentRow, rejected: bool) -> None:
         if rejected:
@@ -129,16 +111,20 @@ def carry_out(
         answer_store.add_findings(session, row.id, [finding])
         too_late.add(row.id)
 
-    rejected = make_calls(
-        session,
-        REJECT,
-        _calls(to_reject),
-        call=lambda row: _reject(client, row, reasons[row.key]),
-        book=book_rejection,
-        progress=progress,
+    approved = run(
+        APPROVE,
+        [row for row in paid if row.status == SUBMITTED],
+        lambda row: client.approve(row.mturk_assignment_id),
     )
-    leaving = [row for row in paid if _is_to_exclude(row)]
-    excluded = _exclude(session, client, settings, environment, leaving, progress)
+    approved += run(
+        OVERRIDE,
+        _to_override(session, paid),
+        lambda row: client.approve(row.mturk_assignment_id, override_rejection=True),
+    )
+    to_reject = [row for row in refused if row.status == SUBMITTED]
+    reasons = {row.key: _reason(session, row) for row in to_reject}
+    rejected = run(REJECT, to_reject, lambda row: _reject(client, row, reasons[row.key]))
+    excluded = _exclude(context, client, [row for row in paid if _is_to_exclude(row)])
     return CarriedOut(approved, rejected - len(too_late), excluded, len(too_late))
 
 
@@ -148,8 +134,8 @@ def _reject(client: MTurkClient, row: AssignmentRow, reason: str) -> bool:
         client.reject(row.mturk_assignment_id, reason)
     except CrowdError:
         assert row.mturk_hit_id is not None
-        found = client.list_assignments(row.mturk_hit_id)
-        now = {(one.assignment_id, one.worker_id): one.status for one in found}
+        listed = client.list_assignments(row.mturk_hit_id)
+        now = {(there.assignment_id, there.worker_id): there.status for there in listed}
         if now.get((row.mturk_assignment_id, row.worker)) != APPROVED:
             raise
         return False
@@ -170,48 +156,147 @@ def _is_to_exclude(row: AssignmentRow) -> bool:
 
 
 def _reason(session: Session, row: AssignmentRow) -> str:
-    found = journal.find(session, REJECT, row.key)
-    assert found is not None, f"submission {row.id} is to be rejected without a journalled reason"
-    return str(json.loads(found.request)["reason"])
+    planned = journal.find(session, REJECT, row.key)
+    assert planned is not None, f"submission {row.id} is to be rejected without a journalled reason"
+    return str(json.loads(planned.request)["reason"])
 
 
-def _exclude(
-    session: Session,
-    client: MTurkClient,
-    settings: Settings,
-    environment: Environment,
-    rows: Sequence[AssignmentRow],
-    progress: Progress,
-) -> int:
+def _exclude(context: Context, client: MTurkClient, rows: Sequence[AssignmentRow]) -> int:
     """Keep the workers of these submissions from further HITs by the project's own qualification."""
     leaving = {row.worker: row for row in rows}
     if not leaving:
         return 0
+    session = context.session
     session.rollback()
-    qualification = exclusion_qualification(client, settings.project_id)
-
-    def call(row: AssignmentRow) -> None:
-        client.associate_qualification(qualification, row.worker)
-
+    qualification = exclusion_qualification(client, context.settings.project_id)
     calls = [
-        Call(f"exclude:{environment}:{worker}", row, {"worker": worker, "qualification": qualification})
+        Call(
+            f"exclude:{context.environment}:{worker}",
+            row,
+            {"worker": worker, "qualification": qualification},
+        )
         for worker, row in leaving.items()
     ]
-    return make_calls(
-        session,
+    excluding: Operation[AssignmentRow, None] = Operation(
         EXCLUDE,
-        calls,
-        call=call,
-        book=lambda row, _: answer_store.exclude_worker(
-            session, row.worker_id, f"submission {row.id}", _now()
+        lambda row: client.associate_qualification(qualification, row.worker),
+        lambda row, _: answer_store.exclude_worker(
+            session, row.worker_id, f"submission {row.id}", context.now()
         ),
-        progress=progress,
+    )
+    return make_calls(context, excluding, calls)
+
+
+_NAMED = 5
+"""Submissions that a warning names."""
+
+
+def floor_cents(settings: Settings, environment: Environment, given: int | None = None) -> int:
+    """Least pay an hour: as given, else as configured, else the environment's own; 0 is not a floor."""
+    if given is not None:
+        return given
+    if settings.wage_floor_cents is not None:
+        return settings.wage_floor_cents
+    return WAGE_FLOOR_CENTS_PER_HOUR[environment]
+
+
+def paid_work(settled: Sequence[SettledWork], environment: Environment) -> list[PaidWork]:
+    """The approved submissions; what waits for a decision or was refused has no wage.
+
+    The sandbox owes nobody anything, so its pages' claims stand: practice with scripted workers shows what people
+    would be paid.
+    """
+    trusted = environment is Environment.SANDBOX
+    return [
+        PaidWork(
+            id=row.id,
+            worker=row.worker,
+            batch=row.batch,
+            template=row.template,
+            time=work_time(
+                row.active_ms, row.accepted_at, row.submitted_at, ASSIGNMENT_DURATION_S, trusted=trusted
+            ),
+            reward_cents=row.reward_cents,
+            fee_cents=row.fee_cents,
+            bonus_cents=row.bonus_cents,
+            compensation_cents=row.compensation_cents,
+        )
+        for row in settled
+        if row.status == APPROVED
+    ]
+
+
+def time_warnings(
+    work: Sequence[PaidWork], pay: Sequence[WorkerPay], environment: Environment
+) -> tuple[str, ...]:
+    """What to know about times that cannot be, are missing, or are far longer than usual."""
+    # On the sandbox it is what scripted workers do, and `claims_line` says it.
+    doubtful = 0 if environment is Environment.SANDBOX else _doubtful(work)
+    clockless = sum(not one.time.has_clock for one in work)
+    stand_ins = sum(one.n_stand_in for one in pay)
+    unknown = sum(one.n_unknown for one in pay)
+    slow = slow_work(work)
+    return tuple(
+        line
+        for count, line in (
+            (
+                doubtful,
+                f"{_pages(doubtful)} claimed more active time than passed between acceptance and submission, or than "
+                "was allowed; the shorter time counts",
+            ),
+            (
+                clockless,
+                f"{_pages(clockless)} came without usable times of acceptance and submission; the allowed "
+                f"{ASSIGNMENT_DURATION_S // 60} minutes bound their active time",
+            ),
+            (
+                stand_ins,
+                f"{_pages(stand_ins)} measured no active time; the median of the same wording stands in",
+            ),
+            (
+                unknown,
+                f"{_pages(unknown)} have no known time at all; they add to what was paid, not to the hours",
+            ),
+            (len(slow), _slow_line(slow)),
+        )
+        if count
     )
 
 
-def _calls(rows: Sequence[AssignmentRow]) -> list[Call[AssignmentRow]]:
-    return [Call(row.key, row, {"assignment": row.mturk_assignment_id}) for row in rows]
+def claims_line(work: Sequence[PaidWork], environment: Environment) -> tuple[str, ...]:
+    """On the sandbox, how many pages claimed a time that cannot be; nothing elsewhere or where all can."""
+    doubtful = _doubtful(work)
+    if not doubtful or environment is not Environment.SANDBOX:
+        return ()
+    return (
+        f"{_pages(doubtful)} claimed more active time than can have passed, as scripted workers do; on the sandbox "
+        "the claim counts, on live it would be cut",
+    )
 
 
-def _now() -> dt.datetime:
-    return dt.datetime.now(dt.UTC)
+def _doubtful(work: Sequence[PaidWork]) -> int:
+    return sum(page.time.is_doubtful for page in work)
+
+
+def _slow_line(slow: Sequence[PaidWork]) -> str:
+    first = sorted(slow, key=lambda one: -(one.time.ms or 0))[:_NAMED]
+    named = ", ".join(f"{one.id} ({minutes(one.time.ms or 0)} min, {one.worker})" for one in first)
+    more = f" and {len(slow) - _NAMED:,} more" if len(slow) > _NAMED else ""
+    return (
+        f"far longer than usual for the wording: submission {named}{more}; look with `mitl review show NUMBER` before "
+        "time is paid for"
+    )
+
+
+def minutes(ms: int) -> str:
+    """``12.3``."""
+    return f"{ms / 60_000:,.1f}"
+
+
+def money(cents: int | None) -> str | None:
+    """Dollars for a table; None stays None."""
+    return None if cents is None else format_dollars(cents)
+
+
+def _pages(count: int) -> str:
+    return several(count, "page")

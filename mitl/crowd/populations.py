@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from mitl.errors import UsageError
-from mitl.records import Concept, Label, Outcome, PlaceAnswer, Shortcoming
+from mitl.records import ComparisonAnswer, Concept, Label, Outcome, PlaceAnswer, Preference, Shortcoming
+from mitl.records.questions import Given, given_answers
 
 _WEAK = (Label.WEAK_YES, Label.WEAK_NO)
 
@@ -166,12 +167,12 @@ def answer_hit(
     answers = []
     for place in places:
         label, active_ms = labels[place], times[place]
-        shortcomings: tuple[Shortcoming, ...] = ()
-        concepts: tuple[Concept, ...] = ()
+        reasons: Given = {}
         if rationale and label in _WEAK:
             shortcomings, concepts = _reasons(character, truths[place], rng)
+            reasons = given_answers(shortcoming=shortcomings, concept=concepts)
             active_ms = active_ms * 8 // 5
-        answers.append(PlaceAnswer(place, Outcome.ANSWERED, label, shortcomings, concepts, "", active_ms))
+        answers.append(PlaceAnswer(place, Outcome.ANSWERED, label, reasons, active_ms))
     return answers
 
 
@@ -209,3 +210,54 @@ def _reasons(
         }
         wrong = wrong or {rng.choice(list(Concept))}
     return tuple(r for r in Shortcoming if r in given), tuple(c for c in Concept if c in wrong)
+
+
+SECONDS = 12.0
+"""Median active time of a careful worker on one comparison; others look shorter, as they do on pairs."""
+_CAREFUL_SECONDS = 9.0
+_MISJUDGES: Mapping[str, float] = {"careful": 0.03, "hasty": 0.15, "yes-sayer": 0.5, "random": 2 / 3}
+"""Chance that a character gives one of the two wrong answers; a yes-sayer then says left. Two lists differ by more than
+two labels do, so the chance is smaller than on pairs; another character's is that of a wrong label."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListTruth:
+    """How well each result of the two lists matches the query, best rank first."""
+
+    left: tuple[Label, ...]
+    right: tuple[Label, ...]
+
+    @property
+    def better(self) -> Preference:
+        """The list with more matches; among equals the one whose matches stand further up, or are better ones."""
+        left, right = (_merit(labels) for labels in (self.left, self.right))
+        if left == right:
+            return Preference.EQUAL
+        return Preference.LEFT if left > right else Preference.RIGHT
+
+
+def answer_comparisons(
+    character: Character, truths: Mapping[int, ListTruth], *, seed: int, worker: str, hit: str
+) -> list[ComparisonAnswer]:
+    """What a worker of this character answers at each place, in rising order; equal for equal arguments."""
+    rng = random.Random(f"comparisons {seed} {worker} {hit}")
+    own = 1 - math.fsum(row[place] for place, row in enumerate(character.confusion)) / len(
+        character.confusion
+    )
+    misjudges = _MISJUDGES.get(character.name, own)
+    found = []
+    for place in sorted(truths):
+        answer = truths[place].better
+        if rng.random() < misjudges:
+            wrong = [other for other in Preference if other is not answer]
+            answer = Preference.LEFT if character.name == "yes-sayer" else rng.choice(wrong)
+        median = SECONDS * character.seconds_per_pair / _CAREFUL_SECONDS
+        active_ms = max(200, round(1000 * rng.lognormvariate(math.log(median), 0.4)))
+        found.append(ComparisonAnswer(place, Outcome.ANSWERED, answer, "", active_ms))
+    return found
+
+
+def _merit(labels: Sequence[Label]) -> tuple[int, float]:
+    """How many results match, then how much of the match stands how far up."""
+    discounted = [(len(Label) - label.code) / math.log2(rank + 1) for rank, label in enumerate(labels, 1)]
+    return sum(label.is_positive for label in labels), round(math.fsum(discounted), 9)

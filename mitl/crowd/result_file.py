@@ -1,4 +1,9 @@
-"""A file of results as a table of texts: CSV or the command line tools' TSV, plain or packed, cell by cell."""
+"""A file of results as a table of texts, cell by cell, and the answer document that keeps a row of it word for word.
+
+Files are CSV or the command line tools' TSV, plain or packed. The row stands behind the answers in a processing
+instruction, ``<?mitl-rows {JSON}?>``, which every reader of answer documents passes over. JSON carries what XML cannot,
+so no character of a cell is lost.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +11,17 @@ import csv
 import gzip
 import hashlib
 import io
+import json
 import re
 import zlib
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from mitl.datasets.files import readable
 from mitl.errors import DatasetError
+from mitl.protocol.answer_xml import answers_xml
 
 WHAT = "results of past work"
 MAX_FILE_BYTES = 1 << 30
@@ -91,7 +99,7 @@ def _decoded(data: bytes, path: Path) -> tuple[str, str]:
             return data.decode(encoding), encoding.removesuffix("-sig")
         except UnicodeDecodeError:
             continue
-    raise DatasetError(f"{str(path)!r} is no text in UTF-8; save it as CSV in UTF-8")
+    raise DatasetError(f"{str(path)!r} is not text in UTF-8; save it as CSV in UTF-8")
 
 
 def _records(text: str, path: Path) -> list[ResultRow]:
@@ -105,7 +113,7 @@ def _records(text: str, path: Path) -> list[ResultRow]:
         if delimiter == "\t":
             return _split_by_tabs(text)
         raise DatasetError(
-            f"line {reader.line_num} of {str(path)!r} is no CSV ({error}); quotes within a cell are to be doubled"
+            f"line {reader.line_num} of {str(path)!r} is not a CSV ({error}); quotes within a cell are to be doubled"
         ) from error
     finally:
         csv.field_size_limit(previous)
@@ -128,3 +136,51 @@ def _whole(row: ResultRow, width: int, path: Path) -> ResultRow:
             f"line {row.line} of {str(path)!r} has {len(row.cells)} cells, but the header names {width} columns"
         )
     return ResultRow(row.line, row.cells + ("",) * (width - len(row.cells)))
+
+
+_START, _END = "<?mitl-rows ", "?>"
+
+
+@dataclass(frozen=True, slots=True)
+class KeptRows:
+    """The rows of a file that one submission was read from."""
+
+    sha256: str
+    """Names the file."""
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    @property
+    def cells(self) -> dict[str, str]:
+        """Column → cell of the first row."""
+        return dict(zip(self.columns, self.rows[0], strict=True))
+
+
+def row_document(answers: str | Iterable[tuple[str, str]], kept: KeptRows) -> str:
+    """The document of a submission.
+
+    Args:
+        answers: its fields, or the answer document that the row itself holds, which stays byte for byte.
+    """
+    # PostgreSQL stores no NUL, and no answer document holds one rightly.
+    document = answers.replace("\0", "\ufffd") if isinstance(answers, str) else answers_xml(answers)
+    content = json.dumps({"file": kept.sha256, "columns": kept.columns, "rows": kept.rows})
+    # No cell may end the instruction or look like another one.
+    safe = content.replace("<", "\\u003c").replace(">", "\\u003e")
+    return f"{document}{_START}{safe}{_END}"
+
+
+def kept_rows(document: str) -> KeptRows | None:
+    """The rows that a document was made of; None for one that came from the requester API."""
+    start = document.rfind(_START)
+    if start < 0 or not document.endswith(_END):
+        return None
+    try:
+        content = json.loads(document[start + len(_START) : -len(_END)])
+        return KeptRows(content["file"], tuple(content["columns"]), _tuples(content["rows"]))
+    except (ValueError, KeyError, TypeError):
+        return None  # a worker wrote something alike
+
+
+def _tuples(rows: Sequence[Sequence[str]]) -> tuple[tuple[str, ...], ...]:
+    return tuple(tuple(row) for row in rows)

@@ -1,8 +1,7 @@
 """Scripted workers: they come by invitation link and answer HITs over HTTP, through the form a person uses.
 
-They know of the crowd server what a browser knows: cookies, links, forms and frames. The truth they err
-    around comes
-from the caller.
+They know of the crowd server what a browser knows: cookies, links, forms and frames. The truth that they err around
+comes from the caller.
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from mitl.crowd.populations import CHARACTERS, TruthLike
-from mitl.crowd.scripted_preferences import ListTruth
+from mitl.crowd.populations import CHARACTERS, ListTruth, TruthLike
 from mitl.crowd.worker_session import WorkerSession
 from mitl.errors import CrowdError, EndpointError
 from mitl.progress import Advance, Progress, no_progress
@@ -68,7 +66,7 @@ def run_workers(
         truth_of: the truth by place of a HIT, by the id that the crowd server gave it.
         hits_per_worker: nobody does more than these.
         max_hits: all together do no more than these.
-        key_of: a name of the HIT that stays the same when it is posted anew; the answers depend on the seed,
+        key_of: a name of the HIT that stays the same when it is posted again; the answers depend on the seed,
             the worker's name and this. By default the HIT's id.
         joining: is told of each worker before they open their link.
         threads: with one, the order of work is the same each time; with more, it is faster against a remote
@@ -115,30 +113,22 @@ def give_back(links: Sequence[str]) -> int:
     return count
 
 
+@dataclass
 class _Shift:
     """One run: what is shared between the threads, each of which plays its own workers."""
 
-    def __init__(
-        self,
-        truth_of: TruthOf,
-        seed: int,
-        hits_per_worker: int | None,
-        max_hits: int | None,
-        key_of: Callable[[str], str],
-        joining: Callable[[ScriptedWorker], None],
-        advance: Advance,
-    ) -> None:
-        self.done: Counter[str] = Counter()
-        self.skipped = 0
-        self._truth_of = truth_of
-        self._seed = seed
-        self._hits_per_worker = hits_per_worker
-        self._left = max_hits
-        self._key_of = key_of
-        self._joining = joining
-        self._advance = advance
-        self._lock = threading.Lock()
-        self._failed = False
+    truth_of: TruthOf
+    seed: int
+    hits_per_worker: int | None
+    left: int | None
+    """HITs that may still be done; None sets no limit."""
+    key_of: Callable[[str], str]
+    joining: Callable[[ScriptedWorker], None]
+    advance: Advance
+    done: Counter[str] = field(default_factory=Counter)
+    skipped: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _failed: bool = False
 
     def work(self, workers: Sequence[ScriptedWorker]) -> None:
         """Play these workers in turn until nobody finds work."""
@@ -157,16 +147,16 @@ class _Shift:
         self, worker: ScriptedWorker, sessions: dict[str, WorkerSession], transport: httpx.BaseTransport
     ) -> bool:
         """Let the worker do one HIT; False when there is none left for them."""
-        if self._hits_per_worker is not None and self.done[worker.name] >= self._hits_per_worker:
+        if self.hits_per_worker is not None and self.done[worker.name] >= self.hits_per_worker:
             return False
         if not self._take():
             return False
         session = sessions.get(worker.name)
         if session is None:
-            self._joining(worker)
+            self.joining(worker)
             session = sessions[worker.name] = WorkerSession.join(worker.link, transport)
         while (task := session.next_task()) is not None:
-            truths = self._truth_of(task.hit_id)
+            truths = self.truth_of(task.hit_id)
             if truths is not None:
                 break
             session.give_back(task)
@@ -179,25 +169,22 @@ class _Shift:
             task,
             CHARACTERS[worker.character],
             truths,
-            seed=self._seed,
+            seed=self.seed,
             worker=worker.name,
-            key=self._key_of(task.hit_id),
+            key=self.key_of(task.hit_id),
         )
         with self._lock:
             self.done[worker.name] += 1
-            self._advance(1)
+            self.advance(1)
         return True
 
     def _take(self) -> bool:
         with self._lock:
-            if self._left is None:
+            if self.left is not None and self.left > 0:
+                self.left -= 1
                 return True
-            if self._left <= 0:
-                return False
-            self._left -= 1
-            return True
+            return self.left is None
 
     def _put_back(self) -> None:
         with self._lock:
-            if self._left is not None:
-                self._left += 1
+            self.left = None if self.left is None else self.left + 1

@@ -14,6 +14,9 @@ import functools
 import json
 import os
 import re
+import threading
+import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -41,7 +44,6 @@ from botocore.utils import parse_timestamp
 
 from mitl.addresses import is_loopback
 from mitl.crowd import certificates
-from mitl.crowd.limiter import AdaptiveLimiter
 from mitl.crowd.listings import ReplyError
 from mitl.errors import CrowdError, EndpointError, FundsError, SettingsError
 
@@ -67,6 +69,62 @@ _SKEWED = re.compile(
 )
 """How AWS, and mitl's own server, refuse what was signed more than a quarter of an hour ago or ahead."""
 _THROTTLES = {"throttlingexception", "throttling", "toomanyrequestsexception", "requestlimitexceeded"}
+GROWTH_PER_S = 1.0
+"""Calls per second that the allowed rate gains in each second without a complaint."""
+CUT = 0.7
+SLOWEST = 0.5
+
+
+class AdaptiveLimiter:
+    """Spaces the calls of all threads of a client.
+
+    The service's limit is unknown and may change, so the rate is found by trying: a complaint cuts it to 0.7 of
+    what was going through, quiet raises it slowly. Without a complaint nothing is delayed.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._clock = clock
+        self._sleep = sleep
+        self._lock = threading.Lock()
+        self._sent: deque[float] = deque(maxlen=1000)
+        self._rate: float | None = None
+        self._changed_at = 0.0
+        self._next_at = 0.0
+
+    def wait(self) -> None:
+        """Return when the next call may go."""
+        with self._lock:
+            now = self._clock()
+            due = now
+            if self._rate is not None:
+                self._rate += GROWTH_PER_S * max(0.0, now - self._changed_at)
+                self._changed_at = max(now, self._changed_at)
+                due = max(now, self._next_at)
+                self._next_at = due + 1 / self._rate
+            self._sent.append(due)
+        if due > now:
+            self._sleep(due - now)
+
+    def complain(self) -> None:
+        """The service refused a call as one too many."""
+        with self._lock:
+            now = self._clock()
+            recent = sum(1 for at in self._sent if now - 1 < at <= now)
+            if self._rate is not None and now < self._changed_at:
+                return  # one burst of refusals is one complaint
+            through = recent if self._rate is None else min(self._rate, max(recent, 1))
+            self._rate = max(SLOWEST, through * CUT)
+            self._changed_at = now + 1.0
+            self._next_at = now + 1 / self._rate
+
+    @property
+    def rate(self) -> float | None:
+        """Calls per second allowed now; None while nothing is held back."""
+        return self._rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +307,7 @@ def _boto_client(url: str, keys: Keys | None, max_connections: int) -> Any:
         ) from error
     except (BotoCoreError, ValueError) as error:
         raise EndpointError(
-            f"{url!r} is no endpoint: {' '.join(str(error).split())}; write http://host:port or https://host"
+            f"{url!r} is not an endpoint: {' '.join(str(error).split())}; write http://host:port or https://host"
         ) from error
 
 
@@ -294,7 +352,7 @@ class _Parsers(ResponseParserFactory):  # type: ignore[misc]  # botocore has no 
 
 
 class _Parser(JSONParser):  # type: ignore[misc]
-    """botocore's, which takes what is no JSON, or not the operation's, for an empty success, or trips over it."""
+    """botocore's, which takes what is not JSON, or not the operation's, for an empty success, or trips over it."""
 
     def parse(self, response: Mapping[str, Any], shape: Any) -> Any:
         try:

@@ -36,8 +36,8 @@ def truth_source(settings: Settings, name: str) -> TruthOf:
         world = read_world(settings.project / WORLD_FOLDER)
 
         def of_world(image: str, caption: str) -> Truth:
-            found = world.truth(image, caption)
-            return Truth(found.label, tuple(found.shortcomings), tuple(found.concepts))
+            known = world.truth(image, caption)
+            return Truth(known.label, tuple(known.shortcomings), tuple(known.concepts))
 
         return of_world
     if name == "official":
@@ -98,7 +98,7 @@ def true_pairs(
     from mitl.datasets.scenes.world import truth_matrix
 
     world = read_world(settings.project / WORLD_FOLDER)
-    found: set[Pair] = set()
+    matches: set[Pair] = set()
     for rows, columns in (
         (list(image_queries), list(captions)),
         (list(images), list(caption_queries)),
@@ -107,5 +107,5 @@ def true_pairs(
             continue
         codes = truth_matrix(world, [images[i] for i in rows], [captions[c] for c in columns])
         for row, column in zip(*(codes <= Label.WEAK_YES.code).nonzero(), strict=True):
-            found.add(Pair(rows[row], columns[column]))
-    return found
+            matches.add(Pair(rows[row], columns[column]))
+    return matches

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import random
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import httpx
 
-from mitl.crowd.populations import Character, TruthLike, answer_hit
-from mitl.crowd.scripted_preferences import ListTruth, answer_comparisons
+from mitl.crowd.populations import Character, ListTruth, TruthLike, answer_comparisons, answer_hit
 from mitl.errors import CrowdError, EndpointError
 from mitl.protocol.pages import Control, Form, Page, parse_page
 from mitl.records import ComparisonAnswer, PlaceAnswer
+from mitl.records.questions import RATIONALE, SHORTCOMING
 
 _TIMEOUT_S = 60.0
-_FIELD = re.compile(r"p(\d\d)_(label|prefer|outcome|shortcoming|concept|text|ms)", re.ASCII)
+_FIELD = re.compile(r"p(\d\d)_([a-z]+)", re.ASCII)
+_MAIN = {"label", "prefer", "outcome", "ms"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +126,12 @@ class WorkerSession:
         if lists:
             answers = answer_comparisons(character, lists, seed=seed, worker=worker, hit=key)
         else:
-            rationale = "shortcoming" in kinds
+            rationale = SHORTCOMING.name in kinds
             answers = answer_hit(character, pairs, rationale=rationale, seed=seed, worker=worker, hit=key)
+        asked = kinds - _MAIN - {question.name for question in RATIONALE}
+        if asked:
+            rng = random.Random(f"questions {seed} {worker} {key}")
+            answers = [_with_further(answer, form, asked, rng) for answer in answers]
         fields = fill_form(form, answers, task.assignment_id)
         target = urljoin(task.frame_url, form.action)
         if _origin(target) != _origin(task.frame_url):
@@ -212,20 +219,40 @@ def fill_form(
     return fields
 
 
+def _with_further(
+    answer: PlaceAnswer | ComparisonAnswer, form: Form, asked: Collection[str], rng: random.Random
+) -> Any:
+    """The answer with a choice at random, or a few words, for each question of the form that is asked of it."""
+    if not isinstance(answer, PlaceAnswer) or answer.label is None:
+        return answer
+    given = {"label": (answer.label.value,), **answer.given}
+    for name in dict.fromkeys(control.name for control in form.controls):
+        match = _FIELD.fullmatch(name)
+        if match is None or int(match[1]) != answer.place or match[2] not in asked:
+            continue
+        offered = [control for control in form.controls if control.name == name]
+        question, *values = offered[0].when.split() or [""]
+        is_asked = not values or not set(values).isdisjoint(given.get(question, ()))
+        if is_asked:
+            is_choice = offered[0].kind in ("radio", "checkbox")
+            given[match[2]] = (rng.choice(offered).value if is_choice else "a scripted worker's words",)
+    del given["label"]
+    return replace(answer, given=given)
+
+
 def _wanted(answers: Sequence[PlaceAnswer] | Sequence[ComparisonAnswer]) -> dict[str, list[str]]:
     wanted: dict[str, list[str]] = {}
     for answer in answers:
         values = {
             "outcome": [answer.outcome.value],
-            "text": [answer.text] if answer.text else [],
             "ms": [str(answer.active_ms)] if answer.active_ms is not None else [],
         }
         if isinstance(answer, ComparisonAnswer):
             values["prefer"] = [answer.answer.value] if answer.answer is not None else []
+            values["text"] = [answer.text] if answer.text else []
         else:
             values["label"] = [answer.label.value] if answer.label is not None else []
-            values["shortcoming"] = [reason.value for reason in answer.shortcomings]
-            values["concept"] = [concept.value for concept in answer.concepts]
+            values |= {name: list(given) for name, given in answer.given.items()}
         wanted |= {f"p{answer.place:02d}_{kind}": given for kind, given in values.items()}
     return wanted
 

@@ -22,18 +22,13 @@ from starlette.routing import Route
 from mitl.crowd_server import admin
 from mitl.crowd_server.api.dispatch import RequesterApi
 from mitl.crowd_server.api.registry import OPERATIONS
-from mitl.crowd_server.middleware.meter import Meter
-from mitl.crowd_server.operator import answers, invitations
-from mitl.crowd_server.operator import metrics as metrics_page
-from mitl.crowd_server.operator import page as operator_page
-from mitl.crowd_server.operator import payments as operator_payments
-from mitl.crowd_server.operator import session as operator_session
-from mitl.crowd_server.pages.site import PAGES, Site
+from mitl.crowd_server.middleware import meter
+from mitl.crowd_server.operator import groups, invitations, page, payments, session
+from mitl.crowd_server.pages.site import PAGES, NoticeError, Site
 from mitl.crowd_server.protocol.html_page import FRAME_SCRIPTS, MEDIA_TYPES, VENDORED, Sources
 from mitl.crowd_server.store import accounts
 from mitl.crowd_server.store.database import Clock, Database, utc_now
-from mitl.crowd_server.work import arrival, entry, hit_frame, listing, submission, visitor
-from mitl.crowd_server.work import qualifications as work_qualifications
+from mitl.crowd_server.work import entry, hit_frame, listing, qualifications, visitor
 from mitl.db.base import MOST_ROW
 
 log = logging.getLogger(__name__)
@@ -45,15 +40,13 @@ MODULES: tuple[Any, ...] = (
     entry,
     listing,
     hit_frame,
-    submission,
-    arrival,
-    work_qualifications,
-    operator_page,
-    operator_session,
-    answers,
+    qualifications,
+    page,
+    session,
+    groups,
     invitations,
-    operator_payments,
-    metrics_page,
+    payments,
+    meter,
 )
 """Each names its pages in ``ROUTES``: path, handler(site, request), and methods other than GET."""
 
@@ -108,11 +101,7 @@ def create_app(
 
     app = Starlette(
         routes=[
-            Route(
-                "/",
-                RequesterApi(database, clock, signing_clock, settings["secret"], site.sources).answer,
-                methods=["POST"],
-            ),
+            Route("/", RequesterApi(site, signing_clock).answer, methods=["POST"]),
             Route("/", _home),
             Route("/healthz", healthz),
             Route("/i/{name}", partial(_image, site.public)),
@@ -123,15 +112,11 @@ def create_app(
         ]
     )
     app.state.server_id = server_id
-    app.state.meter = Meter(
-        {*OPERATIONS, *(_kind(route) for route in app.routes if isinstance(route, Route))}
-    )
+    app.state.operator_memory = session.Memory()
+    # As the log names them: without what the parts of a path must look like.
+    paths = {re.sub(r":\w+}", "}", route.path) for route in app.routes if isinstance(route, Route)}
+    app.state.meter = meter.Meter({*OPERATIONS, *paths})
     return app
-
-
-def _kind(route: Route) -> str:
-    """The route's path as the log names it: without what its parts must look like."""
-    return re.sub(r":\w+}", "}", route.path)
 
 
 def _home(request: Request) -> Response:
@@ -172,26 +157,28 @@ def _endpoint(site: Site, handler: Handler) -> Handler:
     """The handler with its site; one that runs in a thread reads all that it shows in one transaction."""
 
     async def await_answer(request: Request) -> Any:
-        return _nowhere(site) if _names_nothing(request) else await handler(site, request)
+        try:
+            _require_something(request)
+            return await handler(site, request)
+        except NoticeError as error:
+            return site.notice(*error.args)
 
     def answer(request: Request) -> Any:
-        if _names_nothing(request):
-            return _nowhere(site)
-        with site.database.one_view():
-            return handler(site, request)
+        try:
+            _require_something(request)
+            with site.database.one_view():
+                return handler(site, request)
+        except NoticeError as error:
+            return site.notice(*error.args)
 
     return await_answer if inspect.iscoroutinefunction(handler) else answer
 
 
-def _names_nothing(request: Request) -> bool:
-    """Whether a part of the address is one that no row has, and that a database refuses even to compare."""
-    return any(
-        "\0" in part if isinstance(part, str) else part > MOST_ROW for part in request.path_params.values()
-    )
-
-
-def _nowhere(site: Site) -> Response:
-    return site.notice(404, "Nothing here", "This page does not exist.")
+def _require_something(request: Request) -> None:
+    """Refuse an address of which a part is one that no row has, and that a database refuses even to compare."""
+    for part in request.path_params.values():
+        if "\0" in part if isinstance(part, str) else part > MOST_ROW:
+            raise NoticeError(404, "Nothing here", "This page does not exist.")
 
 
 MAX_BYTES = 32 * 1024 * 1024

@@ -17,7 +17,7 @@ TIMEOUT_S = 4
 def check(url: str, timeout_s: float = TIMEOUT_S) -> str | None:
     """What is wrong with the crowd server at ``url``, in a line; None where it is well."""
     if not url.startswith(("http://", "https://")):
-        return f"{url} is no address of a server; it begins with http:// or https://"
+        return f"{url} is not the address of a server, which begins with http:// or https://"
     try:
         # No proxy of the environment may answer in the server's place.
         with build_opener(ProxyHandler({})).open(f"{url.rstrip('/')}/healthz", timeout=timeout_s) as reply:
@@ -25,7 +25,7 @@ def check(url: str, timeout_s: float = TIMEOUT_S) -> str | None:
     except (URLError, OSError, HTTPException, ValueError) as error:
         return f"{url} does not answer as a crowd server: {error}"
     if not isinstance(said, dict) or said.get("service") != "mitl-crowd":
-        return f"{url} answers, but is no crowd server of mitl"
+        return f"{url} answers, but is not mitl's crowd server"
     return None if said.get("status") == "ok" else f"{url} says that it is {said.get('status')!r}"
 
 

@@ -2,12 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from pathlib import Path
 
-from mitl.datasets.ids import id_kind, tie_key
+from mitl.datasets.files import read_json, readable
 from mitl.errors import DatasetError
 from mitl.records import Caption, IdKind, Image, RetrievalSet
+
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,17}")
+
+
+def is_integer_id(id_: str) -> bool:
+    """Whether the text is an integer of 64 bits as Python prints it (``7``, not ``007``)."""
+    return _INTEGER.fullmatch(id_) is not None
+
+
+def id_kind(ids: Iterable[str]) -> IdKind:
+    """Integer if all ids are integers, else string."""
+    return IdKind.INTEGER if all(map(is_integer_id, ids)) else IdKind.STRING
+
+
+def tie_key(kind: IdKind) -> Callable[[str], int | str]:
+    """The sort key of an external id: integers by value, strings by code point."""
+    return int if kind is IdKind.INTEGER else str
 
 
 def assemble(
@@ -58,3 +78,56 @@ def check_unique(what: str, ids: Sequence[str], source: object) -> None:
     twice = next((a for a, b in pairwise(sorted(ids)) if a == b), None)
     if twice is not None:
         raise DatasetError(f"{what} id {twice!r} comes twice in {source}; ids must be unique")
+
+
+WHAT = "a list of ids"
+_COMMENT = re.compile(r"(?:^|\s)#")
+"""Ids such as ``10.jpg#0`` hold a # themselves; only one after a space, or at the start, begins a comment."""
+
+
+def read_ids(path: Path) -> list[str]:
+    """External ids from text with one id a line (a # of its own starts a comment), a JSON list or a NumPy array.
+
+    Raises:
+        DatasetError: the file is missing, malformed, of another kind, or lists nothing.
+    """
+    if path.suffix == ".npy":
+        import numpy as np
+
+        try:
+            with readable(path, WHAT):
+                values = np.load(path, allow_pickle=False).reshape(-1).tolist()
+        except (ValueError, EOFError) as error:
+            raise DatasetError(f"{str(path)!r} is not a NumPy array ({error})") from error
+    elif path.suffix == ".json":
+        values = read_json(path, WHAT)
+        if not isinstance(values, list):
+            raise DatasetError(f"{str(path)!r} holds no JSON list; write ids as [1, 2, 3]")
+    else:
+        with readable(path, WHAT):
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        values = [text for line in lines if (text := _COMMENT.split(line, maxsplit=1)[0].strip())]
+    ids = [str(value) for value in values]
+    if not ids:
+        raise DatasetError(f"{str(path)!r} lists no ids")
+    return ids
+
+
+def content_hash(data: RetrievalSet) -> str:
+    """SHA-256 over ids and texts: the same data give the same hash whatever their files were called."""
+    digest = hashlib.sha256()
+    for image in data.images:
+        digest.update(f"i\x1f{image.external_id}\n".encode())
+    for caption in data.captions:
+        line = f"c\x1f{caption.external_id}\x1f{caption.image_external_id}\x1f{caption.text}\n"
+        digest.update(line.encode())
+    return digest.hexdigest()
+
+
+def require_same(expected: str, data: RetrievalSet) -> None:
+    """DatasetError where the data are not those whose hash is expected."""
+    if content_hash(data) != expected:
+        raise DatasetError(
+            f"this project holds other data than this {data.name!r} of {len(data.images):,} images and "
+            f"{len(data.captions):,} captions: ids or texts differ; make another project folder for it"
+        )

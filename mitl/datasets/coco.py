@@ -92,7 +92,7 @@ def read_caption_ids(path: Path) -> list[str]:
         ids = [str(int(str(value))) for value in values]
     except (TypeError, ValueError) as error:
         raise DatasetError(
-            f"{str(path)!r} is no list of COCO caption ids, which are integers: {error}"
+            f"{str(path)!r} is not a list of COCO caption ids, which are integers: {error}"
         ) from error
     if not ids:
         raise DatasetError(f"{str(path)!r} lists no caption ids")

@@ -29,7 +29,7 @@ def read_compact(
     A column ``file_name`` says what the image files are called; without it they are COCO val2014's.
 
     Raises:
-        DatasetError: the file is missing or malformed, ids are no integers or come twice, or a listed caption
+        DatasetError: the file is missing or malformed, ids are not integers or come twice, or a listed caption
             is not there.
     """
     rows = read_rows(path, WHAT, ("caption_id", "image_id", "text"), ("file_name",))

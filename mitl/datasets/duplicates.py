@@ -13,7 +13,7 @@ from mitl.errors import DatasetError
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp")
 MAX_DISTANCE = 4
-"""Of 64 bits. Copies that were scaled or compressed anew differ in a few; unrelated pictures in some 32."""
+"""Of 64 bits. Copies that were scaled or compressed again differ in a few; unrelated pictures in some 32."""
 _BLOCK = 4096
 
 Hashes = NDArray[np.uint64]
@@ -51,7 +51,7 @@ def picture_hashes(paths: Iterable[Path], advance: Callable[[int], None] = lambd
     """The perceptual hash (pHash, 64 bits) of each picture.
 
     Raises:
-        DatasetError: the extra is not installed, or a file is no picture.
+        DatasetError: the extra is not installed, or a file is not a picture.
     """
     try:
         import imagehash
@@ -67,7 +67,7 @@ def picture_hashes(paths: Iterable[Path], advance: Callable[[int], None] = lambd
             with Image.open(path) as picture:
                 bits = imagehash.phash(picture.convert("RGB")).hash
         except (OSError, ValueError, Image.DecompressionBombError) as error:
-            raise DatasetError(f"{str(path)!r} is no picture that can be read: {error}") from error
+            raise DatasetError(f"{str(path)!r} is not a picture that can be read: {error}") from error
         found.append(np.packbits(bits.reshape(-1)).view(">u8")[0])
         advance(1)
     return np.array(found, np.uint64)

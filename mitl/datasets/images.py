@@ -77,7 +77,7 @@ class UrlTemplate:
 
 
 class ImageFolder:
-    """A folder of image files, flat or with the source's sub-folders; DatasetError where it is no folder."""
+    """A folder of image files, flat or with the source's sub-folders; DatasetError where it is not a folder."""
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():

@@ -63,7 +63,7 @@ def _from_instances(value: Mapping[str, Any], path: Path) -> ImageObjects:
             found[str(int(each["image_id"]))].add(names[int(each["category_id"])])
     except (KeyError, TypeError, ValueError) as error:
         raise DatasetError(
-            f"{str(path)!r} is no file of COCO instances: {error!r} is missing or of another form"
+            f"{str(path)!r} is not a file of COCO instances: {error!r} is missing or of another form"
         ) from error
     return _vectors(found, list(names.values()))
 

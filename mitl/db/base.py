@@ -11,7 +11,7 @@ Each database has its own ``DeclarativeBase`` (pipeline: ``mitl.db.models.Base``
 from __future__ import annotations
 
 import datetime as dt
-from enum import StrEnum
+import enum
 from typing import Annotated, Any
 
 from sqlalchemy import BigInteger, Dialect, Enum, Float, Text
@@ -51,18 +51,21 @@ class UtcDateTime(TypeDecorator[dt.datetime]):
         return None if value is None else _EPOCH + dt.timedelta(microseconds=value)
 
 
-def enum_type(enum: type[StrEnum]) -> Enum:
-    """A text column that stores the enum's values, not its names, with no CHECK to migrate."""
-    return Enum(
-        enum,
-        native_enum=False,
-        create_constraint=False,
-        length=32,
-        values_callable=lambda members: [member.value for member in members],
-    )
+_ANY_ENUM = Enum(
+    enum.Enum,
+    native_enum=False,
+    create_constraint=False,
+    length=32,
+    values_callable=lambda members: [member.value for member in members],
+)
+"""A text column that stores an enum's values, not its names, with no CHECK to migrate."""
 
-
-TYPES: dict[Any, Any] = {dt.datetime: UtcDateTime, str: Text, float: Float(53)}
+TYPES: dict[Any, Any] = {
+    dt.datetime: UtcDateTime,
+    str: Text,
+    float: Float(53),
+    enum.Enum: _ANY_ENUM,
+}
 
 MOST_ROW = 2**31 - 1
 """The largest key of a row; PostgreSQL refuses even to compare one with more."""

@@ -8,15 +8,16 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, InvalidatePoolError, NoSuchModuleError, ProgrammingError
 
 from mitl.db.copies import file_of
-from mitl.db.reading import View, obstacle, require_writable, view_of
 from mitl.errors import SettingsError, StoreError
 
 BUSY_TIMEOUT_S = 60.0
@@ -33,7 +34,7 @@ def parse_url(text: str) -> URL:
         url = make_url(text)
     except (ArgumentError, ValueError) as error:
         raise SettingsError(
-            f"{_PASSWORD.sub(':***@', text)!r} is no database URL; write sqlite:///path/to/file.db or "
+            f"{_PASSWORD.sub(':***@', text)!r} is not a database URL; write sqlite:///path/to/file.db or "
             "postgresql://user@host/name"
         ) from error
     backend = url.get_backend_name()
@@ -155,7 +156,7 @@ def _check_use(connection: Any, record: Any, proxy: Any) -> None:
             cursor.execute("SELECT 1")
         connection.rollback()
     except Exception as error:
-        # The pool takes this as a word to make all its old connections anew.
+        # The pool takes this as a word to make all its old connections again.
         raise InvalidatePoolError(str(error)) from error
 
 
@@ -218,3 +219,85 @@ def _begin_sqlite(connection: Any) -> None:
     # another writer came between, whatever the timeout; an immediate one waits for its turn.
     write = connection.get_execution_options().get("mitl_write", True)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+
+
+_WAL = b"\x02\x02"
+"""What SQLite's header says at byte 18 of a database in WAL mode."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How to open a file for reading alone."""
+
+    file: Path
+    uri: str
+    stamp: tuple[int, int, int] | None
+    """What of the file must stay as it is meanwhile; None where SQLite's locks see to that."""
+
+    def require_same(self) -> None:
+        """StoreError where the file was changed since."""
+        if self.stamp is not None and self.stamp != _stamp(self.file):
+            raise StoreError(
+                f"{self.file.name} was changed by somebody else while it was read; run the command again"
+            )
+
+
+def obstacle(file: Path) -> str | None:
+    """What keeps this user from changing the database, as a clause; None where nothing does or no file is there."""
+    if not file.exists():
+        return None
+    if not os.access(file, os.W_OK):
+        return f"{file.name} is read-only for this user"
+    if not os.access(file.parent, os.W_OK) and not all(path.exists() for path in _beside(file)):
+        return f"the folder of {file.name}, where SQLite writes its journal, is read-only for this user"
+    return None
+
+
+def require_writable(file: Path) -> None:
+    """StoreError where this user may not change the database."""
+    why = obstacle(file)
+    if why is not None:
+        raise StoreError(
+            f"{why}, but this command opens it for writing: give this user write access to the file and to its folder, "
+            "or work on a copy of the project, and run the command again"
+        )
+
+
+def view_of(file: Path) -> View | None:
+    """How to read a file that this user may not change; None where they may, and nothing special is needed.
+
+    Raises:
+        StoreError: it cannot be read, or not without reading a journal in first.
+    """
+    if obstacle(file) is None:
+        return None
+    stamp = _stamp(file)
+    try:
+        with file.open("rb") as source:
+            head = source.read(20)
+    except OSError as error:
+        raise StoreError(
+            f"cannot read {file.name}: {(error.strerror or str(error)).lower()}; give this user read access to it and "
+            "run the command again"
+        ) from error
+    uri = f"file:{quote(str(file.absolute()))}?mode=ro"
+    if head[18:20] != _WAL:
+        return View(file, uri, None)
+    wal, shm = _beside(file)
+    if wal.exists() and shm.exists():
+        return View(file, uri, None)  # somebody has it open: their locks hold for us too
+    if wal.exists() and wal.stat().st_size:
+        raise StoreError(
+            f"{wal.name} holds changes that were never put into {file.name}, which is read-only for this user; let a "
+            "user with write access run `mitl db current` once, then run the command again"
+        )
+    return View(file, f"{uri}&immutable=1", stamp)
+
+
+def _beside(file: Path) -> tuple[Path, Path]:
+    return Path(f"{file}-wal"), Path(f"{file}-shm")
+
+
+def _stamp(file: Path) -> tuple[int, int, int]:
+    found = file.stat()
+    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -71,3 +71,61 @@ def _unknown_values(connection: Connection, metadata: MetaData) -> Iterator[Faul
             ).scalar_one()
             if count:
                 yield Fault(f"{table.name}.{column.name} holds values that mitl does not know", count)
+
+
+RULES: dict[str, str] = {
+    "queries search with an item that is not there": """
+        SELECT count(*) FROM query q WHERE NOT EXISTS (
+            SELECT 1 FROM direction d JOIN item i ON i.side_id = d.query_side_id
+            WHERE d.name = q.direction AND i.id = q.item_id)""",
+    "comparisons are of a query that is not there": """
+        SELECT count(*) FROM comparison c WHERE NOT EXISTS (
+            SELECT 1 FROM direction d JOIN item i ON i.side_id = d.query_side_id
+            WHERE d.name = c.direction AND i.id = c.query_id)""",
+    "items have no part": """
+        SELECT count(*) FROM item i WHERE NOT EXISTS (
+            SELECT 1 FROM part p WHERE p.side_id = i.side_id AND p.item_id = i.id)""",
+    "captions are of no image": """
+        SELECT count(*) FROM item i JOIN side s ON s.id = i.side_id WHERE s.name = 'caption' AND i.group_id IS NULL""",
+    "pairs are marked as proposed and nothing proposed them, or the other way round": """
+        SELECT count(*) FROM pair p
+        WHERE p.proposed <> EXISTS (SELECT 1 FROM proposal r WHERE r.pair_id = p.id)""",
+    "pairs join items of two data sets": """
+        SELECT count(*) FROM pair p JOIN side l ON l.id = p.left_side_id JOIN side r ON r.id = p.right_side_id
+        WHERE l.dataset_id <> r.dataset_id""",
+    "captions belong to an image of another data set": """
+        SELECT count(*) FROM item i JOIN side s ON s.id = i.side_id JOIN side g ON g.id = i.group_side_id
+        WHERE s.dataset_id <> g.dataset_id""",
+    "HITs are posted and have no id of the server": """
+        SELECT count(*) FROM hit WHERE state = 'posted' AND mturk_hit_id IS NULL""",
+    "HITs replace one of another batch": """
+        SELECT count(*) FROM hit h JOIN hit r ON r.id = h.replaces_id WHERE r.batch_id <> h.batch_id""",
+    "judgements are about another pair than stands at their place": """
+        SELECT count(*) FROM judgement j JOIN assignment a ON a.id = j.assignment_id
+        JOIN hit_item p ON p.hit_id = a.hit_id AND p.place = j.place WHERE p.pair_id <> j.pair_id""",
+    "judgements have a label although nothing was answered, or none although it was": """
+        SELECT count(*) FROM judgement WHERE (outcome = 'answered') <> (label IS NOT NULL)""",
+    "workers of one environment have submissions in the other": """
+        SELECT count(*) FROM assignment a JOIN worker w ON w.id = a.worker_id JOIN hit h ON h.id = a.hit_id
+        JOIN batch b ON b.id = h.batch_id WHERE b.environment <> w.environment""",
+    "ledger rows book less than nothing, or something unknown": """
+        SELECT count(*) FROM ledger WHERE cents < 0 OR kind NOT IN ('reward', 'fee', 'bonus')""",
+    "rewards are booked for work that is not approved": """
+        SELECT count(*) FROM ledger l JOIN assignment a ON a.id = l.assignment_id
+        WHERE l.kind = 'reward' AND a.status <> 'Approved'""",
+    "rewards are booked at another price than their batch's": """
+        SELECT count(*) FROM ledger l JOIN assignment a ON a.id = l.assignment_id JOIN hit h ON h.id = a.hit_id
+        JOIN batch b ON b.id = h.batch_id WHERE l.kind = 'reward' AND l.cents <> b.reward_cents""",
+    "submissions have more than one reward booked": """
+        SELECT count(*) FROM (
+            SELECT assignment_id FROM ledger WHERE kind = 'reward' GROUP BY assignment_id HAVING count(*) > 1
+        ) AS twice""",
+    "bonuses are booked and the journal knows no call that granted them": """
+        SELECT count(*) FROM ledger l WHERE l.kind = 'bonus' AND NOT EXISTS (
+            SELECT 1 FROM journal j WHERE j.kind = 'bonus' AND j.state = 'done' AND 'bonus:' || j.key = l.key)""",
+    "bonuses were granted and are not booked": """
+        SELECT count(*) FROM journal j WHERE j.kind = 'bonus' AND j.state = 'done' AND NOT EXISTS (
+            SELECT 1 FROM ledger l WHERE l.key = 'bonus:' || j.key)""",
+    "calls are under way or planned and have a reply": """
+        SELECT count(*) FROM journal WHERE state = 'planned' AND reply IS NOT NULL""",
+}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 COPIES = ("answer_sheet",)
-"""Tables that say only what others say, and are written anew from them."""
+"""Tables that say only what others say, and are written again from them."""
 
 
 def reflected(connection: Connection) -> list[Table]:

@@ -6,28 +6,28 @@ import secrets
 import webbrowser
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from mitl.crowd.environment import choose_environment
+from mitl.crowd.context import choose_environment
 from mitl.crowd_server.serving import serve as run_server
 from mitl.db.session import open_database
-from mitl.desk import guard, images, overview_page, queue_pages, worker_pages
-from mitl.desk.access import Access, require_loopback
-from mitl.desk.carrier import Carrier
-from mitl.desk.desk import PAGES, Desk
+from mitl.desk import guard, overview_page, queue_pages, worker_pages
+from mitl.desk.decision_sender import DecisionSender
+from mitl.desk.desk import PAGES, Access, Desk, require_loopback
 from mitl.desk.guard import Guard
 from mitl.interrupts import how_to_stop
 from mitl.records import Environment, StageResult
+from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.reviewing.decisions import carry_out_kept
 
 STATIC = ("desk.css", "desk.js")
-MODULES: tuple[Any, ...] = (overview_page, worker_pages, queue_pages, images)
+MODULES: tuple[Any, ...] = (overview_page, worker_pages, queue_pages)
 """Each names its pages in ``ROUTES`` (path, handler(desk, request)) and the forms that it takes in ``FORMS``
 (path, handler(desk, request, fields))."""
 
@@ -68,8 +68,17 @@ def make_desk(settings: Settings, environment: Environment | None, *, port: int)
     """
     with open_database(settings.db_url, read_only=True) as session:
         chosen = choose_environment(session, environment)
-    carrier = Carrier(partial(carry_out_kept, settings, chosen))
-    return Desk(settings, chosen, Access(str(port) if port else secrets.token_hex(4)), carrier)
+    sender = DecisionSender(partial(carry_out_kept, settings, chosen))
+    return Desk(settings, chosen, Access(str(port) if port else secrets.token_hex(4)), sender)
+
+
+@printed_by("desk")
+class DeskCounts(TypedDict):
+    """Where the desk can be reached."""
+
+    environment: Annotated[str, "sandbox or live"]
+    url: Annotated[str, "where the desk listens"]
+    link: Annotated[str, "the address that opens it, with its token"]
 
 
 def desk(
@@ -99,7 +108,7 @@ def desk(
         link = f"{url}/?token={made.access.token}"
         announce(
             StageResult(
-                counts={"url": url, "link": link, "environment": made.environment.value},
+                counts=DeskCounts(url=url, link=link, environment=made.environment.value),
                 lines=(
                     f"review desk on {url}, {made.environment} ({how_to_stop()})",
                     f"  open: {link}",
@@ -113,7 +122,7 @@ def desk(
     try:
         run_server(create_app(made), host.strip("[]"), port, ready=ready)
     finally:
-        made.carrier.close()
+        made.sender.close()
 
 
 def _has_window() -> bool:

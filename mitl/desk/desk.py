@@ -1,37 +1,97 @@
-"""What every page of the desk needs: the project, the environment, its access, its templates."""
+"""What every page of the desk needs: the project, the environment, its templates, and who may use it.
+
+That is this machine's own browser, by the link that was printed, and no foreign page.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import hashlib
+import hmac
+import re
+import secrets
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import jinja2
-from sqlalchemy.orm import Session
+from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse
 
+from mitl.addresses import names_loopback
+from mitl.crowd.context import Context, utc_now
 from mitl.db.session import open_database
 from mitl.db.store import desk as desk_store
 from mitl.desk import words
-from mitl.desk.access import Access
-from mitl.desk.carrier import Carrier
+from mitl.desk.decision_sender import DecisionSender
+from mitl.errors import UsageError
 from mitl.records import Decision, Environment, Label
 from mitl.settings import Settings
-from mitl.stages.reviewing.evidence import Crowd, crowd
-from mitl.stages.reviewing.habits import Habits, habits
+from mitl.stages.reviewing.evidence import Crowd, Habits, crowd, habits
+
+_HOST = re.compile(r"(?:\[([0-9a-f:]+)\]|([^:\[\]]+))(?::[0-9]{1,5})?")
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The secrets of one run of the desk; they end with it."""
+
+    name: str
+    """Part of the cookie's name, since cookies are shared by all ports of a host."""
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    """Stands in the printed link and opens a session."""
+    session: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    """Value of the cookie."""
+    form: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    """Stands in every form."""
+
+    @property
+    def cookie(self) -> str:
+        """Name of the session's cookie."""
+        return f"mitl_desk_{self.name}"
+
+    def opens(self, token: str) -> bool:
+        """Whether this is the link's token."""
+        return hmac.compare_digest(token.encode(), self.token.encode())
+
+    def knows(self, connection: HTTPConnection) -> bool:
+        """Whether the browser has the session's cookie."""
+        return hmac.compare_digest(connection.cookies.get(self.cookie, "").encode(), self.session.encode())
+
+    def allows(self, connection: HTTPConnection, form_token: str) -> bool:
+        """Whether a form comes from a page of this desk."""
+        claimed = connection.headers.get("origin")
+        if claimed is None:
+            own = connection.headers.get("sec-fetch-site") == "same-origin"
+        else:
+            own = urlsplit(claimed).netloc == connection.headers.get("host")
+        return own and hmac.compare_digest(form_token.encode(), self.form.encode())
+
+
+def is_own_host(host: str) -> bool:
+    """Whether a Host header names this machine's loopback, by which alone the desk may be asked for.
+
+    The port may differ, because people reach another machine's desk through an SSH tunnel.
+    """
+    parts = _HOST.fullmatch(host.lower())
+    return parts is not None and names_loopback(parts[1] or parts[2])
+
+
+def require_loopback(host: str) -> None:
+    """UsageError unless the address is one that only this machine can reach."""
+    if not names_loopback(host.strip("[]")):
+        raise UsageError(
+            f"the desk shows who worked and spends money, so it listens on this machine alone, not on {host!r}; "
+            "leave out --host, and reach it from elsewhere by: ssh -L 8766:127.0.0.1:8766 THIS-MACHINE"
+        )
+
 
 PAGES = Path(__file__).parent / "pages"
 
 Clock = Callable[[], dt.datetime]
-
-
-def utc_now() -> dt.datetime:
-    """The time."""
-    return dt.datetime.now(dt.UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +134,23 @@ class Desk:
     settings: Settings
     environment: Environment
     access: Access
-    carrier: Carrier
+    sender: DecisionSender
     clock: Clock = utc_now
     templates: jinja2.Environment = field(default_factory=lambda: _templates())
     _kept: _Kept = field(default_factory=_Kept, repr=False)
     _gathering: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @contextmanager
-    def reading(self) -> Iterator[Session]:
+    def reading(self) -> Iterator[Context]:
         """The pipeline's database, to be read."""
         with open_database(self.settings.db_url, read_only=True) as session:
-            yield session
+            yield Context(session, self.settings, self.environment, now=self.clock)
 
-    def frame(self, session: Session) -> Frame:
+    def frame(self, context: Context) -> Frame:
         """What stands around the page now."""
-        pulse = desk_store.pulse(session, self.environment)
-        unsent = desk_store.unsent(session, self.environment)
-        standing = self.carrier.standing
+        pulse = desk_store.pulse(context.session, self.environment)
+        unsent = desk_store.unsent(context.session, self.environment)
+        standing = self.sender.standing
         return Frame(
             version=hashlib.sha256(repr(pulse).encode()).hexdigest()[:16],
             answers=f"{pulse.newest}-{pulse.latest_answer}",
@@ -101,9 +161,9 @@ class Desk:
             news=standing.news,
         )
 
-    def crowd(self, session: Session, frame: Frame) -> Crowd:
+    def crowd(self, context: Context, frame: Frame) -> Crowd:
         """All workers with their evidence, as of this frame."""
-        kept, rule = self._kept, self.settings.gold_rule
+        kept, rule, session = self._kept, self.settings.gold_rule, context.session
         with self._gathering:  # two pages at once would gather it twice
             if kept.habits is None or kept.answers != frame.answers:
                 kept.answers, kept.habits = frame.answers, habits(session, self.environment, rule)

@@ -11,8 +11,7 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mitl.desk.access import is_own_host
-from mitl.desk.desk import Desk
+from mitl.desk.desk import Desk, is_own_host
 from mitl.errors import CrowdError, MitlError, StoreError, UsageError
 
 MAX_FORM = 64 * 1024
@@ -103,7 +102,7 @@ async def form(desk: Desk, handler: Form, request: Request) -> Response:
             403,
             "Not from this desk",
             "This form was not sent by a page of this desk, or by one of an earlier start. Nothing was done. "
-            "Load the page anew.",
+            "Load the page again.",
         )
     try:
         return await run_in_threadpool(handler, desk, request, fields)

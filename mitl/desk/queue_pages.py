@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from sqlalchemy.orm import Session
-from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from pathlib import Path
 
+from starlette.requests import Request
+from starlette.responses import FileResponse, RedirectResponse, Response
+
+from mitl.crowd.context import Context
+from mitl.db.base import MOST_ROW
+from mitl.db.store import desk as desk_store
 from mitl.db.store.answers import AssignmentRow
 from mitl.desk import words
 from mitl.desk.desk import Desk
 from mitl.errors import MitlError, StoreError, UsageError
 from mitl.records import Decision
-from mitl.stages.harvesting.deadlines import reversible_until
-from mitl.stages.reviewing.decisions import MIN_REASON, Ruling, find_submission, keep
+from mitl.stages.harvesting.judging import reversible_until
+from mitl.stages.reviewing.decisions import MIN_REASON, Ruling, find_submission, keep, keep_reversal
 from mitl.stages.reviewing.desk_submission import submission, waiting
-from mitl.stages.reviewing.reversal import keep_reversal
 
 CHOICES = {
     one.value: one for one in (Decision.APPROVE, Decision.APPROVE_EXCLUDE, Decision.DROP, Decision.REJECT)
@@ -26,10 +29,10 @@ MAX_REASON = 1024
 def queue(desk: Desk, request: Request) -> Response:
     """``/queue``: the one that waits longest, or word that nothing waits."""
     after = request.query_params.get("after", "")
-    with desk.reading() as session:
-        frame = desk.frame(session)
-        rows = waiting(session, desk.environment)
-        decided = _row(session, desk, after)
+    with desk.reading() as context:
+        frame = desk.frame(context)
+        rows = waiting(context.session, desk.environment)
+        decided = _row(context, after)
     if rows:
         return RedirectResponse(f"/queue/{rows[0].id}" + (f"?after={decided.id}" if decided else ""), 303)
     return desk.page("queue_empty.html.j2", frame, decided=decided)
@@ -43,19 +46,12 @@ def item(desk: Desk, request: Request) -> Response:
 def _page(
     desk: Desk, number: int, *, status: int = 200, problem: str = "", reason: str = "", after: str = ""
 ) -> Response:
-    with desk.reading() as session:
-        frame = desk.frame(session)
-        people = desk.crowd(session, frame)
-        found = submission(
-            session,
-            desk.environment,
-            number,
-            desk.settings.gold_rule,
-            people.golds,
-            desk.settings.min_seconds_a_pair,
-        )
-        rows = waiting(session, desk.environment)
-        decided = _row(session, desk, after)
+    with desk.reading() as context:
+        frame = desk.frame(context)
+        people = desk.crowd(context, frame)
+        found = submission(context, number, people.golds)
+        rows = waiting(context.session, desk.environment)
+        decided = _row(context, after)
     numbers = [row.id for row in rows]
     before, following = _neighbours(numbers, number)
     return desk.page(
@@ -90,11 +86,11 @@ def _neighbours(numbers: list[int], number: int) -> tuple[int | None, int | None
     return None, numbers[0] if numbers else None
 
 
-def _row(session: Session, desk: Desk, number: str) -> AssignmentRow | None:
+def _row(context: Context, number: str) -> AssignmentRow | None:
     if not (number.isascii() and number.isdigit() and len(number) < 18):
         return None
     try:
-        return find_submission(session, desk.environment, int(number))
+        return find_submission(context.session, context.environment, int(number))
     except StoreError:
         return None
 
@@ -103,8 +99,8 @@ def decide(desk: Desk, request: Request, fields: dict[str, str]) -> Response:
     """``POST /queue/{number}/decide``: keep the decision, have it carried to the server, show the next one."""
     number = request.path_params["number"]
     reason = fields.get("reason", "").strip()
-    with desk.reading() as session:
-        numbers = [row.id for row in waiting(session, desk.environment)]
+    with desk.reading() as context:
+        numbers = [row.id for row in waiting(context.session, desk.environment)]
     following = _neighbours(numbers, number)[1]
     try:
         decision = _choice(fields.get("decision", ""), reason)
@@ -113,7 +109,7 @@ def decide(desk: Desk, request: Request, fields: dict[str, str]) -> Response:
     except MitlError as error:
         status = 409 if isinstance(error, StoreError) else 422
         return _page(desk, number, status=status, problem=str(error), reason=reason)
-    desk.carrier.wake()
+    desk.sender.wake()
     target = "/queue" if following is None else f"/queue/{following}"
     return RedirectResponse(f"{target}?after={number}", 303)
 
@@ -140,9 +136,52 @@ def reverse(desk: Desk, request: Request, fields: dict[str, str]) -> Response:
         keep_reversal(desk.settings, number, decision, desk.environment, now=desk.clock())
     except MitlError as error:
         return _page(desk, number, status=409, problem=str(error))
-    desk.carrier.wake()
+    desk.sender.wake()
     return RedirectResponse(f"/queue/{number}", 303)
 
 
-ROUTES = (("/queue", queue), ("/queue/{number:int}", item))
+_KINDS = (
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"GIF8", "image/gif"),
+)
+"""How pictures begin that a browser shows and that hold no script."""
+
+
+def image(desk: Desk, request: Request) -> Response:
+    """``/image/{id}``: the picture of this row; nothing where the file is missing or is not a picture.
+
+    Asked for by the number of the row, so that no address names a file.
+    """
+    image_id = request.path_params["image_id"]
+    if image_id > MOST_ROW:
+        return _none()  # which no database would even compare
+    with desk.reading() as context:
+        place = desk_store.image_place(context.session, image_id)
+    if place is None or place[0] is None:
+        return _none()
+    path = desk.settings.project / place[0]
+    kind = _kind(path)
+    if kind is None:
+        return _none()
+    headers = {"Cache-Control": "private, max-age=3600"}
+    return FileResponse(path, media_type=kind, headers=headers)
+
+
+def _kind(path: Path) -> str | None:
+    try:
+        with path.open("rb") as file:
+            start = file.read(12)
+    except OSError:
+        return None
+    if start[:4] == b"RIFF" and start[8:] == b"WEBP":
+        return "image/webp"
+    return next((kind for mark, kind in _KINDS if start.startswith(mark)), None)
+
+
+def _none() -> Response:
+    return Response("no such picture", 404, media_type="text/plain")
+
+
+ROUTES = (("/queue", queue), ("/queue/{number:int}", item), ("/image/{image_id:int}", image))
 FORMS = (("/queue/{number:int}/decide", decide), ("/queue/{number:int}/reverse", reverse))

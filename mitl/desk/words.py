@@ -6,7 +6,8 @@ import datetime as dt
 from collections.abc import Iterable, Sequence
 
 from mitl.core.pricing import format_dollars
-from mitl.records import Decision, Environment, Finding, Label, Outcome, PairRole, Shortcoming
+from mitl.records import Decision, Environment, Finding, Label, Outcome, PairRole
+from mitl.records.questions import RATIONALE
 
 LABELS = {Label.YES: "yes", Label.WEAK_YES: "weak yes", Label.WEAK_NO: "weak no", Label.NO: "no"}
 LETTERS = {Label.YES: "Y", Label.WEAK_YES: "y", Label.WEAK_NO: "n", Label.NO: "N"}
@@ -60,12 +61,7 @@ FINDINGS = {
 }
 _ON_CARDS = frozenset({"gold_positive_failed", "gold_negative_failed"})
 """Their details are rows; the page shows those pairs in full."""
-_REASONS: dict[str, str] = {
-    Shortcoming.NOT_IN_IMAGE.value: "describes what is not in the image",
-    Shortcoming.NOT_DESCRIBED.value: "leaves something out",
-    Shortcoming.DESCRIBED_WRONGLY.value: "describes something wrongly",
-    Shortcoming.GRAMMAR.value: "grammar",
-}
+_REASONS = {choice.value: choice.said for question in RATIONALE for choice in question.choices if choice.said}
 STANDINGS = {
     "good": "good record",
     "poor": "poor record",
@@ -112,8 +108,8 @@ def either(labels: Sequence[Label]) -> str:
 
 
 def reason(code: str) -> str:
-    """A ticked reason."""
-    return _REASONS.get(code, code.replace("_", " "))
+    """A ticked reason; an answer to a template's own question says which, and stays as it is."""
+    return code if ": " in code else _REASONS.get(code, code.replace("_", " "))
 
 
 def money(cents: int) -> str:

@@ -1,1 +1,1 @@
-"""Pairs to pages: packing, rendering and pricing."""
+"""Pairs to pages: packing, rendering and pricing. No database, no call to the server."""

@@ -55,15 +55,15 @@ def meetings(rankings: Mapping[str, Lists], queries: Sequence[int], seed: int) -
 
     Two systems that give the very same list do not meet on that query: there is nothing to prefer.
     """
-    found = []
+    by_systems = []
     for one, other in combinations(sorted(rankings), 2):
         met = [
             Meeting(query, one, other, rankings[one][query], rankings[other][query])
             for query in queries
             if rankings[one][query] != rankings[other][query]
         ]
-        found.append(shuffled(met, seed, f"meetings {one} {other}", name=lambda m: m.query_id))
-    rounds = zip_longest(*found)
+        by_systems.append(shuffled(met, seed, f"meetings {one} {other}", name=lambda m: m.query_id))
+    rounds = zip_longest(*by_systems)
     return [meeting for played in rounds for meeting in played if meeting is not None]
 
 
@@ -91,7 +91,7 @@ def pack_comparisons(
     if not 0 <= n_controls < per_hit <= MAX_PER_HIT:
         raise PackingError(
             f"a HIT of {per_hit} comparisons with {n_controls} controls; it has 1 to {MAX_PER_HIT}, and at least one "
-            "that is no control"
+            "that is not a control"
         )
     if met and len(controls) < n_controls:
         raise PackingError(
@@ -103,9 +103,19 @@ def pack_comparisons(
     packed = []
     for number, page in enumerate(pages, 1):
         chosen, turn = _controls_for(page, controls, n_controls, turn)
-        checks = [
-            _control(control, direction, (number + place) % 2 == 0) for place, control in enumerate(chosen)
-        ]
+        checks = []
+        for place, control in enumerate(chosen):
+            sides = [(BETTER, control.better), (RANDOM, control.random)]
+            better_left = (number + place) % 2 == 0
+            checks.append(
+                _side_by_side(
+                    ComparisonRole.CONTROL,
+                    direction,
+                    control.query_id,
+                    sides if better_left else sides[::-1],
+                    Preference.LEFT if better_left else Preference.RIGHT,
+                )
+            )
         mixed = shuffled([*page, *checks], seed, f"places {number}", name=_name)
         packed.append(
             ComparisonPage(number, tuple(replace(item, place=place) for place, item in enumerate(mixed, 1)))
@@ -124,32 +134,24 @@ def _sided(met: Sequence[Meeting], direction: Direction, seed: int) -> list[Comp
         # Who of the two is on the left once more, where their number is odd, is drawn too.
         first = shuffled((0, 1), seed, f"first {systems}")[0]
         left.update({id(meeting): (place + first) % 2 == 0 for place, meeting in enumerate(mixed)})
-    return [_comparison(meeting, direction, left[id(meeting)]) for meeting in met]
+    sided = []
+    for meeting in met:
+        sides = [(meeting.one, meeting.one_items), (meeting.other, meeting.other_items)]
+        ordered = sides if left[id(meeting)] else sides[::-1]
+        sided.append(_side_by_side(ComparisonRole.ASKED, direction, meeting.query_id, ordered))
+    return sided
 
 
-def _comparison(meeting: Meeting, direction: Direction, one_left: bool) -> Comparison:
-    sides = [(meeting.one, meeting.one_items), (meeting.other, meeting.other_items)]
-    (left, left_items), (right, right_items) = sides if one_left else reversed(sides)
-    return Comparison(
-        0, ComparisonRole.ASKED, direction, meeting.query_id, left, right, left_items, right_items
-    )
-
-
-def _control(control: Control, direction: Direction, better_left: bool) -> Comparison:
-    sides = [(BETTER, control.better), (RANDOM, control.random)]
-    (left, left_items), (right, right_items) = sides if better_left else reversed(sides)
-    expected = Preference.LEFT if better_left else Preference.RIGHT
-    return Comparison(
-        0,
-        ComparisonRole.CONTROL,
-        direction,
-        control.query_id,
-        left,
-        right,
-        left_items,
-        right_items,
-        expected,
-    )
+def _side_by_side(
+    role: ComparisonRole,
+    direction: Direction,
+    query_id: int,
+    sides: Sequence[tuple[str, tuple[int, ...]]],
+    expected: Preference | None = None,
+) -> Comparison:
+    """Two names with their items, left and right, which are given a place later."""
+    (left, left_items), (right, right_items) = sides
+    return Comparison(0, role, direction, query_id, left, right, left_items, right_items, expected)
 
 
 def _deal(items: Sequence[Comparison], count: int) -> list[list[Comparison]]:

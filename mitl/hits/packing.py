@@ -34,7 +34,7 @@ def pack(
 
     Candidates are dealt at random, so that pairs of one query spread over workers. The last HIT is filled
     with repeats of pairs from other HITs; a batch of one HIT may be shorter. Golds take turns in
-    the order given (``mitl.proposals.golds`` gives a random one), so that none is used twice before all are
+    the order given (``mitl.proposals.sampling`` gives a random one), so that none is used twice before all are
     used once, except where a gold is itself on the page.
 
     Raises:

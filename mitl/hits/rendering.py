@@ -1,20 +1,38 @@
-"""Pages of pairs become question XML; ``mitl.protocol.pages`` says what marks they carry."""
+"""Pages of pairs and of rankings become question XML; ``mitl.protocol.pages`` says what marks they carry."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import jinja2
 
 from mitl.errors import TemplateError
-from mitl.hits.lean import lean_script
 from mitl.hits.templates import HitTemplate
 from mitl.protocol.answer_xml import xml_safe
+from mitl.records import Comparison, Direction
+from mitl.records.questions import RATIONALE
+
+_BLANKS = re.compile(
+    r"""("(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`)"""  # kept as they are
+    r"|[ \t]*([=,;:?(){}\[\]<>&|])[ \t]*"
+)
+
+
+@lru_cache(maxsize=32)
+def lean_script(source: str) -> str:
+    """The JavaScript without blanks beside punctuation; strings and template literals stay untouched.
+
+    It knows neither comments nor regular expressions: a script that goes through it has no comments, and no
+    quotation mark or blank within a regular expression. Lines stay lines, for a diff to be read.
+    A batch renders thousands of pages with one script, so the last few are kept.
+    """
+    return _BLANKS.sub(lambda found: found[1] or found[2], source)
+
 
 MAX_QUESTION_BYTES = 65_535
 """The requester API's limit on a question, in bytes of UTF-8, white space included."""
@@ -63,11 +81,11 @@ def render_page(
 
 
 def render(template: HitTemplate, seconds: int, contact: str | None, **shown: object) -> str:
-    """The page of a wording as self-contained HTML.
+    """The page of a template as self-contained HTML.
 
     Args:
         seconds: honest working time of the page.
-        shown: what the wording may use beside its title and the like.
+        shown: what the template may use beside its title and the like.
 
     Raises:
         TemplateError: the template is broken.
@@ -77,6 +95,8 @@ def render(template: HitTemplate, seconds: int, contact: str | None, **shown: ob
         return page.render(
             title=template.title,
             rationale=template.rationale,
+            standard=RATIONALE,
+            further=[question for question in template.questions if question not in RATIONALE],
             minutes=max(1, round(seconds / 60)),
             contact=contact,
             **shown,
@@ -142,7 +162,7 @@ class _LeanLoader(jinja2.FileSystemLoader):
 
 @cache
 def _environment(search_path: tuple[Path, ...], content_hash: str) -> jinja2.Environment:
-    """One compiled environment per wording; by its hash too, so that an edited wording is read anew."""
+    """One compiled environment per template; by its hash too, so that an edited one is read again."""
     environment = jinja2.Environment(
         loader=_LeanLoader(search_path),
         autoescape=True,
@@ -152,3 +172,90 @@ def _environment(search_path: tuple[Path, ...], content_hash: str) -> jinja2.Env
     )
     environment.filters["lean_script"] = lean_script
     return environment
+
+
+@dataclass(frozen=True, slots=True)
+class PageResult:
+    """One result of a list as a worker sees it."""
+
+    text: str
+    """A caption; empty where the results are images."""
+    image_src: str
+    """Root-relative (``/i/…``) or absolute https; empty where the results are captions."""
+    both: bool
+    """Whether the other list shows it too."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageComparison:
+    """What a worker sees at one place (from 1) of a page; nothing here tells a control from what is asked."""
+
+    place: int
+    query_text: str
+    """The caption that was searched for; empty where an image was."""
+    query_image: str
+    """Its address; empty where a caption was searched for."""
+    left: tuple[PageResult, ...]
+    right: tuple[PageResult, ...]
+
+    @property
+    def image_sources(self) -> list[str]:
+        """The addresses of all images, in the order of the page."""
+        results = [result.image_src for result in (*self.left, *self.right)]
+        return [source for source in (self.query_image, *results) if source]
+
+    @property
+    def shown(self) -> list[str]:
+        """All texts and addresses that are this comparison's own, in the order of the page."""
+        results = [result.text or result.image_src for result in (*self.left, *self.right)]
+        return [self.query_text or self.query_image, *results]
+
+
+def page_comparison(item: Comparison, texts: Mapping[int, str], sources: Mapping[int, str]) -> PageComparison:
+    """A comparison with its captions' texts and its images' addresses."""
+    of_images = item.direction is Direction.T2I
+    return PageComparison(
+        place=item.place,
+        query_text=texts[item.query_id] if of_images else "",
+        query_image="" if of_images else sources[item.query_id],
+        left=_results(item.left_items, item.right_items, texts, sources, of_images),
+        right=_results(item.right_items, item.left_items, texts, sources, of_images),
+    )
+
+
+def render_rankings(
+    template: HitTemplate, comparisons: Sequence[PageComparison], *, contact: str | None, estimate_s: int
+) -> str:
+    """The page as self-contained HTML, comparisons in the order given.
+
+    Args:
+        contact: whom workers may write to, shown as text.
+        estimate_s: honest working time of the page.
+
+    Raises:
+        TemplateError: the template is broken, a place occurs twice or is not 1 to 99, an image's address cannot be
+            shown, or images and captions are searched on one page.
+    """
+    places = [one.place for one in comparisons]
+    if len(set(places)) != len(places) or not all(1 <= place <= 99 for place in places):
+        raise TemplateError(f"places must differ and lie in 1 to 99, but are {places}")
+    sides = {bool(one.query_text) for one in comparisons}
+    if len(sides) != 1:
+        raise TemplateError("a page of rankings has searches of one direction only, and at least one")
+    for one in comparisons:
+        for source in one.image_sources:
+            check_image_src(source)
+    return render(template, estimate_s, contact, comparisons=comparisons, of_images=sides.pop())
+
+
+def _results(
+    items: Sequence[int],
+    others: Sequence[int],
+    texts: Mapping[int, str],
+    sources: Mapping[int, str],
+    of_images: bool,
+) -> tuple[PageResult, ...]:
+    return tuple(
+        PageResult("" if of_images else texts[item], sources[item] if of_images else "", item in others)
+        for item in items
+    )

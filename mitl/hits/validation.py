@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from xml.etree import ElementTree
 
 from mitl.errors import CrowdError, PackingError, TemplateError
-from mitl.hits.markup import check_markup
 from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.hits.rendering import HTML_QUESTION_NAMESPACE, check_size
 from mitl.protocol.answer_xml import xml_safe
 from mitl.protocol.pages import parse_page
 from mitl.records import HitItem, Label, PackedHit, Pair, PairRole
+from mitl.records.questions import LABEL, Question
 
 _TEXTS = {
     "Title": (1, 128),
@@ -112,7 +112,7 @@ def check_question(xml: str, html: str) -> int:
     try:
         found = ElementTree.fromstring(xml).findtext(_CONTENT)  # noqa: S314 - we made it, without a DTD
     except ElementTree.ParseError as error:
-        raise TemplateError(f"the question is no well-formed XML: {error}; {_WORDING}") from error
+        raise TemplateError(f"the question is not well-formed XML: {error}; {_WORDING}") from error
     if found is None or (found != html and found != _as_read(html)):
         raise TemplateError(f"the question does not carry its page unchanged; {_WORDING}")
     return size
@@ -138,22 +138,36 @@ class PageChecker:
         *,
         kind: str = "label",
         choices: Sequence[str] = tuple(Label),
+        questions: Sequence[Question] = (),
     ) -> None:
-        """Hold a page against what a worker and the answers' reader need.
+        """Compare a page with what a worker and the answers' reader need.
 
         Args:
             kind, choices: the field that each place must offer, and its values.
+            questions: what else each place must offer.
             shown: the texts that differ from page to page, as escaped on this one, in the order in which they stand.
 
         Raises:
-            TemplateError: the page is no well-formed HTML, its form lacks the marks that bind it to an assignment, or
+            TemplateError: the page is not well-formed HTML, its form lacks the marks that bind it to an assignment, or
                 a pair cannot be answered.
         """
         frame = _frame(html, shown)
         if frame in self._known:
             return
         check_markup(html, template)
-        _check_form(html, places, template, kind, choices)
+        offered = _check_form(html, template)
+        what = "pair" if kind == LABEL else "search"
+        fields = [(kind, choices), *((question.name, question.values) for question in questions)]
+        for place in places:
+            for field, values in fields:
+                name = f"p{place:02d}_{field}"
+                missing = {str(value) for value in values} - offered.get(name, set())
+                if missing or name not in offered:
+                    choice = f" with {', '.join(sorted(missing))}" if missing else ""
+                    raise TemplateError(
+                        f"HIT template {template!r} offers no field {name}{choice}, so {what} {place} could not be "
+                        f"answered; {_WORDING}"
+                    )
         self._known.add(frame)
 
 
@@ -169,7 +183,8 @@ def _frame(html: str, shown: Iterable[str]) -> bytes:
     return hashlib.sha256("\0".join((*parts, html[at:])).encode(errors="surrogatepass")).digest()
 
 
-def _check_form(html: str, places: Sequence[int], template: str, kind: str, choices: Sequence[str]) -> None:
+def _check_form(html: str, template: str) -> dict[str, set[str]]:
+    """The fields of the page's one form with the values that each offers."""
     for mark in ("data-mitl-submit", "data-mitl-assignment"):
         if len(re.findall(rf"<[^<>]*\b{mark}\b", html)) != 1:
             raise TemplateError(
@@ -183,15 +198,7 @@ def _check_form(html: str, places: Sequence[int], template: str, kind: str, choi
     offered: dict[str, set[str]] = {}
     for control in forms[0].controls:
         offered.setdefault(control.name, set()).add(control.value)
-    for place in places:
-        name = f"p{place:02d}_{kind}"
-        missing = {str(choice) for choice in choices} - offered.get(name, set())
-        if missing:
-            what = "pair" if kind == "label" else "search"
-            raise TemplateError(
-                f"HIT template {template!r} offers no field {name} with {', '.join(sorted(missing))}, so {what} "
-                f"{place} could not be answered; {_WORDING}"
-            )
+    return offered
 
 
 _WORDING = "mend the wording's page.html.j2"
@@ -200,3 +207,72 @@ _DEFECT = "this is a defect of mitl, please report it"
 
 def _words(pair: Pair) -> str:
     return f"the pair of image {pair.image_id} and caption {pair.caption_id}"
+
+
+_VOID = re.compile("area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr")
+_RAW = frozenset(("script", "style", "textarea", "title"))
+"""Their content is text up to their own end tag."""
+_OPTIONAL = re.compile("html|head|body|li|dt|dd|p|option|optgroup|thead|tbody|tfoot|tr|td|th|rt|rp")
+"""HTML lets their end tags be left out."""
+_TOKEN = re.compile(
+    r"<!--.*?-->"
+    r"|<!doctype[^<>]*>"
+    r"|<(?P<end>/?)(?P<name>[a-z][a-z0-9-]*)(?P<rest>(?:\s+[^\s\"'<>/=]+(?:\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'=<>`]+))?)*\s*)"
+    r"(?P<self>/?)>"
+    r"|<",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def check_markup(html: str, template: str) -> None:
+    """Refuse a page whose tags do not match.
+
+    Browsers mend broken pages each in its own way; a page that people are paid to read must not depend on that. A
+    strict HTML5 parser would notice as much, but of an element that stays open it names the page's end, not its start.
+
+    Raises:
+        TemplateError: a tag is malformed, an end tag has no start, or an element is never closed; with its line.
+    """
+    opened: list[tuple[str, int]] = []
+    at = 0
+    while (found := _TOKEN.search(html, at)) is not None:
+        at = found.end()
+        name = (found["name"] or "").lower()
+        if not name:
+            if found[0] == "<":
+                raise _broken(html, found.start(), template, "a '<' that begins no tag")
+            continue
+        if found["end"]:
+            _close(opened, name, html, found.start(), template)
+        elif not _VOID.fullmatch(name) and not found["self"]:
+            opened.append((name, found.start()))
+            if name in _RAW:
+                at = _end_of_text(html, at, name, template, found.start())
+    left = [entry for entry in opened if not _OPTIONAL.fullmatch(entry[0])]
+    if left:
+        raise _broken(html, left[-1][1], template, f"<{left[-1][0]}> that is never closed")
+
+
+def _close(opened: list[tuple[str, int]], name: str, html: str, start: int, template: str) -> None:
+    while opened and opened[-1][0] != name and _OPTIONAL.fullmatch(opened[-1][0]):
+        opened.pop()
+    if not opened or opened[-1][0] != name:
+        inside = f" within <{opened[-1][0]}>" if opened else ""
+        raise _broken(html, start, template, f"</{name}>{inside} that closes nothing")
+    opened.pop()
+
+
+def _end_of_text(html: str, at: int, name: str, template: str, start: int) -> int:
+    end = re.compile(rf"</{name}\s*>", re.IGNORECASE).search(html, at)
+    if end is None:
+        raise _broken(html, start, template, f"<{name}> that is never closed")
+    return end.start()
+
+
+def _broken(html: str, at: int, template: str, what: str) -> TemplateError:
+    line = html.count("\n", 0, at) + 1
+    begin = html.rfind("\n", 0, at) + 1
+    shown = html[max(begin, at - 20) : at + 40].splitlines()[0]
+    return TemplateError(
+        f"HIT template {template!r} gives a page with {what}, in line {line} near {shown!r}; mend the wording"
+    )

@@ -1,1 +1,4 @@
-"""What people answered: gold checks, workers' records, which answers count, and the answer of a pair."""
+"""What people answered: gold checks, workers' records, which answers count, and the answer of a pair.
+
+No database, no files.
+"""

@@ -27,13 +27,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.judgements.answer_table import AnswerTable, Labels
-from mitl.judgements.convergence import Convergence, has_settled
-from mitl.judgements.majority import POSITIVE_LABELS
-from mitl.judgements.ordinal_curves import Grid, curves, make_grid
-from mitl.judgements.ordinal_parameters import Parameters, blend, starting_parameters
+from mitl.judgements.answer_table import POSITIVE_LABELS, AnswerTable, Labels
+from mitl.judgements.ordinal_parameters import Grid, Parameters, blend, curves, make_grid, starting_parameters
 from mitl.judgements.ordinal_steps import observed_shares, step_spread, step_thresholds, step_workers
-from mitl.judgements.posterior_sweep import Floats, Sweeper, Swept
+from mitl.judgements.posterior_sweep import Convergence, Floats, Sweeper, Swept, has_settled
 
 _LEAST_ITEMS = 20.0
 """The normal shape is worth this many items at least."""

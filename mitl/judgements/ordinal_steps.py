@@ -8,8 +8,15 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.judgements.ordinal_curves import Curves, Grid, curves
-from mitl.judgements.ordinal_parameters import LAPSE, SPREAD, TYPICAL_LOG_NOISE, Parameters
+from mitl.judgements.ordinal_parameters import (
+    LAPSE,
+    SPREAD,
+    TYPICAL_LOG_NOISE,
+    Curves,
+    Grid,
+    Parameters,
+    curves,
+)
 
 Floats = NDArray[np.float64]
 

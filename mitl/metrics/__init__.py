@@ -9,92 +9,70 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mitl.datasets.crisscrossed import RatedPairs
-    from mitl.metrics.correlation import ScoredPairs, paired_spearman, pearson, sampled_spearman
-    from mitl.metrics.crisscrossed import across_positives, image_positives, score_within, text_positives
-    from mitl.metrics.embeddings import (
-        EmbeddingSet,
-        score_both_ways,
-        score_embeddings,
-        score_official_embeddings,
-        score_similarities,
-    )
-    from mitl.metrics.graded import GradedLabels, kendall, ndcg
-    from mitl.metrics.intervals import Interval, PairedTest, interval, paired
-    from mitl.metrics.means import average_precision_at_r, map_at_r, r_precision, recall_at_k, score
-    from mitl.metrics.official import Fold, official_sets, score_folds, score_official, split_folds
-    from mitl.metrics.plausible import ObjectVectors, listed_r_precision, plausible_r_precision
-    from mitl.metrics.positives import Positives, QueryValues, Statistic, locate
-    from mitl.metrics.ranked import ArrayRankings, ListRankings
-    from mitl.metrics.ranks import PositiveRanks
-    from mitl.metrics.retrieval import score_metrics, score_queries, score_ranked
-    from mitl.metrics.table import METRICS, Metric
-
-__all__ = [
-    "METRICS",
-    "ArrayRankings",
-    "EmbeddingSet",
-    "Fold",
-    "GradedLabels",
-    "Interval",
-    "ListRankings",
-    "Metric",
-    "ObjectVectors",
-    "PairedTest",
-    "PositiveRanks",
-    "Positives",
-    "QueryValues",
-    "RatedPairs",
-    "ScoredPairs",
-    "Statistic",
-    "across_positives",
-    "average_precision_at_r",
-    "image_positives",
-    "interval",
-    "kendall",
-    "listed_r_precision",
-    "locate",
-    "map_at_r",
-    "ndcg",
-    "official_sets",
-    "paired",
-    "paired_spearman",
-    "pearson",
-    "plausible_r_precision",
-    "r_precision",
-    "recall_at_k",
-    "sampled_spearman",
-    "score",
-    "score_both_ways",
-    "score_embeddings",
-    "score_folds",
-    "score_metrics",
-    "score_official",
-    "score_official_embeddings",
-    "score_queries",
-    "score_ranked",
-    "score_similarities",
-    "score_within",
-    "split_folds",
-    "text_positives",
-]
+    from mitl.datasets.cxc import RatedPairs as RatedPairs
+    from mitl.metrics.correlation import ScoredPairs as ScoredPairs
+    from mitl.metrics.correlation import paired_spearman as paired_spearman
+    from mitl.metrics.correlation import pearson as pearson
+    from mitl.metrics.correlation import sampled_spearman as sampled_spearman
+    from mitl.metrics.crisscrossed import across_positives as across_positives
+    from mitl.metrics.crisscrossed import image_positives as image_positives
+    from mitl.metrics.crisscrossed import score_within as score_within
+    from mitl.metrics.crisscrossed import text_positives as text_positives
+    from mitl.metrics.embeddings import EmbeddingSet as EmbeddingSet
+    from mitl.metrics.embeddings import score_both_ways as score_both_ways
+    from mitl.metrics.embeddings import score_embeddings as score_embeddings
+    from mitl.metrics.embeddings import score_official_embeddings as score_official_embeddings
+    from mitl.metrics.embeddings import score_similarities as score_similarities
+    from mitl.metrics.graded import GradedLabels as GradedLabels
+    from mitl.metrics.graded import kendall as kendall
+    from mitl.metrics.graded import ndcg as ndcg
+    from mitl.metrics.intervals import Interval as Interval
+    from mitl.metrics.intervals import PairedTest as PairedTest
+    from mitl.metrics.intervals import interval as interval
+    from mitl.metrics.intervals import paired as paired
+    from mitl.metrics.official import Fold as Fold
+    from mitl.metrics.official import official_sets as official_sets
+    from mitl.metrics.official import score_folds as score_folds
+    from mitl.metrics.official import score_official as score_official
+    from mitl.metrics.official import split_folds as split_folds
+    from mitl.metrics.plausible import ObjectVectors as ObjectVectors
+    from mitl.metrics.plausible import listed_r_precision as listed_r_precision
+    from mitl.metrics.plausible import plausible_r_precision as plausible_r_precision
+    from mitl.metrics.positives import Positives as Positives
+    from mitl.metrics.positives import QueryValues as QueryValues
+    from mitl.metrics.positives import Statistic as Statistic
+    from mitl.metrics.positives import locate as locate
+    from mitl.metrics.ranks import ArrayRankings as ArrayRankings
+    from mitl.metrics.ranks import ListRankings as ListRankings
+    from mitl.metrics.ranks import PositiveRanks as PositiveRanks
+    from mitl.metrics.retrieval import average_precision_at_r as average_precision_at_r
+    from mitl.metrics.retrieval import map_at_r as map_at_r
+    from mitl.metrics.retrieval import r_precision as r_precision
+    from mitl.metrics.retrieval import recall_at_k as recall_at_k
+    from mitl.metrics.retrieval import score as score
+    from mitl.metrics.retrieval import score_metrics as score_metrics
+    from mitl.metrics.retrieval import score_queries as score_queries
+    from mitl.metrics.retrieval import score_ranked as score_ranked
+    from mitl.metrics.table import METRICS as METRICS
+    from mitl.metrics.table import Metric as Metric
 
 _MODULES = {
     "correlation": "ScoredPairs paired_spearman pearson sampled_spearman",
     "crisscrossed": "RatedPairs across_positives image_positives score_within text_positives",
-    "embeddings": "EmbeddingSet score_both_ways score_embeddings score_official_embeddings score_similarities",
+    "embeddings": "EmbeddingSet score_both_ways "
+    "score_embeddings score_official_embeddings score_similarities",
     "graded": "GradedLabels kendall ndcg",
     "intervals": "Interval PairedTest interval paired",
-    "means": "average_precision_at_r map_at_r r_precision recall_at_k score",
     "official": "Fold official_sets score_folds score_official split_folds",
     "plausible": "ObjectVectors listed_r_precision plausible_r_precision",
     "positives": "Positives QueryValues Statistic locate",
-    "ranked": "ArrayRankings ListRankings",
-    "ranks": "PositiveRanks",
-    "retrieval": "score_metrics score_queries score_ranked",
+    "ranks": "ArrayRankings ListRankings PositiveRanks",
+    "retrieval": "average_precision_at_r map_at_r r_precision recall_at_k "
+    "score score_metrics score_queries score_ranked",
     "table": "METRICS Metric",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

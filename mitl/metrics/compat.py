@@ -28,6 +28,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
@@ -38,9 +39,9 @@ from numpy.typing import NDArray
 from mitl.errors import MetricError
 from mitl.metrics.official import SIDES, Side, read_positives, score_folds_ranked, scored_by_name, split_folds
 from mitl.metrics.positives import Positives, Short
-from mitl.metrics.ranked import ArrayRankings, ListRankings, Rankings
-from mitl.metrics.retrieval import Values, score_metrics
-from mitl.metrics.table import MAP_AT_R, R_PRECISION, usual_metrics
+from mitl.metrics.ranks import ArrayRankings, ListRankings, Rankings
+from mitl.metrics.retrieval import Values, score_rankings
+from mitl.metrics.table import MAP_AT_R, R_PRECISION, Scoring, usual_metrics
 
 Retrieved = Mapping[int, Sequence[int]] | tuple[NDArray[Any], NDArray[Any]]
 """Item ids, best first: by query id, or as ``(query_ids, items)``."""
@@ -241,27 +242,20 @@ class Metrics:
         *,
         by_r: bool = False,
     ) -> Iterable[tuple[Side, dict[str, float]]]:
-        asked = usual_metrics(ks, by_r=by_r, median_rank=False)
+        scoring = Scoring.of(ks, by_r, short=self._short)
         for side in _sides(given, modality):
             positives = self._arrays[name][side]
-
-            def score(rankings: Rankings, positives: Positives = positives) -> Values:
-                return score_metrics(rankings, positives, asked, short=self._short)
-
+            score = partial(score_rankings, positives=positives, scoring=scoring)
             yield side, self._scored(score, given[side], side, positives)
 
     def _folds(
         self, given: Mapping[str, Retrieved], modality: str, ks: Sequence[int]
     ) -> Iterable[tuple[Side, dict[str, float]]]:
-        sides = _sides(given, modality)
-        tables = self._arrays["coco_gts"]
+        sides, tables = _sides(given, modality), self._arrays["coco_gts"]
         asked = usual_metrics(ks, by_r=False, median_rank=False)
         folds = dict(zip(SIDES, split_folds(self.coco_ids, tables["t2i"], tables["i2t"]), strict=True))
         for side in sides:
-
-            def score(rankings: Rankings, side: Side = side) -> Values:
-                return score_folds_ranked(rankings, folds[side], asked, short=self._short)
-
+            score = partial(score_folds_ranked, folds=folds[side], asked=asked, short=self._short)
             yield side, self._scored(score, given[side], side, tables[side])
 
     def _scored(

@@ -2,11 +2,17 @@
 
 Over all rated pairs a plain correlation would mislead, since the pairs of one query are alike. So half of the queries
 are drawn, one pair of each, again and again. Source: Parekh et al., Crisscrossed Captions, EACL 2021, section 4.
+
+Where no people's scores are, pseudo-labels tell how like a caption is to the captions that were written for the image.
+Source: Li et al., Image-Text Retrieval with Binary and Continuous Label Supervision, section III-A: the label of
+an image and a caption is the similarity of the image's own caption with it. The paper names one own caption; COCO has
+five.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -14,10 +20,12 @@ from numpy.typing import NDArray
 
 from mitl.errors import MetricError
 from mitl.metrics.intervals import Interval, PairedTest
-from mitl.metrics.positives import Ids, integer_ids
+from mitl.metrics.positives import Ids, Places, Positives, integer_ids
 
 Floats = NDArray[np.float64]
 
+_PAIRS = 4096
+"""Pairs looked at in one go."""
 SAMPLES = 1000
 """CxC's number of bootstrap samples."""
 
@@ -48,7 +56,7 @@ class ScoredPairs:
     """Pairs that people rated and a model scored; all are (P,).
 
     Raises:
-        MetricError: the arrays differ in length, a value is no number, a score is outside ``within``, or there are
+        MetricError: the arrays differ in length, a value is not a number, a score is outside ``within``, or there are
             fewer than four queries.
     """
 
@@ -146,7 +154,7 @@ def pearson(similarities: NDArray[Any], scores: NDArray[Any]) -> float:
     """Pearson's correlation over all pairs, -1 to 1.
 
     Raises:
-        MetricError: the arrays differ in length, hold fewer than two pairs or something that is no number, or one is
+        MetricError: the arrays differ in length, hold fewer than two pairs or something that is not a number, or one is
             constant.
     """
     one, other = np.asarray(similarities, dtype=np.float64), np.asarray(scores, dtype=np.float64)
@@ -202,3 +210,86 @@ def _check_values(similarities: Floats, scores: Floats, query_ids: Ids | None = 
         if len(strange):
             whose = "" if query_ids is None else f" of query {query_ids[strange[0]]}"
             raise MetricError(f"the {what} of pair {strange[0] + 1}{whose} is {values[strange[0]]}")
+
+
+class Pooling(StrEnum):
+    """What an image's several captions are made into one by."""
+
+    MAX = "max"
+    """The most similar one: an image and its own caption then have 1, as the paper wants it."""
+    MEAN = "mean"
+
+
+def pseudo_labels(
+    image_ids: NDArray[Any],
+    caption_ids: NDArray[Any],
+    texts: tuple[Ids, NDArray[Any]],
+    captions_of: Positives,
+    *,
+    pooling: Pooling = Pooling.MAX,
+    itself: bool = True,
+) -> NDArray[np.float64]:
+    """(P,) the label of each image × caption, from -1 to 1: the cosine of captions, to six decimals.
+
+    The rounding lets equal texts have equal labels, which float32 embeddings would tell apart by chance.
+
+    Args:
+        image_ids, caption_ids: (P,) the pairs.
+        texts: ids (N,) and embeddings (N, D) of all captions.
+        captions_of: the captions of each image, images being its queries.
+        itself: whether a caption is compared with itself where it is the image's own. Without that, the label of an
+            original pair tells how like it is to the image's other captions.
+
+    Raises:
+        MetricError: an image or a caption is unknown, or no caption is left to compare with.
+    """
+    if len(image_ids) != len(caption_ids):
+        raise MetricError(f"{len(image_ids)} images, but {len(caption_ids)} captions; pairs need both")
+    known = Places.of(texts[0], "captions with embeddings")
+    images = (
+        Places.of(captions_of.query_ids, "images with captions").need(image_ids, "the pairs").astype(np.int64)
+    )
+    wanted = known.need(caption_ids, "the pairs").astype(np.int64)
+    own = known.need(captions_of.item_ids, "the images' captions").astype(np.int64)
+    labels = np.empty(len(wanted))
+    for start in range(0, len(labels), _PAIRS):
+        part = slice(start, start + _PAIRS)
+        labels[part] = _pooled(images[part], wanted[part], own, texts[1], captions_of, pooling, itself=itself)
+    return labels
+
+
+def _pooled(
+    images: Ids,
+    wanted: Ids,
+    own: Ids,
+    embeddings: NDArray[Any],
+    captions_of: Positives,
+    pooling: Pooling,
+    *,
+    itself: bool,
+) -> NDArray[np.float64]:
+    counts = captions_of.counts[images]
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    pair = np.repeat(np.arange(len(images)), counts)  # (C,) the pair of each comparison
+    other = own[np.arange(starts[-1]) + np.repeat(captions_of.offsets[images] - starts[:-1], counts)]
+    compared = np.full(len(pair), True) if itself else other != wanted[pair]
+    pair, other = pair[compared], other[compared]
+    left = np.bincount(pair, minlength=len(images))
+    if not left.all():
+        image = captions_of.query_ids[images[left.argmin()]]
+        raise MetricError(f"image {image} has no caption to compare with; leave its pairs out")
+    near = _cosines(embeddings[other], embeddings[wanted[pair]])
+    firsts = np.concatenate([[0], np.cumsum(left)[:-1]])
+    if pooling is Pooling.MAX:
+        return np.asarray(np.maximum.reduceat(near, firsts), dtype=np.float64)
+    return np.asarray(np.add.reduceat(near, firsts) / left, dtype=np.float64)
+
+
+def _cosines(one: NDArray[Any], other: NDArray[Any]) -> NDArray[np.float64]:
+    products, *squares = (
+        np.einsum("cd,cd->c", left, right, dtype=np.float64)
+        for left, right in ((one, other), (one, one), (other, other))
+    )
+    if not (np.minimum(*squares) > 0).all():
+        raise MetricError("an embedding is zero or holds something that is not a number, so it has no cosine")
+    return np.asarray(np.round(products / np.sqrt(squares[0] * squares[1]), 6), dtype=np.float64)

@@ -13,12 +13,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.datasets.crisscrossed import Likeness, RatedPairs
+from mitl.datasets.cxc import Likeness, RatedPairs
 from mitl.errors import MetricError
 from mitl.metrics.correlation import ScoredPairs
 from mitl.metrics.positives import Ids, NoPositives, Places, Positives, integer_ids
 from mitl.metrics.ranks import PositiveRanks
-from mitl.metrics.retrieval import Values, with_positives
+from mitl.metrics.retrieval import Values, values_of, with_positives
 from mitl.metrics.table import usual_metrics
 
 Floats = NDArray[np.float64]
@@ -200,7 +200,7 @@ def score_within(
         embeddings: (G, D), unit rows where the cosine is meant.
 
     Raises:
-        MetricError: the shapes do not fit, an embedding holds something that is no number, a query has no positives
+        MetricError: the shapes do not fit, an embedding holds something that is not a number, a query has no positives
             (unless left out) or is its own, or a query or a positive has no embedding.
     """
     asked = usual_metrics(ks, by_r=False, median_rank=True)
@@ -209,13 +209,12 @@ def score_within(
     strange = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
     if len(strange):
         raise MetricError(
-            f"the embedding of item {np.asarray(ids)[strange[0]]} holds something that is no number"
+            f"the embedding of item {np.asarray(ids)[strange[0]]} holds something that is not a number"
         )
     scored = with_positives(positives, no_positives)
     first = first_ranks_within(ids, embeddings, scored)
     found = PositiveRanks(scored, np.zeros(len(scored.item_ids), np.int64), first, first, 0)
-    left_out = len(positives) - len(scored)
-    return tuple(one.values([one.metric.of(found, one.k)], scored.query_ids, left_out) for one in asked)
+    return values_of([found], asked, left_out=len(positives) - len(scored))
 
 
 def first_ranks_within(ids: NDArray[Any], embeddings: NDArray[Any], positives: Positives) -> Ids:

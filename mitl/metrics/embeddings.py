@@ -7,15 +7,16 @@ numbers are those of the full rankings of ``mitl.retrieval``: canonical similari
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
+from annotators.base import Encoded
+from mitl.core.packed import places
 from mitl.errors import MetricError, RetrievalError
 from mitl.metrics.official import (
-    KS,
     NAMES,
     SIDES,
     Fold,
@@ -25,14 +26,13 @@ from mitl.metrics.official import (
     known_names,
     official_sets,
 )
-from mitl.metrics.positives import Ids, NoPositives, Positives, QueryValues, Short, integer_ids, rising
+from mitl.metrics.positives import Ids, Positives, Short, integer_ids, rising
 from mitl.metrics.ranks import PositiveRanks
 from mitl.metrics.retrieval import Values, score_ranks, with_positives
-from mitl.metrics.similarity_ranks import Wanted, ranks_of_blocks, ranks_of_vectors
-from mitl.metrics.table import Asked, usual_metrics
-
-if TYPE_CHECKING:
-    from mitl.retrieval.vectors import Vectors
+from mitl.metrics.similarity_ranks import WantedRanks, ranks_of_blocks, ranks_of_vectors
+from mitl.metrics.table import KS, Asked, ScoreOptions, Scoring, WithoutR, usual_metrics
+from mitl.retrieval.rescoring import Rescorer
+from mitl.retrieval.vectors import Vectors
 
 Name = TypeVar("Name", bound=str)
 
@@ -64,14 +64,14 @@ class EmbeddingSet:
         order = np.argsort(ids, kind="stable")
         ordered = ids[order]
         refuse_twice(ordered, what)
-        places = np.minimum(np.searchsorted(ordered, wanted), max(len(ordered) - 1, 0))
-        missing = ordered[places] != wanted if len(ordered) else np.ones(len(wanted), dtype=np.bool_)
+        found = places(ordered, wanted)
+        missing = found < 0
         if missing.any():
             raise MetricError(
                 f"{what} {wanted[missing][0]} has no embedding ({int(missing.sum())} of {len(wanted)} have none); "
                 "encode all of them, and give each its own id"
             )
-        return EmbeddingSet(wanted, self.vectors[order[places]])
+        return EmbeddingSet(wanted, self.vectors[order[found]])
 
     def in_order(self, what: str) -> EmbeddingSet:
         """All items in order of their ids; MetricError where one stands here twice."""
@@ -81,7 +81,7 @@ class EmbeddingSet:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Task:
+class _Task:
     """Positives whose ranks some metrics ask for: of all of them, or of each query's most similar one alone."""
 
     positives: Positives
@@ -99,8 +99,6 @@ class _Pairs:
     @classmethod
     def of(cls, keys: Ids, gallery: int, vectors: tuple[Vectors, Vectors]) -> _Pairs:
         """Their canonical similarities computed."""
-        from mitl.retrieval.rescoring import Rescorer
-
         for side in vectors:
             side.lengths(side.block(slice(0, len(side))), 0)  # which the rescorer's error bound is made of
         keys = rising(keys)
@@ -116,38 +114,36 @@ class _Pairs:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Located:
+class _Located:
     """The positives that the gallery holds: their places among the positives, and their keys as pairs."""
 
     places: Ids
     keys: Ids
 
     @classmethod
-    def of(cls, positives: Positives, queries: Ids, gallery: Ids) -> Located:
+    def of(cls, positives: Positives, queries: Ids, gallery: Ids) -> _Located:
         """Both sides' ids rise; all queries are there."""
         items = positives.item_ids
-        if not len(gallery):
-            return cls(*np.zeros((2, 0), np.int64))
-        positions = np.minimum(np.searchsorted(gallery, items), len(gallery) - 1)
-        places = np.flatnonzero(gallery[positions] == items)
-        rows = np.searchsorted(queries, positives.query_ids)[positives.rows[places]]
-        return cls(places, rows * len(gallery) + positions[places])
+        positions = places(gallery, items)
+        held = np.flatnonzero(positions >= 0)
+        rows = np.searchsorted(queries, positives.query_ids)[positives.rows[held]]
+        return cls(held, rows * len(gallery) + positions[held])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Asked:
     """What the tasks of one direction want to know, each pair once."""
 
-    tasks: Sequence[Task]
-    located: Sequence[Located]
+    tasks: Sequence[_Task]
+    located: Sequence[_Located]
     keys: Ids
-    wanted: Wanted
+    wanted: WantedRanks
 
     @classmethod
     def of(
-        cls, tasks: Sequence[Task], queries: Ids, gallery: Ids, vectors: tuple[Vectors, Vectors]
+        cls, tasks: Sequence[_Task], queries: Ids, gallery: Ids, vectors: tuple[Vectors, Vectors]
     ) -> _Asked:
-        located = [Located.of(task.positives, queries, gallery) for task in tasks]
+        located = [_Located.of(task.positives, queries, gallery) for task in tasks]
         size = max(len(gallery), 1)
         nothing = np.zeros(0, np.int64)
         pairs = _Pairs.of(np.concatenate([nothing, *(found.keys for found in located)]), size, vectors)
@@ -160,7 +156,7 @@ class _Asked:
                 np.maximum.at(caps, places[some], one.reach(counts)[some])
         asked = np.flatnonzero(caps >= 0)
         rows, positions = np.divmod(pairs.keys[asked], size)
-        wanted = Wanted.of(rows, positions, len(queries), pairs.similarities[asked], caps[asked])
+        wanted = WantedRanks.of(rows, positions, len(queries), pairs.similarities[asked], caps[asked])
         return cls(tasks, located, pairs.keys[asked], wanted)
 
     def ranks(self, counted: Ids) -> list[Ids]:
@@ -168,12 +164,11 @@ class _Asked:
         found = []
         for task, located in zip(self.tasks, self.located, strict=True):
             ranks = np.zeros(len(task.positives.item_ids), np.int64)
-            if len(self.keys):
-                places = np.minimum(np.searchsorted(self.keys, located.keys), len(self.keys) - 1)
-                asked = self.keys[places] == located.keys
-                # What is beyond its cap was not counted to the end.
-                known = np.where(counted <= self.wanted.caps, counted, 0)
-                ranks[located.places[asked]] = known[places[asked]]
+            found_at = places(self.keys, located.keys)
+            asked = found_at >= 0
+            # What is beyond its cap was not counted to the end.
+            known = np.where(counted <= self.wanted.caps, counted, 0)
+            ranks[located.places[asked]] = known[found_at[asked]]
             found.append(ranks)
         return found
 
@@ -181,8 +176,8 @@ class _Asked:
 def positive_ranks(
     left: EmbeddingSet,
     right: EmbeddingSet,
-    there: Sequence[Task],
-    back: Sequence[Task],
+    there: Sequence[_Task],
+    back: Sequence[_Task],
     what: tuple[str, str],
 ) -> tuple[list[Ids], list[Ids]]:
     """Ranks of the positives of all tasks of both directions from one pass; ids of both sides rise."""
@@ -205,9 +200,6 @@ def positive_ranks(
 
 
 def _vectors(side: EmbeddingSet, what: str) -> Vectors:
-    from annotators.base import Encoded
-    from mitl.retrieval.vectors import Vectors
-
     array = np.asarray(side.vectors)
     if array.dtype == np.float64:
         with np.errstate(over="ignore"):  # what does not fit becomes infinite, and is refused by name
@@ -235,13 +227,8 @@ def score_embeddings(
     query_ids: NDArray[Any],
     gallery_ids: NDArray[Any],
     positives: Positives,
-    *,
-    ks: Sequence[int] = KS,
-    by_r: bool = True,
-    median_rank: bool = False,
-    short: Short = "raise",
-    no_positives: NoPositives = "raise",
-) -> tuple[QueryValues, ...]:
+    **options: Unpack[ScoreOptions],
+) -> Values:
     """What ``score_queries`` gives for the full rankings by inner product.
 
     Each positive that may matter is compared with the whole gallery: of many hundreds of positives a query, ranking to
@@ -256,13 +243,12 @@ def score_embeddings(
     Raises:
         MetricError: an id stands twice or is missing, widths differ, a vector is not finite, and as ``score_queries``.
     """
-    asked = usual_metrics(ks, by_r=by_r, median_rank=median_rank)
-    scored = with_positives(positives, no_positives)
+    scoring = Scoring.of(**options)
+    scored = with_positives(positives, scoring.no_positives)
     left = EmbeddingSet(query_ids, queries).take(scored.query_ids, "query")
     right = EmbeddingSet(gallery_ids, gallery).in_order("gallery item")
-    (ranks,), _ = positive_ranks(left, right, [Task(scored, asked)], [], ("query", "gallery item"))
-    left_out = len(positives) - len(scored)
-    return score_ranks(scored, ranks, len(right.ids), asked, short=short, left_out=left_out)
+    (ranks,), _ = positive_ranks(left, right, [_Task(scored, scoring.asked)], [], ("query", "gallery item"))
+    return score_ranks(positives, scored, ranks, len(right.ids), scoring)
 
 
 def score_similarities(
@@ -270,13 +256,8 @@ def score_similarities(
     query_ids: NDArray[Any],
     gallery_ids: NDArray[Any],
     positives: Positives,
-    *,
-    ks: Sequence[int] = KS,
-    by_r: bool = True,
-    median_rank: bool = False,
-    short: Short = "raise",
-    no_positives: NoPositives = "raise",
-) -> tuple[QueryValues, ...]:
+    **options: Unpack[ScoreOptions],
+) -> Values:
     """What ``score_queries`` gives for the full rankings by these similarities, which are taken as they are.
 
     Args:
@@ -287,9 +268,7 @@ def score_similarities(
     Raises:
         MetricError: a similarity is NaN, shapes and ids do not fit, an id stands twice, and as ``score_queries``.
     """
-    asked = usual_metrics(ks, by_r=by_r, median_rank=median_rank)
-    ids = query_ids, gallery_ids
-    return score_blocks(similarities, *ids, positives, asked, short=short, no_positives=no_positives)
+    return score_blocks(similarities, query_ids, gallery_ids, positives, Scoring.of(**options))
 
 
 def score_blocks(
@@ -297,27 +276,23 @@ def score_blocks(
     query_ids: NDArray[Any],
     gallery_ids: NDArray[Any],
     positives: Positives,
-    asked: Sequence[Asked],
-    *,
-    short: Short = "raise",
-    no_positives: NoPositives = "raise",
+    scoring: Scoring,
 ) -> Values:
     """As :func:`score_similarities`, under any metrics of the table."""
-    scored = with_positives(positives, no_positives)
+    scored = with_positives(positives, scoring.no_positives)
     queries, gallery = integer_ids(query_ids, "query"), integer_ids(gallery_ids, "gallery item")
     order = np.argsort(gallery, kind="stable")
     refuse_twice(gallery[order], "gallery item")
     places = EmbeddingSet(queries, np.arange(len(queries))).take(scored.query_ids, "query").vectors
-    located = Located.of(scored, scored.query_ids, gallery[order])
+    located = _Located.of(scored, scored.query_ids, gallery[order])
     rows, positions = np.divmod(located.keys, max(len(gallery), 1))
     # Blocks come in the order of the rows, so what is wanted is put in that order for the time of counting.
     by_row = np.argsort(places[rows], kind="stable")
-    wanted = Wanted.of(places[rows][by_row], positions[by_row], len(queries))
+    wanted = WantedRanks.of(places[rows][by_row], positions[by_row], len(queries))
     ranks = np.zeros(len(scored.item_ids), np.int64)
     counted = ranks_of_blocks(_row_blocks(similarities, order), wanted, len(gallery))
     ranks[located.places[by_row]] = counted
-    left_out = len(positives) - len(scored)
-    return score_ranks(scored, ranks, len(gallery), asked, short=short, left_out=left_out)
+    return score_ranks(positives, scored, ranks, len(gallery), scoring)
 
 
 def score_both_ways(
@@ -325,12 +300,9 @@ def score_both_ways(
     right: EmbeddingSet,
     positives: Mapping[tuple[Name, Side], Positives],
     *,
-    ks: Sequence[int] = KS,
-    by_r: bool | Collection[Name] = True,
-    median_rank: bool = False,
-    short: Short = "raise",
-    no_positives: NoPositives = "raise",
+    by_r: bool | Collection[str] = True,
     what: tuple[str, str] = ("image", "caption"),
+    **options: Unpack[WithoutR],
 ) -> dict[tuple[Name, Side], Values]:
     """Any number of sets of positives in both directions, from one pass over the similarities.
 
@@ -338,26 +310,24 @@ def score_both_ways(
         left, right: images and captions; all of them are the gallery of the other side's queries.
         positives: by set and direction, ``i2t`` for queries of the left, ``t2i`` for queries of the right.
         by_r: whether R-Precision and mAP@R are wanted, or of which sets.
-        short, no_positives: as for ``score_embeddings``.
+        ks, median_rank, short, no_positives: as for ``score_embeddings``.
         what: what the two sides are called in messages.
 
     Raises:
         MetricError: as ``score_embeddings``.
     """
-    metrics = {each: usual_metrics(ks, by_r=each, median_rank=median_rank) for each in (True, False)}
+    scorings = {each: Scoring.of(by_r=each, **options) for each in (True, False)}
     left, right = left.in_order(what[0]), right.in_order(what[1])
-    tasks: dict[Side, dict[tuple[Name, Side], Task]] = {side: {} for side in SIDES}
+    tasks: dict[Side, dict[tuple[Name, Side], _Task]] = {side: {} for side in SIDES}
     for (name, side), of in positives.items():
-        each = by_r if isinstance(by_r, bool) else name in by_r
-        tasks[side][name, side] = Task(with_positives(of, no_positives), metrics[each])
+        scoring = scorings[by_r if isinstance(by_r, bool) else name in by_r]
+        tasks[side][name, side] = _Task(with_positives(of, scoring.no_positives), scoring.asked)
     ranks = positive_ranks(left, right, list(tasks["i2t"].values()), list(tasks["t2i"].values()), what)
     found = {}
     for side, of_side, gallery in zip(SIDES, ranks, (right, left), strict=True):
         for (key, task), of_task in zip(tasks[side].items(), of_side, strict=True):
-            left_out, size = len(positives[key]) - len(task.positives), len(gallery.ids)
-            found[key] = score_ranks(
-                task.positives, of_task, size, task.asked, short=short, left_out=left_out
-            )
+            scoring = replace(scorings[True], asked=task.asked)
+            found[key] = score_ranks(positives[key], task.positives, of_task, len(gallery.ids), scoring)
     return {key: found[key] for key in positives}
 
 
@@ -389,8 +359,8 @@ def score_official_embeddings(
         found["coco_1k", "i2t"], found["coco_1k", "t2i"] = of_folds
     whole = {(name, side): of for (name, side), of in sets.positives.items() if name in names}
     if whole:
-        options: Any = {"ks": ks, "by_r": ("eccv",), "median_rank": median_rank, "short": short}
-        found |= score_both_ways(left, right, whole, **options)
+        options: WithoutR = {"ks": ks, "median_rank": median_rank, "short": short}
+        found |= score_both_ways(left, right, whole, by_r=("eccv",), **options)
     return {(name, side): found[name, side] for name in names for side in SIDES}
 
 
@@ -403,7 +373,7 @@ def _score_folds(
     first: tuple[list[PositiveRanks], list[PositiveRanks]] = ([], [])
     for there, back in zip(*folds, strict=True):
         sides = left.take(back.item_ids, "image"), right.take(there.item_ids, "caption")
-        one, other = (Task(fold.positives, asked) for fold in (there, back))
+        one, other = (_Task(fold.positives, asked) for fold in (there, back))
         of_sides = positive_ranks(*sides, [one], [other], ("image", "caption"))
         for into, fold, (ranks,) in zip(first, (there, back), of_sides, strict=True):
             ends = np.full(len(fold.positives), len(fold.item_ids))

@@ -1,4 +1,4 @@
-"""How well items match, in grades, and rankings held against them: nDCG@K and Kendall's tau-b."""
+"""How well items match, in grades, and rankings compared with them: nDCG@K and Kendall's tau-b."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.analysis.diversity import tau_b_rows
 from mitl.errors import MetricError
 from mitl.metrics.positives import Ids, Places, QueryValues, Short, integer_ids
-from mitl.metrics.ranked import ArrayRankings, Rankings
+from mitl.metrics.ranks import ArrayRankings, Rankings
 from mitl.records import Label
 
 Floats = NDArray[np.float64]
@@ -29,8 +30,6 @@ CXC_RANGE = (0.0, 5.0)
 """CxC's scores of similarity lie here; they serve as grades as they are."""
 _CELLS = 1 << 22
 """Comparisons, or places, in one go: some 100 MB."""
-_LONG = 256
-"""Items from which on sorting is faster than comparing every two."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +73,7 @@ class GradedLabels:
             within: the lowest and the highest grade that there may be.
 
         Raises:
-            MetricError: the arrays differ in length or are empty, a pair is graded twice, a grade is no number
+            MetricError: the arrays differ in length or are empty, a pair is graded twice, a grade is not a number
                 or lies outside ``within``.
         """
         of, item = integer_ids(query_ids, "query"), integer_ids(item_ids, "item")
@@ -132,42 +131,6 @@ def tau_b_groups(one: Floats, other: Floats, offsets: Ids) -> Floats:
         places = offsets[groups][:, None] + np.arange(length)  # (B, n)
         found[groups] = tau_b_rows(one[places], other[places])
     return found
-
-
-def tau_b_rows(one: Floats, other: Floats) -> Floats:
-    """(Q,) tau-b of each row of (Q, n) with the other's; NaN where a side tells no two apart.
-
-    Concordant less discordant pairs over the geometric mean of the pairs that each side tells apart.
-    Source: Kendall, The treatment of ties in ranking problems, Biometrika 33, 1945.
-    """
-    n = one.shape[1]
-    if n < 2:
-        return np.full(len(one), np.nan)
-    if n > _LONG:
-        return np.array([_long_tau_b(*rows) for rows in zip(one, other, strict=True)], dtype=np.float64)
-    found = np.empty(len(one))
-    size = max(1, _CELLS // (n * n))
-    for start in range(0, len(one), size):
-        part = slice(start, start + size)
-        found[part] = _compared_tau_b(one[part], other[part])
-    return found
-
-
-def _compared_tau_b(one: Floats, other: Floats) -> Floats:
-    left, right = np.triu_indices(one.shape[1], 1)
-    signs = [np.sign(values[:, left] - values[:, right]).astype(np.int8) for values in (one, other)]
-    agreed = (signs[0] * signs[1]).sum(axis=1, dtype=np.int64)
-    told_apart = [np.count_nonzero(sign, axis=1).astype(np.float64) for sign in signs]
-    scale = np.sqrt(told_apart[0] * told_apart[1])
-    taus = np.full(len(one), np.nan)
-    np.divide(agreed, scale, out=taus, where=scale > 0)
-    return taus
-
-
-def _long_tau_b(one: Floats, other: Floats) -> float:
-    from scipy.stats import kendalltau
-
-    return float(kendalltau(one, other).statistic)
 
 
 def linear(grades: Floats) -> Floats:
@@ -242,7 +205,7 @@ def kendall(labels: GradedLabels, similarities: NDArray[Any]) -> QueryValues:
         similarities: (P,) the model's, beside ``labels.item_ids``.
 
     Raises:
-        MetricError: similarities are not one per grade, or one is no number; or tau is undefined for all queries.
+        MetricError: similarities are not one per grade, or one is not a number; or tau is undefined for all queries.
     """
     similarities = np.asarray(similarities, dtype=np.float64)
     if similarities.shape != labels.grades.shape:
@@ -260,7 +223,7 @@ def kendall_dense(query_ids: Ids, similarities: NDArray[Any], grades: NDArray[An
     """As :func:`kendall` where every item of the gallery is graded, as by pseudo-labels: (Q, G) each.
 
     Raises:
-        MetricError: the shapes differ, a value is no number, or tau is undefined for all queries.
+        MetricError: the shapes differ, a value is not a number, or tau is undefined for all queries.
     Source: Li et al., Image-Text Retrieval with Binary and Continuous Label Supervision, eq. 2 and Table VI.
     """
     one, other = np.asarray(similarities, dtype=np.float64), np.asarray(grades, dtype=np.float64)

@@ -54,7 +54,7 @@ def interval(
     Where every query has the same value, the interval is that value.
 
     Raises:
-        MetricError: fewer than two queries, a value that is no number, a weight that is not above 0,
+        MetricError: fewer than two queries, a value that is not a number, a weight that is not above 0,
             ``samples`` below 1 or ``confidence`` not between 0 and 1.
     Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13.
     """

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.core.packed import contains
 from mitl.errors import MetricError
 from mitl.metrics.positives import Ids, Positives, QueryValues, Short, Statistic, integer_ids, rising
-from mitl.metrics.ranked import NOTHING, ArrayRankings, Rankings
-from mitl.metrics.ranks import Members, PositiveRanks, first_ranks
-from mitl.metrics.retrieval import Values, score_metrics
-from mitl.metrics.table import Asked, usual_metrics
+from mitl.metrics.ranks import NOTHING, ArrayRankings, Members, PositiveRanks, Rankings, first_ranks
+from mitl.metrics.retrieval import Values, score_rankings, values_of
+from mitl.metrics.table import KS, Asked, Scoring, usual_metrics
 
 OfficialName = Literal["coco_1k", "coco_5k", "cxc", "eccv"]
 Side = Literal["i2t", "t2i"]
@@ -25,7 +25,6 @@ Side = Literal["i2t", "t2i"]
 NAMES: tuple[OfficialName, ...] = get_args(OfficialName)
 SIDES: tuple[Side, ...] = get_args(Side)
 FOLDS = 5
-KS = (1, 5, 10)
 
 _LOOKED_AT, _LEAST_KNOWN = 100, 0.1
 _FILES = {"i2t": "image_to_caption", "t2i": "caption_to_image"}
@@ -48,7 +47,7 @@ def split_folds(
     """The folds of both directions: image queries, then caption queries.
 
     A fold is a run of ``caption_ids`` (N,), the official order of the test split, with the image of each of
-    these captions (of the smallest id, where one has several). Captions that are left over when N is no multiple of
+    these captions (of the smallest id, where one has several). Captions that are left over when N is not a multiple of
     ``folds`` belong to none.
 
     Args:
@@ -78,7 +77,7 @@ def score_folds(
     items: NDArray[Any],
     folds: Sequence[Fold],
     *,
-    ks: Sequence[int] = (1, 5, 10),
+    ks: Sequence[int] = KS,
     median_rank: bool = False,
     short: Short = "raise",
 ) -> tuple[QueryValues, ...]:
@@ -120,14 +119,13 @@ def fold_reach(asked: Sequence[Asked]) -> int | None:
 
 def fold_values(found: Sequence[PositiveRanks], asked: Sequence[Asked]) -> Values:
     """Values of each query from the first ranks within its fold, one part a fold."""
-    query_ids = np.concatenate([part.positives.query_ids for part in found])
     sizes = [len(part.positives) for part in found]
     weights = None  # of folds of one size the mean of means is the mean
     if len(set(sizes)) > 1:
         weights = np.repeat([1 / (len(sizes) * size) for size in sizes], sizes)
-    values = [one.values([one.metric.of(part, one.k) for part in found], query_ids) for one in asked]
     return tuple(
-        each if each.statistic is Statistic.MEDIAN else replace(each, weights=weights) for each in values
+        each if each.statistic is Statistic.MEDIAN else replace(each, weights=weights)
+        for each in values_of(found, asked)
     )
 
 
@@ -199,7 +197,7 @@ def read_positives(path: Path) -> dict[int, tuple[int, ...]]:
     """A JSON of positives by query id, as ``eccv_caption`` and releases keep them.
 
     Raises:
-        MetricError: the file cannot be read, or is no object of lists of integers.
+        MetricError: the file cannot be read, or is not an object of lists of integers.
     """
     try:
         table = json.loads(path.read_bytes())
@@ -208,7 +206,7 @@ def read_positives(path: Path) -> dict[int, tuple[int, ...]]:
         raise MetricError(f"the positives {str(path)!r} cannot be read ({error.strerror})") from error
     except (ValueError, TypeError, AttributeError) as error:
         raise MetricError(
-            f"{str(path)!r} is no JSON object of query ids with lists of item ids ({error})"
+            f"{str(path)!r} is not a JSON object of query ids with lists of item ids ({error})"
         ) from error
 
 
@@ -242,8 +240,15 @@ def score_official(
     for name in names:
         for side in SIDES:
             if side in rankings:
-                score = _scorer(sets, name, side, ks, median_rank=median_rank, short=short)
+                scoring = Scoring.of(ks, name == "eccv", median_rank, short=short)
                 positives = sets.positives["coco_5k" if name == "coco_1k" else name, side]
+                score: Callable[[Rankings], Values] = partial(
+                    score_rankings, positives=positives, scoring=scoring
+                )
+                if name == "coco_1k":
+                    score = partial(
+                        score_folds_ranked, folds=sets.folds[side], asked=scoring.asked, short=short
+                    )
                 found[name, side] = scored_by_name(score, rankings[side], side, positives, sets.gallery(side))
     return found
 
@@ -274,16 +279,6 @@ def scored_by_name(
         raise MetricError(f"{side}: {error}") from error
 
 
-def _scorer(
-    sets: OfficialSets, name: OfficialName, side: Side, ks: Sequence[int], *, median_rank: bool, short: Short
-) -> Callable[[Rankings], Values]:
-    asked = usual_metrics(ks, by_r=name == "eccv", median_rank=median_rank)
-    if name == "coco_1k":
-        return lambda rankings: score_folds_ranked(rankings, sets.folds[side], asked, short=short)
-    positives = sets.positives[name, side]
-    return lambda rankings: score_metrics(rankings, positives, asked, short=short)
-
-
 def _refuse_strangers(rankings: Rankings, positives: Positives, gallery: Ids) -> None:
     """MetricError where hardly any of the first items is in the gallery: positions were taken for ids."""
     try:
@@ -292,7 +287,7 @@ def _refuse_strangers(rankings: Rankings, positives: Positives, gallery: Ids) ->
         return  # complained of already, with all queries counted
     named = rankings.block(rows, 0, 1).ravel()
     named = named[named != NOTHING]
-    known = gallery[np.minimum(np.searchsorted(gallery, named), len(gallery) - 1)] == named
+    known = contains(gallery, named)
     if len(named) and known.mean() < _LEAST_KNOWN:
         known |= np.isin(named, positives.item_ids)  # the positives may be of another gallery
     if len(named) and known.mean() < _LEAST_KNOWN:

@@ -5,21 +5,30 @@ their vectors differ in at most ζ places. A query can have ten thousand matches
 distances of distinct vectors and never listed. Sources: Chun et al., Probabilistic Embeddings for Cross-Modal
 Retrieval, CVPR 2021 (the metric, mean over ζ = 0, 1, 2); Chun et al., ECCV Caption, section 4.1 (ζ = 0 and
 min(R, 50) in place of R).
+
+Matches as sets come from the objects of images, or from the lists of ECCV Caption's library (``extra_file_dir``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.errors import MetricError
+from mitl.datasets.files import read_json
+from mitl.datasets.objects import ImageObjects
+from mitl.datasets.official import OfficialPositives
+from mitl.errors import DatasetError, MetricError
 from mitl.metrics.positives import Ids, NoPositives, Places, Positives, QueryValues, Short
-from mitl.metrics.ranked import ArrayRankings
-from mitl.metrics.ranks import ranks_in
+from mitl.metrics.ranks import ArrayRankings, ranks_in
+from mitl.metrics.retrieval import Values
+from mitl.metrics.table import Gaps, Scoring
+from mitl.records import Direction
 
 ZETAS = (0, 1, 2)
 """The distances that PCME's PMRP is the mean over."""
@@ -27,6 +36,8 @@ CAP = 50
 """ECCV Caption's bound on R."""
 Objectless = Literal["leave_out", "keep"]
 """Items without any object: left out of queries and gallery, as in PCME's evaluation, or taken to match each other."""
+FILES = {Direction.I2T: "pm_image_to_caption.json", Direction.T2I: "pm_caption_to_image.json"}
+WHAT = "plausible matches: lists of item ids by query id"
 _CELLS = 1 << 22
 """Distances, or places, looked at in one go: some 100 MB."""
 
@@ -194,9 +205,8 @@ def plausible_r_precision(
     zetas: Sequence[int] = ZETAS,
     cap: int | None = None,
     objectless: Objectless = "leave_out",
-    short: Short = "raise",
-    no_positives: NoPositives = "raise",
-) -> tuple[QueryValues, ...]:
+    **gaps: Unpack[Gaps],
+) -> Values:
     """R-Precision under plausible matches: one for each ζ and, where there are several, their mean, ``PMRP``.
 
     Args:
@@ -206,6 +216,7 @@ def plausible_r_precision(
         gallery: the objects of all items that the rankings may name.
         cap: R is at most this; all matches where None. Rankings then need no more than ``cap`` places, beside
             those that items without objects take.
+        short, no_positives: as for ``score_queries``.
 
     Raises:
         MetricError: queries and gallery differ in the number of classes, a ranked item has no vector, a ranking
@@ -213,6 +224,7 @@ def plausible_r_precision(
             ranking or no match (unless those without a match are left out).
     """
     _check(queries, gallery, zetas, cap)
+    scoring = Scoring((), **gaps)
     rankings = ArrayRankings(query_ids, items)
     heard = queries.with_objects() if objectless == "leave_out" else queries
     search = PlausibleSearch.of(gallery, leave_out=objectless == "leave_out")
@@ -220,7 +232,7 @@ def plausible_r_precision(
     ids, vectors = heard.ids[order], heard.vectors[order]
     counts = search.counts(vectors, zetas)  # (Z, Q)
     matched = counts.min(axis=0, initial=1) > 0
-    _refuse_unmatched(ids, matched, no_positives)
+    _refuse_unmatched(ids, matched, scoring.no_positives)
     ids, vectors, counts = ids[matched], vectors[matched], counts[:, matched]
     wanted = counts if cap is None else np.minimum(counts, cap)
     rows = rankings.rows_of(ids)
@@ -229,16 +241,14 @@ def plausible_r_precision(
     for part in blocks(deepest, search.width):
         stop = search.reach(int(deepest[part].max()))
         head = rankings.block(rows[part], 0, min(stop, items.shape[1]))
-        values[:, part] = search.precisions(ids[part], head, vectors[part], wanted[:, part], zetas, short)
-    named = [
-        QueryValues(_name(z, cap), ids, v, left_out=len(queries) - len(ids))
-        for z, v in zip(zetas, values, strict=True)
-    ]
-    if len(zetas) > 1:
-        named.append(
-            QueryValues(_name(None, cap), ids, values.mean(axis=0), left_out=len(queries) - len(ids))
+        values[:, part] = search.precisions(
+            ids[part], head, vectors[part], wanted[:, part], zetas, scoring.short
         )
-    return tuple(named)
+    named = {_name(zeta, cap): of_zeta for zeta, of_zeta in zip(zetas, values, strict=True)}
+    if len(zetas) > 1:
+        named[_name(None, cap)] = values.mean(axis=0)
+    left_out = len(queries) - len(ids)
+    return tuple(QueryValues(name, ids, of_name, left_out=left_out) for name, of_name in named.items())
 
 
 def listed_r_precision(
@@ -248,8 +258,7 @@ def listed_r_precision(
     *,
     zeta: int = 0,
     cap: int | None = None,
-    short: Short = "raise",
-    no_positives: NoPositives = "raise",
+    **gaps: Unpack[Gaps],
 ) -> QueryValues:
     """R-Precision under matches that were listed beforehand, as in ECCV Caption's files of plausible matches.
 
@@ -257,25 +266,27 @@ def listed_r_precision(
         query_ids: (N,) the query of each row of ``items``; may hold more queries than ``matches``.
         items: (N, depth) gallery ids, best first.
         zeta: the distance that the lists were made with; it names the metric.
+        cap, short, no_positives: as for :func:`plausible_r_precision`.
 
     Raises:
         MetricError: as :func:`plausible_r_precision`.
     """
     _check_cap(cap)
+    scoring = Scoring((), **gaps)
     rankings = ArrayRankings(query_ids, items)
-    _refuse_unmatched(matches.query_ids, matches.counts > 0, no_positives)
+    _refuse_unmatched(matches.query_ids, matches.counts > 0, scoring.no_positives)
     scored = matches.with_positives()
     rows = rankings.rows_of(scored.query_ids)
     wanted = scored.counts if cap is None else np.minimum(scored.counts, cap)
-    if short == "raise":
+    if scoring.short == "raise":
         refuse_short(np.full(len(wanted), items.shape[1]), wanted, scored.query_ids)
     values = np.empty(len(scored))
     for part in blocks(wanted):
         head = rankings.block(rows[part], 0, min(int(wanted[part].max()), items.shape[1]))
-        matches_of = scored.take(part)
-        ranks, rows = ranks_in(head, matches_of), matches_of.rows
-        hits = (ranks > 0) & (ranks <= wanted[part][rows])
-        values[part] = np.bincount(rows, hits, len(part)) / wanted[part]
+        listed = scored.take(part)
+        ranks = ranks_in(head, listed)
+        hits = (ranks > 0) & (ranks <= wanted[part][listed.rows])
+        values[part] = np.bincount(listed.rows, hits, len(part)) / wanted[part]
     return QueryValues(_name(zeta, cap), scored.query_ids, values, left_out=len(matches) - len(scored))
 
 
@@ -321,3 +332,93 @@ def _check(queries: ObjectVectors, gallery: ObjectVectors, zetas: Sequence[int],
 def _check_cap(cap: int | None) -> None:
     if cap is not None and cap < 1:
         raise MetricError(f"R is bounded by {cap}, but the bound is at least 1")
+
+
+def matches_by_objects(objects: ImageObjects, image_of: Mapping[str, str]) -> OfficialPositives:
+    """The captions that match an image plausibly, and the images that match a caption, with zeta = 0.
+
+    They match if the caption's own image shows exactly the same classes of objects. Images without any object match
+    nothing, nor do their captions. Items of equal objects share one list.
+
+    Args:
+        image_of: caption id -> its own image's; no other image or caption is in the set.
+
+    Raises:
+        DatasetError: the objects of an image are not told.
+    Source: Chun et al., PCME, CVPR 2021, section 4.1; a row of ECCV Caption's Table 2.
+    """
+    row_of = {image: row for row, image in enumerate(objects.image_ids)}
+    images = list(dict.fromkeys(image_of.values()))
+    unknown = [image for image in images if image not in row_of]
+    if unknown:
+        raise DatasetError(
+            f"the objects are not told of {len(unknown):,} of {len(images):,} images; first: {unknown[0]!r}"
+        )
+    kinds: defaultdict[bytes, tuple[list[str], list[str]]] = defaultdict(lambda: ([], []))
+    kind_of = {
+        image: objects.vectors[row_of[image]].tobytes()
+        for image in images
+        if objects.vectors[row_of[image]].any()
+    }
+    for image, kind in kind_of.items():
+        kinds[kind][0].append(image)
+    for caption, image in image_of.items():
+        if image in kind_of:
+            kinds[kind_of[image]][1].append(caption)
+    shared = {kind: (tuple(same), tuple(captions)) for kind, (same, captions) in kinds.items()}
+    return OfficialPositives(
+        {image: shared[kind][1] for image, kind in kind_of.items()},
+        {caption: shared[kind_of[image]][0] for caption, image in image_of.items() if image in kind_of},
+    )
+
+
+def listed_matches(folder: Path) -> OfficialPositives:
+    """The plausible matches of the library's two files, by external id.
+
+    Raises:
+        DatasetError: as ``read_plausible_matches``.
+    """
+    tables = []
+    for positives in read_plausible_matches(folder).values():
+        # A list of thousands of items comes again and again: each id is one text, however often it is listed.
+        texts = {item: str(item) for item in np.unique(positives.item_ids).tolist()}
+        lists = np.split(positives.item_ids, positives.offsets[1:-1])
+        tables.append(
+            {
+                str(query): tuple(texts[item] for item in items.tolist())
+                for query, items in zip(positives.query_ids.tolist(), lists, strict=True)
+            }
+        )
+    return OfficialPositives(*tables)
+
+
+def read_plausible_matches(folder: Path) -> dict[Direction, Positives]:
+    """The plausible matches of each query, both directions, under COCO's ids.
+
+    Raises:
+        DatasetError: a file is missing or malformed, or an id is not a whole number.
+    """
+    return {direction: _read(folder / name) for direction, name in FILES.items()}
+
+
+def _read(path: Path) -> Positives:
+    value = read_json(path, WHAT)
+    if not isinstance(value, dict):
+        raise DatasetError(f"{str(path)!r} holds no object of queries; it should hold {WHAT}")
+    try:
+        queries = np.array([int(query) for query in value], dtype=np.int64)
+        # Each list is let go as it becomes an array: the official ones hold millions of ids.
+        lists = [_ids(value.pop(query)) for query in list(value)]
+    except (TypeError, ValueError, OverflowError) as error:
+        raise DatasetError(f"{str(path)!r} is malformed ({error}); it should hold {WHAT}") from error
+    items = np.concatenate(lists) if lists else np.empty(0, dtype=np.int64)
+    return Positives.from_pairs(np.repeat(queries, [len(part) for part in lists]), items, queries=queries)
+
+
+def _ids(items: object) -> Ids:
+    if not isinstance(items, list):
+        raise TypeError(f"{items!r} stands where a list of ids should be")
+    ids = np.array(items) if items else np.empty(0, dtype=np.int64)
+    if ids.ndim != 1 or ids.dtype.kind not in "iuU":
+        raise ValueError(f"{items[0]!r} stands where an id should be")
+    return ids.astype(np.int64)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.core.packed import places, spans
 from mitl.errors import MetricError
 
 Ids = NDArray[np.int64]
@@ -59,21 +60,17 @@ class Positives:
         offsets = np.concatenate([[0], np.cumsum(self.counts[kept])]).astype(np.int64)
         return Positives(self.query_ids[kept], offsets, self.item_ids)
 
-    def take(self, places: Ids) -> Positives:
+    def take(self, rows: Ids) -> Positives:
         """The queries at these places, which rise."""
-        counts = self.counts[places]
+        counts = self.counts[rows]
         offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        within = np.arange(offsets[-1]) - np.repeat(offsets[:-1], counts)
-        return Positives(
-            self.query_ids[places], offsets, self.item_ids[np.repeat(self.offsets[places], counts) + within]
-        )
+        owned = spans(self.offsets[rows], self.offsets[rows] + counts)
+        return Positives(self.query_ids[rows], offsets, self.item_ids[owned])
 
     def of_queries(self, query_ids: Ids) -> Positives:
         """Those of these queries (rising) that are here."""
-        if not len(self):
-            return self
-        places = np.minimum(np.searchsorted(self.query_ids, query_ids), len(self) - 1)
-        return self.take(places[self.query_ids[places] == query_ids])
+        found = places(self.query_ids, query_ids)
+        return self.take(found[found >= 0])
 
     @classmethod
     def from_pairs(cls, query_ids: Ids, item_ids: Ids, *, queries: Ids | None = None) -> Positives:
@@ -118,7 +115,7 @@ def integer_ids(ids: Sequence[int] | NDArray[Any], what: str) -> Ids:
         what: "query" or "item", for the message.
 
     Raises:
-        MetricError: they are no integers; text that looks like a number is not taken for one.
+        MetricError: they are not integers; text that looks like a number is not taken for one.
     """
     found = np.asarray(ids)
     if found.dtype == object or (found.dtype.kind not in "iu" and found.size):
@@ -262,9 +259,8 @@ class Places:
     def find(self, wanted: NDArray[Any]) -> NDArray[np.integer[Any]]:
         """The place of each wanted id, -1 where it is not among these; of any shape."""
         if not len(self._table):
-            ordered = self.ids[self._order]
-            near = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
-            return np.asarray(np.where(ordered[near] == wanted, self._order[near], -1))
+            found = places(self.ids[self._order], wanted)
+            return np.asarray(np.where(found >= 0, self._order[found], -1))
         shifted = np.asarray(wanted, dtype=np.int64) - self._low
         inside = (shifted >= 0) & (shifted < len(self._table))
         if inside.all():
@@ -273,9 +269,9 @@ class Places:
 
     def need(self, wanted: NDArray[Any], whose: str) -> NDArray[np.integer[Any]]:
         """As :meth:`find`; MetricError where an id is not among these. ``whose`` names what the ids are from."""
-        places = self.find(wanted)
-        missing = places < 0
+        found = self.find(wanted)
+        missing = found < 0
         if missing.any():
             first = np.asarray(wanted)[missing].flat[0]
             raise MetricError(f"{whose} name {first}, which is not among the {len(self)} {self.what}")
-        return places
+        return found

@@ -6,135 +6,150 @@ metric needs is read.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mitl.errors import MetricError
-from mitl.metrics.positives import Ids, NoPositives, Positives, QueryValues, Short
-from mitl.metrics.ranked import ArrayRankings, Rankings
-from mitl.metrics.ranks import PositiveRanks, first_ranks, ranks_in
-from mitl.metrics.table import ANYWHERE, Asked, Scores, asked_metrics, usual_metrics
+from mitl.metrics.positives import Ids, NoPositives, Positives, QueryValues
+from mitl.metrics.ranks import ArrayRankings, PositiveRanks, Rankings, first_ranks, ranks_in
+from mitl.metrics.table import (
+    ANYWHERE,
+    KS,
+    MAP_AT_R,
+    R_PRECISION,
+    Asked,
+    Gaps,
+    ScoreOptions,
+    Scores,
+    Scoring,
+    asked_metrics,
+)
 
 Values = tuple[QueryValues, ...]
 
 _CELLS = 1 << 20
 """Pairs of a positive and a place looked at in one go; bounds the memory to some 10 MB whatever R is."""
-_COUNT_AS_MISSES = "or count the missing places as misses (short='zero')"
+_COUNT_AS_MISSES = "count the missing places as misses (short='zero')"
 
 
 def score_queries(
-    query_ids: NDArray[Any],
-    items: NDArray[Any],
-    positives: Positives,
-    *,
-    ks: Sequence[int] = (1, 5, 10),
-    by_r: bool = True,
-    median_rank: bool = False,
-    short: Short = "raise",
-    no_positives: NoPositives = "raise",
+    query_ids: NDArray[Any], items: NDArray[Any], positives: Positives, **options: Unpack[ScoreOptions]
 ) -> Values:
     """All metrics of one direction, query by query: ``R@K`` for each K, ``R-Precision``, ``mAP@R``, ``median rank``.
 
     Args:
         query_ids: (N,) the query of each row of ``items``; may hold more queries than are scored.
         items: (N, depth) item ids, best first.
-        by_r: whether R-Precision and mAP@R are wanted; else only max(ks) places are read.
+        ks: K of Recall@K, 1, 5 and 10 by default.
+        by_r: whether R-Precision and mAP@R are wanted, as by default; else only max(ks) places are read.
         median_rank: whether the rank of each query's first positive is wanted.
-        short: what a ranking means that is shorter than K or R, or that ends before the first positive. "raise"
-            refuses it. "zero" counts the missing places as misses; R-Precision and mAP@R are still over R, and a
-            first positive that was not met stands right behind the end.
+        short: what a ranking means that is shorter than K or R, or that ends before the first positive. "raise", the
+            default, refuses it. "zero" counts the missing places as misses; R-Precision and mAP@R are still over R,
+            and a first positive that was not met stands right behind the end.
         no_positives: what a query without positives means: an error, or "leave_out".
 
     Raises:
-        MetricError: K is below 1; ids are no integers; a query has no ranking, or two; a ranking names a positive
+        MetricError: K is below 1; ids are not integers; a query has no ranking, or two; a ranking names a positive
             twice; and as ``short`` and ``no_positives`` say, with the query named.
     """
-    asked = usual_metrics(ks, by_r=by_r, median_rank=median_rank)
-    rankings = ArrayRankings(query_ids, items)
-    return score_metrics(rankings, positives, asked, short=short, no_positives=no_positives)
+    return score_rankings(ArrayRankings(query_ids, items), positives, Scoring.of(**options))
 
 
-def score_ranked(
-    rankings: Rankings,
-    positives: Positives,
-    *,
-    ks: Sequence[int] = (1, 5, 10),
-    by_r: bool = True,
-    median_rank: bool = False,
-    short: Short = "raise",
-    no_positives: NoPositives = "raise",
-) -> Values:
+def score_ranked(rankings: Rankings, positives: Positives, **options: Unpack[ScoreOptions]) -> Values:
     """As :func:`score_queries`, for rankings of any form."""
-    asked = usual_metrics(ks, by_r=by_r, median_rank=median_rank)
-    return score_metrics(rankings, positives, asked, short=short, no_positives=no_positives)
+    return score_rankings(rankings, positives, Scoring.of(**options))
 
 
 def score_metrics(
-    rankings: Rankings,
-    positives: Positives,
-    metrics: Iterable[Asked | str],
-    *,
-    short: Short = "raise",
-    no_positives: NoPositives = "raise",
+    rankings: Rankings, positives: Positives, metrics: Iterable[Asked | str], **gaps: Unpack[Gaps]
 ) -> Values:
     """Any metrics of ``METRICS``, by name or as :func:`asked_metrics` gives them; else as :func:`score_queries`."""
     asked = tuple(
         one for each in metrics for one in (asked_metrics([each]) if isinstance(each, str) else (each,))
     )
-    scored = with_positives(positives, no_positives)
-    rows = rankings.rows_of(scored.query_ids)
-    far, near = [one for one in asked if one.reads_on], [one for one in asked if not one.reads_on]
-    found: dict[str, list[Scores]] = {one.name: [] for one in asked}
+    return score_rankings(rankings, positives, Scoring(asked, **gaps))
+
+
+def score_rankings(rankings: Rankings, positives: Positives, scoring: Scoring) -> Values:
+    """All metrics that are asked for; else as :func:`score_queries`."""
+    scored = with_positives(positives, scoring.no_positives)
+    rows, refuses = rankings.rows_of(scored.query_ids), scoring.short == "raise"
+    far, near = ([one for one in scoring.asked if one.reads_on is reads_on] for reads_on in (True, False))
+    left_out = len(positives) - len(scored)
+    values: Values = ()
     if near:
         lengths = rankings.lengths(rows)
-        if short == "raise":
+        if refuses:
             _refuse_short(scored, lengths, near)
         longest = int(lengths.max())
-        for block in _query_blocks(scored, near, longest):
-            part = _rows(scored, block)
-            depth = _depth(part.counts, near, longest)
-            ranks = ranks_in(rankings.block(rows[block], 0, depth), part)
-            known = PositiveRanks.of(part, ranks, lengths[block], depth)
-            if short == "raise":
-                _refuse_unmet(known, near)
-            for one in near:
-                found[one.name].append(one.metric.of(known, one.k))
+
+        def heads() -> Iterator[PositiveRanks]:
+            for block in _query_blocks(scored, near, longest):
+                part = _rows(scored, block)
+                depth = _depth(part.counts, near, longest)
+                ranks = ranks_in(rankings.block(rows[block], 0, depth), part)
+                yield PositiveRanks.of(part, ranks, lengths[block], depth)
+
+        values += values_of(heads(), near, left_out, _refuse_unmet if refuses else None)
     if far:
-        known = first_ranks(rankings, scored)
-        if short == "raise":
-            _refuse_unmet(known, far)
-        for one in far:
-            found[one.name].append(one.metric.of(known, one.k))
-    left_out = len(positives) - len(scored)
-    return tuple(one.values(found[one.name], scored.query_ids, left_out) for one in asked)
+        known = (first_ranks(rankings, scored),)
+        values += values_of(known, far, left_out, _refuse_unmet if refuses else None)
+    by_name = {each.metric: each for each in values}
+    return tuple(by_name[one.name] for one in scoring.asked)
 
 
 def score_ranks(
-    positives: Positives, ranks: Ids, gallery: int, asked: Sequence[Asked], *, short: Short, left_out: int = 0
+    positives: Positives, scored: Positives, ranks: Ids, gallery: int, scoring: Scoring
 ) -> Values:
     """The metrics of queries whose positives' ranks in a gallery of so many items are known, (P,).
 
     A rank is 0 where the positive is not in the gallery, or does not matter to a metric.
 
+    Args:
+        scored: those of ``positives`` that are to be scored, see :func:`with_positives`.
+
     Raises:
         MetricError: the gallery has fewer items than K or R, or none of a query's positives, and ``short`` is "raise".
     """
-    if short == "raise":
-        _refuse_small(positives, gallery, asked)
-    found: dict[str, list[Scores]] = {one.name: [] for one in asked}
-    for block in _query_blocks(positives, asked, gallery):
-        part = _rows(positives, block)
-        own = ranks[positives.offsets[block.start] : positives.offsets[block.stop]]
-        depth = _depth(part.counts, asked, gallery)
-        known = PositiveRanks.of(part, own, np.full(len(part), gallery), depth)
-        if short == "raise":
-            _refuse_unheld(known, asked)
+    asked, refuses = scoring.asked, scoring.short == "raise"
+    if refuses:
+        _refuse_short(scored, np.full(len(scored), gallery), asked, of_gallery=True)
+
+    def blocks() -> Iterator[PositiveRanks]:
+        for block in _query_blocks(scored, asked, gallery):
+            part = _rows(scored, block)
+            own = ranks[scored.offsets[block.start] : scored.offsets[block.stop]]
+            depth = _depth(part.counts, asked, gallery)
+            yield PositiveRanks.of(part, own, np.full(len(part), gallery), depth)
+
+    left_out = len(positives) - len(scored)
+    return values_of(blocks(), asked, left_out, _refuse_unheld if refuses else None)
+
+
+def values_of(
+    blocks: Iterable[PositiveRanks],
+    asked: Sequence[Asked],
+    left_out: int = 0,
+    refuse: Callable[[PositiveRanks, Sequence[Asked]], None] | None = None,
+) -> Values:
+    """What every scoring comes down to: values from the ranks of the positives, some queries at a time."""
+    query_ids: list[Ids] = []
+    parts: dict[str, list[Scores]] = {one.name: [] for one in asked}
+    for known in blocks:
+        if refuse is not None:
+            refuse(known, asked)
+        query_ids.append(known.positives.query_ids)
         for one in asked:
-            found[one.name].append(one.metric.of(known, one.k))
-    return tuple(one.values(found[one.name], positives.query_ids, left_out) for one in asked)
+            parts[one.name].append(np.asarray(one.metric.of(known, one.k), dtype=np.float64))
+    ids = np.concatenate(query_ids)
+    return tuple(
+        QueryValues(one.name, ids, np.concatenate(parts[one.name]), one.metric.statistic, left_out=left_out)
+        for one in asked
+    )
 
 
 def with_positives(positives: Positives, no_positives: NoPositives) -> Positives:
@@ -172,25 +187,27 @@ def _rows(positives: Positives, block: slice) -> Positives:
     )
 
 
-def _deepest(asked: Sequence[Asked]) -> Asked | None:
-    """The metric of the largest K."""
-    return max((one for one in asked if one.metric.places == "K"), key=lambda one: one.k, default=None)
-
-
-def _refuse_short(positives: Positives, lengths: Ids, asked: Sequence[Asked]) -> None:
-    """MetricError where a ranking ends before K or R."""
-    deepest, shortest = _deepest(asked), int(lengths.argmin())
+def _refuse_short(
+    positives: Positives, lengths: Ids, asked: Sequence[Asked], *, of_gallery: bool = False
+) -> None:
+    """MetricError where a ranking, or with ``of_gallery`` the gallery itself, ends before K or R."""
+    with_k = (one for one in asked if one.metric.places == "K")
+    deepest, shortest = max(with_k, key=lambda one: one.k, default=None), int(lengths.argmin())
     if deepest is not None and lengths[shortest] < deepest.k:
+        end = f"the rankings end at {lengths[shortest]} (query {positives.query_ids[shortest]}); rank deeper"
+        if of_gallery:
+            end = f"the gallery has {lengths[shortest]}; ask for less"
         raise MetricError(
-            f"{deepest.long_name} needs {deepest.k} ranked items, but the rankings end at {lengths[shortest]} "
-            f"(query {positives.query_ids[shortest]}); rank deeper, {_COUNT_AS_MISSES}"
+            f"{deepest.long_name} needs {deepest.k} ranked items, but {end}, or {_COUNT_AS_MISSES}"
         )
     lacking = positives.counts - lengths
     worst = int(lacking.argmax())
     if any(one.metric.places == "R" for one in asked) and lacking[worst] > 0:
+        end = f"its ranking ends at {lengths[worst]}; rank deeper, or"
+        if of_gallery:
+            end = f"the gallery has {lengths[worst]} items;"
         raise MetricError(
-            f"query {positives.query_ids[worst]} has {positives.counts[worst]} positives, "
-            f"but its ranking ends at {lengths[worst]}; rank deeper, {_COUNT_AS_MISSES}"
+            f"query {positives.query_ids[worst]} has {positives.counts[worst]} positives, but {end} {_COUNT_AS_MISSES}"
         )
 
 
@@ -212,22 +229,6 @@ def _refuse_unmet(found: PositiveRanks, asked: Sequence[Asked]) -> None:
             )
 
 
-def _refuse_small(positives: Positives, gallery: int, asked: Sequence[Asked]) -> None:
-    """MetricError where a gallery has fewer items than K or R."""
-    deepest = _deepest(asked)
-    if deepest is not None and deepest.k > gallery:
-        raise MetricError(
-            f"{deepest.long_name} needs {deepest.k} ranked items, but the gallery has {gallery}; "
-            f"ask for less, {_COUNT_AS_MISSES}"
-        )
-    longest = int(positives.counts.argmax())
-    if any(one.metric.places == "R" for one in asked) and positives.counts[longest] > gallery:
-        raise MetricError(
-            f"query {positives.query_ids[longest]} has {positives.counts[longest]} positives, but the gallery has "
-            f"{gallery} items; count the missing places as misses (short='zero')"
-        )
-
-
 def _refuse_unheld(found: PositiveRanks, asked: Sequence[Asked]) -> None:
     """MetricError where a metric needs ranks wherever they are, and the gallery lacks the positives."""
     far = [one for one in asked if one.metric.places == "any"]
@@ -237,3 +238,79 @@ def _refuse_unheld(found: PositiveRanks, asked: Sequence[Asked]) -> None:
             f"the gallery holds no positive of query {query}, so the {far[0].name} is not known; leave the query out, "
             "or count a missing positive as right behind the end (short='zero')"
         )
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalScores:
+    """Means over the queries of one direction, from 0 to 1."""
+
+    n_queries: int
+    left_out: int
+    """Queries without positives, where those are left out."""
+    recall: dict[int, float]
+    r_precision: float | None
+    """None where only recall was asked for; so is ``map_at_r``."""
+    map_at_r: float | None
+
+
+def recall_at_k(
+    query_ids: NDArray[Any], items: NDArray[Any], positives: Positives, k: int, **gaps: Unpack[Gaps]
+) -> float:
+    """Share of queries with a positive among their first ``k`` items; ``short``, ``no_positives`` as ``score_queries``.
+
+    Raises:
+        MetricError: ``k`` is below 1; a query has no positives or no ranking; the rankings are shorter than
+            ``k`` and ``short`` is "raise".
+    """
+    (recall,) = score_queries(query_ids, items, positives, ks=(k,), by_r=False, **gaps)
+    return recall.estimate
+
+
+def r_precision(
+    query_ids: NDArray[Any], items: NDArray[Any], positives: Positives, **gaps: Unpack[Gaps]
+) -> float:
+    """Mean over queries of the share of positives among the first R items, R being the query's positives.
+
+    Raises:
+        MetricError: as :func:`map_at_r`.
+    """
+    return score_queries(query_ids, items, positives, ks=(), **gaps)[0].estimate
+
+
+def map_at_r(
+    query_ids: NDArray[Any], items: NDArray[Any], positives: Positives, **gaps: Unpack[Gaps]
+) -> float:
+    """Mean over queries of AP@R: precision at each place from 1 to R that holds a positive, summed, over R.
+
+    Raises:
+        MetricError: a query has no positives (unless they are left out) or no ranking; a ranking is shorter
+            than R and ``short`` is "raise". With "zero" the missing places count as misses, and the mean is
+            still over R.
+    Source: Musgrave et al., A Metric Learning Reality Check, ECCV 2020, section 3.2.
+    """
+    return score_queries(query_ids, items, positives, ks=(), **gaps)[1].estimate
+
+
+def score(
+    query_ids: NDArray[Any],
+    items: NDArray[Any],
+    positives: Positives,
+    *,
+    ks: Sequence[int] = KS,
+    by_r: bool = True,
+    **gaps: Unpack[Gaps],
+) -> RetrievalScores:
+    """The means of :func:`score_queries`, with MetricError as there."""
+    values = score_queries(query_ids, items, positives, ks=ks, by_r=by_r, **gaps)
+    means = {each.metric: each.estimate for each in values}
+    recall = {k: means[f"R@{k}"] for k in ks}
+    scored = int(np.count_nonzero(positives.counts))
+    return RetrievalScores(
+        scored, len(positives) - scored, recall, means.get(R_PRECISION), means.get(MAP_AT_R)
+    )
+
+
+def average_precision_at_r(ranking: Sequence[int], positives: Collection[int]) -> float:
+    """AP@R of one ranking; MetricError where there are no positives or the ranking is shorter than R."""
+    one = Positives.from_mapping({0: positives})
+    return map_at_r(np.zeros(1, dtype=np.int64), np.asarray([ranking], dtype=np.int64), one)

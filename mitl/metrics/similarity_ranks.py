@@ -13,19 +13,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mitl.errors import MetricError, RetrievalError
 from mitl.metrics.positives import Ids
-
-if TYPE_CHECKING:
-    from mitl.retrieval.products import Operand
-    from mitl.retrieval.vectors import Vectors
-
+from mitl.retrieval.processor import count, one_thread_of_blas
+from mitl.retrieval.products import Buffers, NumpyProduct, Operand, at_most
+from mitl.retrieval.rescoring import Rescorer
+from mitl.retrieval.vectors import Vectors, gamma
 
 Axis = Literal[0, 1]
 """Where the queries of a tile are."""
@@ -178,7 +178,7 @@ def _some(entries: Ids, width: int) -> Iterator[Ids]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Wanted:
+class WantedRanks:
     """The gallery positions whose ranks are wanted, query ``i``'s from ``offsets[i]`` to ``offsets[i + 1]``."""
 
     offsets: Ids
@@ -200,7 +200,7 @@ class Wanted:
         queries: int,
         similarities: NDArray[Any] | None = None,
         caps: Ids | None = None,
-    ) -> Wanted:
+    ) -> WantedRanks:
         """Of pairs in order of rows, none twice; without caps all ranks are exact."""
         offsets = np.searchsorted(rows, np.arange(queries + 1)).astype(np.int64)
         known = np.zeros(len(rows), np.float32) if similarities is None else similarities
@@ -214,8 +214,8 @@ class Wanted:
 def ranks_of_vectors(
     left: Vectors,
     right: Vectors,
-    there: Wanted | None,
-    back: Wanted | None,
+    there: WantedRanks | None,
+    back: WantedRanks | None,
     *,
     tile: tuple[int, int] = TILE,
 ) -> tuple[Ids, Ids]:
@@ -232,12 +232,12 @@ def ranks_of_vectors(
         MetricError: an embedding is not finite; the message names the item.
     """
     try:
-        return _Ranking(left, right, tile).run(there, back)
+        return _Ranking(left, right).run(there, back, tile)
     except RetrievalError as error:
         raise MetricError(str(error)) from error
 
 
-def ranks_of_blocks(blocks: Iterable[NDArray[Any]], wanted: Wanted, gallery: int) -> Ids:
+def ranks_of_blocks(blocks: Iterable[NDArray[Any]], wanted: WantedRanks, gallery: int) -> Ids:
     """Ranks of items by similarities as they are given, ties to the smaller position.
 
     Args:
@@ -266,7 +266,7 @@ def ranks_of_blocks(blocks: Iterable[NDArray[Any]], wanted: Wanted, gallery: int
     return ranks
 
 
-def _rank_rows(block: NDArray[Any], part: slice, wanted: Wanted, ranks: Ids, scratch: Scratch) -> None:
+def _rank_rows(block: NDArray[Any], part: slice, wanted: WantedRanks, ranks: Ids, scratch: Scratch) -> None:
     inside = wanted.inside(part)
     rows, positions = wanted.rows[inside] - part.start, wanted.positions[inside]
     own = block[rows, positions]
@@ -295,66 +295,54 @@ def _refuse_nan(cells: NDArray[Any], row: int, column: int) -> None:
 class _Side:
     """One direction: what is wanted of its queries, and what was counted so far."""
 
-    wanted: Wanted
+    wanted: WantedRanks
     before: Ids
     rescore: Rescore
     axis: Axis
 
 
-_Block = tuple[slice, "Operand"]
+_Block = tuple[slice, Operand]
 
 
-@dataclass(slots=True, eq=False)
 class _Ranking:
     """One pass over all tiles of ``left`` x ``right``."""
 
-    left: Vectors
-    right: Vectors
-    tile: tuple[int, int]
-    _product: Any = None
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _local: threading.local = field(default_factory=threading.local)
+    def __init__(self, left: Vectors, right: Vectors) -> None:
+        self._left, self._right, self._product = left, right, NumpyProduct()
+        self._lock, self._local = threading.Lock(), threading.local()
 
-    def run(self, there: Wanted | None, back: Wanted | None) -> tuple[Ids, Ids]:
-        from mitl.retrieval.processor import count, one_thread_of_blas
-        from mitl.retrieval.products import NumpyProduct
-
-        self._product = NumpyProduct()
-        sides = [self._side(there, 0), self._side(back, 1)]
+    def run(
+        self, there: WantedRanks | None, back: WantedRanks | None, tile: tuple[int, int]
+    ) -> tuple[Ids, Ids]:
+        """Ranks of what is wanted in both directions."""
+        sides = self._side(there, 0), self._side(back, 1)
+        asked = [side for side in sides if len(side.before)]
         with one_thread_of_blas(), ThreadPoolExecutor(min(count(), self._product.threads)) as pool:
-            lefts = list(pool.map(self._load_left, _spans(len(self.left), self.tile[0])))
-            rights = list(pool.map(self._load_right, _spans(len(self.right), self.tile[1])))
-            asked = [side for side in sides if len(side.before)]
+            lefts = list(pool.map(partial(self._load, self._left, "left"), _spans(len(self._left), tile[0])))
+            spans = _spans(len(self._right), tile[1])
+            rights = list(pool.map(partial(self._load, self._right, "right"), spans))
             work = [(row, column, asked) for column in rights for row in lefts] if asked else []
             for _ in pool.map(self._count, work):
                 pass
         return sides[0].before + 1, sides[1].before + 1
 
-    def _side(self, wanted: Wanted | None, axis: Axis) -> _Side:
-        from mitl.retrieval.rescoring import Rescorer
-
-        pair = (self.left, self.right) if axis == 0 else (self.right, self.left)
-        if wanted is None:
-            nothing = np.zeros(0, np.int64)
-            wanted = Wanted.of(nothing, nothing, len(pair[0]))
+    def _side(self, wanted: WantedRanks | None, axis: Axis) -> _Side:
+        pair = (self._left, self._right) if axis == 0 else (self._right, self._left)
+        nothing = np.zeros(0, np.int64)
+        wanted = wanted or WantedRanks.of(nothing, nothing, len(pair[0]))
         return _Side(wanted, np.zeros(len(wanted.rows), np.int64), Rescorer(*pair).similarities, axis)
 
-    def _load_left(self, part: slice) -> _Block:
-        return part, self._product.load(self.left, part, "left")
-
-    def _load_right(self, part: slice) -> _Block:
-        return part, self._product.load(self.right, part, "right")
+    def _load(self, vectors: Vectors, side: Literal["left", "right"], part: slice) -> _Block:
+        return part, self._product.load(vectors, part, side)
 
     def _count(self, work: tuple[_Block, _Block, list[_Side]]) -> None:
-        from mitl.retrieval.products import Buffers
-
         row, column, sides = work
         if not hasattr(self._local, "buffers"):
             self._local.buffers, self._local.scratch = Buffers(), Scratch()
         near = self._product.multiply(row[1], column[1], self._local.buffers).cells
         for side in sides:
-            pair = (row, column) if side.axis == 0 else (column, row)
-            inside = side.wanted.inside(pair[0][0])
+            part = (row, column)[side.axis][0]
+            inside = side.wanted.inside(part)
             # What is beyond its cap already need not be counted any further.
             open_ = np.flatnonzero(side.before[inside] < side.wanted.caps[inside]) + inside.start
             before = self._before(near, side, open_, row, column)
@@ -362,42 +350,33 @@ class _Ranking:
                 side.before[open_] += before
 
     def _before(self, near: NDArray[Any], side: _Side, entries: Ids, row: _Block, column: _Block) -> Ids:
-        query, item = (row, column) if side.axis == 0 else (column, row)
-        tile, wanted = SimilarityTile(near, side.axis, query[0], item[0]), side.wanted
-        rows, own = wanted.rows[entries] - query[0].start, wanted.similarities[entries]
-        chosen = Chosen(rows, wanted.positions[entries], own, *self._doubt(own, rows, query[1], item[1]))
-        counts, rescore = count_before(tile, chosen, self._local.scratch), side.rescore
-        if counts.doubtful.sum() * _CROWDED <= near.size:
-            return settle(tile, chosen, counts, rescore)
-        tile = SimilarityTile(self._true(row, column), side.axis, query[0], item[0])
-        chosen = Chosen(rows, chosen.positions, own, own, own)
-        return settle(tile, chosen, count_before(tile, chosen, self._local.scratch), None)
-
-    def _doubt(
-        self, own: NDArray[Any], rows: Ids, query: Operand, item: Operand
-    ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Between which near values the true one may be above ``own`` or below."""
-        from mitl.retrieval.products import at_most
-
+        (part, query), (span, item) = (row, column) if side.axis == 0 else (column, row)
+        tile, wanted, scratch = SimilarityTile(near, side.axis, part, span), side.wanted, self._local.scratch
+        rows, own = wanted.rows[entries] - part.start, wanted.similarities[entries]
+        # Between these near values the true one may be above ``own`` or below.
         errors = self._product.errors(query, item)[rows]
-        return at_most(own - errors), -at_most(-(own + errors))
+        doubt = at_most(own - errors), -at_most(-(own + errors))
+        chosen = Chosen(rows, wanted.positions[entries], own, *doubt)
+        counts = count_before(tile, chosen, scratch)
+        if counts.doubtful.sum() * _CROWDED <= near.size:
+            return settle(tile, chosen, counts, side.rescore)
+        tile = SimilarityTile(self._true(row, column), side.axis, part, span)
+        chosen = Chosen(rows, chosen.positions, own, own, own)
+        return settle(tile, chosen, count_before(tile, chosen, scratch), None)
 
     def _true(self, row: _Block, column: _Block) -> NDArray[np.float32]:
         """Canonical similarities of a whole tile."""
-        from mitl.retrieval.rescoring import Rescorer
-        from mitl.retrieval.vectors import gamma
-
         best = np.full((len(row[1]), len(column[1])), -np.inf)
         for query in row[1].data:
             wide = query.astype(np.float64)
             for item in column[1].data:
                 np.maximum(best, wide @ item.T.astype(np.float64), out=best)
         # Both the sum of BLAS and that of the definition err by so much at most.
-        error = 2.01 * gamma(self.left.width, 2.0**-53) * self.left.longest * self.right.longest
+        error = 2.01 * gamma(self._left.width, 2.0**-53) * self._left.longest * self._right.longest
         low, high = (best - error).astype(np.float32), (best + error).astype(np.float32)
         rows, columns = np.nonzero(low != high)
         if len(rows):
-            rescore = Rescorer(self.left, self.right).similarities
+            rescore = Rescorer(self._left, self._right).similarities
             low[rows, columns] = rescore(rows + row[0].start, columns + column[0].start)
         return low
 

@@ -10,17 +10,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mitl.errors import MetricError
-from mitl.metrics.positives import Ids, QueryValues, Statistic
+from mitl.metrics.positives import Ids, NoPositives, Short, Statistic
 from mitl.metrics.ranks import PositiveRanks
 
 Scores = NDArray[np.float64]
 
+KS = (1, 5, 10)
 R_PRECISION, MAP_AT_R, MEDIAN_RANK = "R-Precision", "mAP@R", "median rank"
 
 ANYWHERE = np.iinfo(np.int64).max
@@ -125,11 +126,6 @@ class Asked:
         names = [name for name in self.metric.other_names if name.endswith("@K")]
         return f"{names[0][:-1]}{self.k}" if names else self.name
 
-    def values(self, parts: Iterable[Scores], query_ids: Ids, left_out: int = 0) -> QueryValues:
-        """The values of the parts of these queries, under the metric's name."""
-        whole = np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
-        return QueryValues(self.name, query_ids, whole, self.metric.statistic, left_out=left_out)
-
 
 def known_metrics() -> str:
     """The names of all metrics, for messages."""
@@ -173,3 +169,42 @@ def usual_metrics(ks: Sequence[int], *, by_r: bool, median_rank: bool) -> tuple[
 
 def _asked(name: str, k: int = 0) -> Asked:
     return Asked(f"{name[:-1]}{k}" if name.endswith("@K") else name, METRICS[name], k)
+
+
+class Gaps(TypedDict, total=False):
+    """Keywords of scoring functions: what they make of what is missing."""
+
+    short: Short
+    no_positives: NoPositives
+
+
+class WithoutR(Gaps, total=False):
+    """The same, and which metrics of the first positives are wanted."""
+
+    ks: Sequence[int]
+    """K of Recall@K, 1, 5 and 10 by default."""
+    median_rank: bool
+    """Whether the rank of each query's first positive is wanted."""
+
+
+class ScoreOptions(WithoutR, total=False):
+    """The same, and whether those that look at R places are."""
+
+    by_r: bool
+    """R-Precision and mAP@R, as by default; else only max(ks) places are read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scoring:
+    """Metrics that are asked for, and what is made of what is missing."""
+
+    asked: Sequence[Asked]
+    short: Short = "raise"
+    no_positives: NoPositives = "raise"
+
+    @classmethod
+    def of(
+        cls, ks: Sequence[int] = KS, by_r: bool = True, median_rank: bool = False, **gaps: Unpack[Gaps]
+    ) -> Scoring:
+        """The usual metrics; MetricError where a K is below 1."""
+        return cls(usual_metrics(ks, by_r=by_r, median_rank=median_rank), **gaps)

@@ -10,50 +10,34 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from mitl.positives.croissant_rai import SPECIFICATION, rai
+from mitl.positives.datasheet import KINDS, together
+from mitl.positives.markdown import listed, percent
 from mitl.positives.release_input import ReleaseInput
+from mitl.positives.sheet_people import agreement
 from mitl.positives.summary import Summary
+from mitl.records import Environment, PositiveSource, several
 
 _PARQUET = "application/x-parquet"
 """What mlcroissant reads; the registered name of the format, application/vnd.apache.parquet, it does not."""
 
+_TERMS = (
+    "citeAs column data dataType equivalentProperty examples extract field fileObject fileProperty fileSet format "
+    "includes isLiveDataset jsonPath key md5 parentField path recordSet references regex repeated replace samplingRate "
+    "separator source subField transform"
+)
+"""Croissant's own, each called there as here."""
 _CONTEXT: dict[str, object] = {
+    **{term: f"cr:{term}" for term in _TERMS.split()},
     "@language": "en",
     "@vocab": "https://schema.org/",
-    "citeAs": "cr:citeAs",
-    "column": "cr:column",
     "conformsTo": "dct:conformsTo",
     "cr": "http://mlcommons.org/croissant/",
     "data": {"@id": "cr:data", "@type": "@json"},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
     "dct": "http://purl.org/dc/terms/",
-    "equivalentProperty": "cr:equivalentProperty",
     "examples": {"@id": "cr:examples", "@type": "@json"},
-    "extract": "cr:extract",
-    "field": "cr:field",
-    "fileObject": "cr:fileObject",
-    "fileProperty": "cr:fileProperty",
-    "fileSet": "cr:fileSet",
-    "format": "cr:format",
-    "includes": "cr:includes",
-    "isLiveDataset": "cr:isLiveDataset",
-    "jsonPath": "cr:jsonPath",
-    "key": "cr:key",
-    "md5": "cr:md5",
-    "parentField": "cr:parentField",
-    "path": "cr:path",
     "rai": "http://mlcommons.org/croissant/RAI/",
-    "recordSet": "cr:recordSet",
-    "references": "cr:references",
-    "regex": "cr:regex",
-    "repeated": "cr:repeated",
-    "replace": "cr:replace",
-    "samplingRate": "cr:samplingRate",
     "sc": "https://schema.org/",
-    "separator": "cr:separator",
-    "source": "cr:source",
-    "subField": "cr:subField",
-    "transform": "cr:transform",
 }
 
 FILE_NOTES = {
@@ -85,11 +69,8 @@ _COLUMN_NOTES = {
     "probability": "That the pair matches: the share of positive answers, or a model's posterior; see the datasheet.",
     "worker": "Pseudonym; the same worker has the same one throughout this release and no other.",
     "outcome": "answered, skipped or image_failed.",
-    "shortcomings": "What the worker found wanting in the description.",
-    "concepts": "What kind of thing is described wrongly.",
     "active_ms": "Milliseconds that the worker spent on the pair, as measured by the page, to the nearest second.",
     "usable": "Whether the answer counts towards the positives.",
-    "text": "The worker's own words, with [removed] for addresses, long numbers and ids; empty where there are none.",
     "yes": "Probability that the pair's answer is yes.",
     "weak_yes": "Probability that it is weak_yes.",
     "weak_no": "Probability that it is weak_no.",
@@ -111,9 +92,9 @@ _KEYS = {
 
 
 def croissant(
-    data: ReleaseInput, summary: Summary, files: Mapping[str, bytes], tables: Mapping[str, pa.Table]
+    data: ReleaseInput, summary: Summary, files: Mapping[str, bytes], schemas: Mapping[str, pa.Schema]
 ) -> dict[str, object]:
-    """The JSON-LD description of ``files``; ``tables`` are the Parquet files' own, by name without suffix."""
+    """The JSON-LD description of ``files``; ``schemas`` are the Parquet files', by name without suffix."""
     card = data.card
     optional = {
         "license": card.license,
@@ -122,6 +103,7 @@ def croissant(
         "datePublished": card.date_published,
         "creator": [{"@type": "sc:Organization", "name": name} for name in card.creators],
     }
+    notes = _COLUMN_NOTES | {question.column: question.meaning for question in data.questions}
     return {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
@@ -135,7 +117,7 @@ def croissant(
         "distribution": [
             _file(name, content) for name, content in sorted(files.items()) if name in FILE_NOTES
         ],
-        "recordSet": [_record_set(name, table) for name, table in sorted(tables.items())],
+        "recordSet": [_record_set(name, schema, notes) for name, schema in sorted(schemas.items())],
     }
 
 
@@ -159,25 +141,25 @@ def _file(name: str, content: bytes) -> dict[str, object]:
     }
 
 
-def _record_set(name: str, table: pa.Table) -> dict[str, object]:
+def _record_set(name: str, schema: pa.Schema, notes: Mapping[str, str]) -> dict[str, object]:
     described: dict[str, object] = {
         "@type": "cr:RecordSet",
         "@id": name,
         "name": name,
         "description": FILE_NOTES[f"{name}.parquet"][1],
-        "field": [_field(name, column) for column in table.schema],
+        "field": [_field(name, column, notes[column.name]) for column in schema],
     }
     if name in _KEYS:
         described["key"] = [{"@id": f"{name}/{column}"} for column in _KEYS[name]]
     return described
 
 
-def _field(record_set: str, column: pa.Field) -> dict[str, object]:
+def _field(record_set: str, column: pa.Field, note: str) -> dict[str, object]:
     described: dict[str, object] = {
         "@type": "cr:Field",
         "@id": f"{record_set}/{column.name}",
         "name": f"{record_set}/{column.name}",
-        "description": _COLUMN_NOTES[column.name],
+        "description": note,
         "dataType": _data_type(column.type),
         "source": {"fileObject": {"@id": f"{record_set}.parquet"}, "extract": {"column": column.name}},
     }
@@ -194,3 +176,182 @@ def _data_type(kind: pa.DataType) -> str:
     if pa.types.is_integer(kind):
         return "sc:Integer"
     return "sc:Float" if pa.types.is_floating(kind) else "sc:Text"
+
+
+SPECIFICATION = "http://mlcommons.org/croissant/RAI/1.0"
+
+
+def rai(data: ReleaseInput, summary: Summary) -> dict[str, object]:
+    """The ``rai:`` properties of a release."""
+    machines = _machines(data, summary)
+    upkeep = f"Questions and corrections go to {data.card.contact}." if data.card.contact else ""
+    optional: dict[str, object] = {"machineAnnotationTools": machines, "dataReleaseMaintenancePlan": upkeep}
+    found: dict[str, object] = {
+        "dataCollection": _collection(data, summary),
+        "dataCollectionType": _kinds_of_collection(data, summary),
+        "dataCollectionMissingData": _missing(summary),
+        "dataCollectionRawData": f"Images and captions of {data.dataset}, which the release names by their ids and "
+        "does not hold.",
+        "dataPreprocessingProtocol": _processing(data, summary),
+        "dataAnnotationProtocol": _protocol(data),
+        "dataAnnotationPlatform": _platforms(data),
+        "dataAnnotationAnalysis": [
+            together(data.rules),
+            agreement(summary.agreement, nameless=data.origins.nameless),
+        ],
+        "annotationsPerItem": _per_item(summary),
+        "annotatorDemographics": [_who(data, summary)],
+        "dataBiases": _biases(data, summary),
+        "dataLimitations": [
+            f"{_unasked(summary)}, so the positives of a query are not complete.",
+            "People disagree about what matches; judgements.parquet keeps every answer.",
+        ],
+        "dataUseCases": [
+            "Scoring retrieval between images and captions against pairs that are known to match."
+        ],
+        "personalSensitiveInformation": _personal(data, summary),
+        **{name: value for name, value in optional.items() if value},
+    }
+    return {f"rai:{name}": value for name, value in sorted(found.items())}
+
+
+def _unasked(summary: Summary) -> str:
+    if summary.proposed_by:
+        return "Pairs that no machine annotator proposed were never asked"
+    return "Nobody was asked about most pairs"
+
+
+def _machines(data: ReleaseInput, summary: Summary) -> list[str]:
+    kinds = data.origins.kinds
+    return [
+        f"{name} ({KINDS[kinds[name]]}): {several(count, 'pair')}"
+        if name in kinds
+        else f"{name}: {several(count, 'pair')}"
+        for name, count in summary.proposed_by.items()
+    ]
+
+
+def _collection(data: ReleaseInput, summary: Summary) -> str:
+    pairs = f"pairs of an image and a caption of {data.dataset}"
+    earlier = ["CxC's ratings"] if summary.by_source[PositiveSource.CXC] else []
+    earlier += ["the original annotation"] if data.rules.with_originals else []
+    if not summary.judgements:
+        return f"Of {pairs}, {listed(earlier) or 'no source'} gave {several(summary.positives, 'positive')}."
+    shares = listed(
+        [
+            f"{summary.by_source[source]:,} {words}"
+            for source, words in (
+                (PositiveSource.JUDGEMENT, "are confirmed by people"),
+                (PositiveSource.CXC, f"are rated {data.rules.cxc_threshold:g} or more by CxC"),
+                (PositiveSource.ORIGINAL, "are original pairs"),
+            )
+            if summary.by_source[source]
+        ]
+    )
+    positives = several(summary.positives, "positive") + (f", of which {shares}" if shares else "")
+    asked = (
+        f"Machine annotators proposed {pairs}, and people" if summary.proposed_by else f"Of {pairs} people"
+    )
+    return (
+        f"{asked} said whether they match: {several(summary.judgements, 'answer')}, {summary.usable:,} of them "
+        f"usable, on {several(summary.pairs_judged, 'pair')}. {listed(['Their answers', *earlier])} gave {positives}."
+    )
+
+
+def _kinds_of_collection(data: ReleaseInput, summary: Summary) -> list[str]:
+    """In the words that the specification recommends."""
+    kinds = [
+        ("Manual Human Curator", summary.judgements > 0),
+        ("Software Collection", bool(summary.proposed_by)),
+        ("Secondary Data Analysis", bool(summary.by_source[PositiveSource.CXC] or data.origins.past_work)),
+    ]
+    return [kind for kind, holds in kinds if holds] or ["Others"]
+
+
+def _missing(summary: Summary) -> str:
+    if not summary.judgements:
+        return "Nothing was imputed."
+    return (
+        f"{several(summary.judgements - summary.usable, 'answer')} of {summary.judgements:,} cannot be used: skipped, "
+        "without a picture, from pages that were not approved, or from excluded workers. Nothing was imputed."
+    )
+
+
+def _processing(data: ReleaseInput, summary: Summary) -> list[str]:
+    taken = several(summary.excluded, "positive")
+    return [
+        f"Exclusion lists took out {taken}." if data.origins.exclusions else "There are no exclusion lists.",
+        "Workers appear under keyed pseudonyms; ids of assignments and HITs and times of day are left out; working "
+        "times are given to the nearest second.",
+    ]
+
+
+def _protocol(data: ReleaseInput) -> list[str]:
+    if not len(data.judgements):
+        return ["Nobody was asked for this release."]
+    found = [
+        "People saw an image with a caption and chose yes, weak_yes, weak_no or no; the first two are positive."
+    ]
+    controls = data.origins.controls
+    if controls is not None:
+        held = "Each page held two" if data.origins.batches else "Pages of past work held"
+        found.append(
+            f"{held} pairs whose answer is known; the rule: {controls.rule}. Expected answers: "
+            f"{percent(controls.positive.passed, controls.positive.seen)} on gold positives, "
+            f"{percent(controls.negative.passed, controls.negative.seen)} on gold negatives."
+        )
+    if data.origins.past_work:
+        found.append("For answers that were read from files it is not known here what their pages asked.")
+    return found
+
+
+def _platforms(data: ReleaseInput) -> list[str]:
+    money = "practice money" if data.environment is Environment.SANDBOX else "real money"
+    found = (
+        [f"pages posted over the requester API of Mechanical Turk, for {money}"] if data.origins.crowd else []
+    )
+    if data.origins.past_work:
+        found.append("files of work that was done before, on platforms not known here")
+    return found or ["none: nobody was asked"]
+
+
+def _per_item(summary: Summary) -> str:
+    if not summary.pairs_judged:
+        return "0"
+    mean = summary.usable / summary.pairs_judged
+    return f"{mean:.2f} usable answers on a pair on average ({summary.usable:,} on {summary.pairs_judged:,} pairs)"
+
+
+def _who(data: ReleaseInput, summary: Summary) -> str:
+    workers = several(summary.workers, "worker")
+    if data.origins.past_work:
+        workers += ", as far as files tell them apart"
+    return f"Unknown: {workers}; nothing of them is released but their answers and working times."
+
+
+def _biases(data: ReleaseInput, summary: Summary) -> list[str]:
+    found = (
+        ["The positives favour models that resemble the machine annotators: say so when scoring one of them."]
+        if summary.proposed_by
+        else []
+    )
+    share = data.origins.busiest_share(summary.largest_share)
+    if share is not None:
+        found.append(f"The busiest worker gave {percent(share)} of the answers.")
+    return found
+
+
+def _personal(data: ReleaseInput, summary: Summary) -> list[str]:
+    if data.texts is None:
+        words = "What workers wrote in their own words is left out."
+    else:
+        words = (
+            "What workers wrote is in judgements.parquet, after a scan that took addresses, long numbers and ids out; "
+            "it knows no names."
+        )
+    return [
+        "No ids of workers, and no hash of one that could be tried: pseudonyms are keyed by a secret that stays with "
+        "the makers.",
+        words,
+        "Images may show people; they are not part of the release.",
+    ]

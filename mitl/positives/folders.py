@@ -40,11 +40,11 @@ def read_manifest(folder: Path) -> dict[str, object]:
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
-        raise ReleaseError(f"{str(folder)!r} is no release: it holds no {MANIFEST}") from None
+        raise ReleaseError(f"{str(folder)!r} is not a release: it holds no {MANIFEST}") from None
     except (OSError, ValueError) as error:
         raise ReleaseError(f"{str(path)!r} cannot be read as a manifest: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise ReleaseError(f"{str(path)!r} is no manifest of format {FORMAT!r}")
+        raise ReleaseError(f"{str(path)!r} is not a manifest of format {FORMAT!r}")
     if not isinstance(manifest.get("files"), dict):
         raise ReleaseError(f"{str(path)!r} lists no files, so the release cannot be checked")
     return manifest
@@ -90,12 +90,12 @@ def refuse_foreign(folder: Path) -> None:
         ReleaseError: something there is not a release's, and would be lost.
     """
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise ReleaseError(f"{str(folder)!r} is no folder; choose another place for the release")
+        raise ReleaseError(f"{str(folder)!r} is not a folder; choose another place for the release")
     if not folder.exists() or not any(folder.iterdir()):
         return
     if not (folder / MANIFEST).is_file():
         raise ReleaseError(
-            f"{str(folder)!r} exists and is no release, so it is left alone; choose another folder"
+            f"{str(folder)!r} exists and is not a release, so it is left alone; choose another folder"
         )
     listed = read_manifest(folder)["files"]
     assert isinstance(listed, dict)

@@ -29,7 +29,7 @@ def release_ids(kind: IdKind, external_ids: Mapping[int, str], noun: str) -> Rel
     """Names for every item of the data set.
 
     Raises:
-        ReleaseError: an id of an integer data set is no 64-bit integer, or two ids show as the same.
+        ReleaseError: an id of an integer data set is not a 64-bit integer, or two ids show as the same.
     """
     if kind is IdKind.STRING:
         places = {surrogate: place for place, surrogate in enumerate(sorted(external_ids), start=1)}
@@ -52,7 +52,7 @@ def _integer(text: str, noun: str) -> int:
         number = None
     if number is None or number not in _INT64:
         raise ReleaseError(
-            f"{noun} id {text!r} is no 64-bit integer, but the data set says its ids are integers"
+            f"{noun} id {text!r} is not a 64-bit integer, but the data set says its ids are integers"
         )
     return number
 

@@ -37,7 +37,7 @@ def read_release(folder: Path) -> ReleasePositives:
     """The positives of the queries that a release lists; its files are checked against its manifest.
 
     Raises:
-        ReleaseError: it is no release, or a file is missing, changed or malformed.
+        ReleaseError: it is not a release, or a file is missing, changed or malformed.
     """
     manifest = read_manifest(folder)
     kind = manifest.get("id_kind")
@@ -66,7 +66,7 @@ def read_positives_json(folder: Path) -> ReleasePositives:
             tables[direction] = _parse((folder / name).read_bytes(), folder / name)
         except OSError as error:
             raise ReleaseError(
-                f"{str(folder)!r} is no set of positives: {name} cannot be read ({error.strerror}); it takes "
+                f"{str(folder)!r} is not a set of positives: {name} cannot be read ({error.strerror}); it takes "
                 f"{' and '.join(_FILES.values())}, or a release folder"
             ) from error
     return ReleasePositives(folder.name, IdKind.INTEGER, tables)

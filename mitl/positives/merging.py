@@ -8,15 +8,74 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from mitl.core.packed import Ints, contains, distinct, pack_pairs, unpack_ids
-from mitl.positives.rules import MergeRules
-from mitl.records import Direction, Pair
+from mitl.errors import ReleaseError
+from mitl.judgements.aggregators import Aggregator
+from mitl.records import Direction, ExclusionKind, Label, Pair
 from mitl.records.frames import EVIDENCE, LABELS, NONE, Flags, frame
+
+CXC_POSITIVE = 3.0
+"""From this mean SITS rating on, CxC calls an image and a caption a match (CxC, section 3)."""
+
+
+class Recipe(StrEnum):
+    """Which sources make a release."""
+
+    REPAIR = "repair"
+    """The original pairs that neither people nor CxC refuse, and what these two add."""
+    PAPER = "paper"
+    """What people verified and what CxC rates as a match; an original pair needs one of them (Chun et al., ECCV
+    Caption, section 3.3)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeRules:
+    """How the sources are merged; the defaults repair a data set: its own pairs stay unless somebody refused them."""
+
+    cxc_threshold: float = CXC_POSITIVE
+    with_originals: bool | None = None
+    """Keep an original pair where neither people nor CxC contradict it; None: unless ``official``."""
+    strict: bool = False
+    """People's ``weak_yes`` is not enough, and a CxC rating does not lift it."""
+    official: bool = False
+    """Reproduce the released positives of ECCV Caption, slips included: see :func:`mitl.positives.merging.merge`."""
+
+    aggregator: Aggregator = Aggregator.MAJORITY
+    """How several judgements of one pair become its answer."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.cxc_threshold <= 5:
+            raise ReleaseError(
+                f"the CxC threshold is {self.cxc_threshold:g}, but ratings go from 0 to 5; give one of these"
+            )
+        object.__setattr__(self, "aggregator", Aggregator(self.aggregator))  # a stored rule names it
+        if self.with_originals is None:
+            object.__setattr__(self, "with_originals", not self.official)
+        if self.official and self.aggregator is not Aggregator.MAJORITY:
+            raise ReleaseError(
+                "the official filters have a rule of their own for several answers; "
+                "leave out either --official-filters or --aggregate"
+            )
+        if self.official and self.with_originals:
+            raise ReleaseError(
+                "the official filters follow the paper's recipe, which leaves originals out; "
+                "leave out either --official-filters or what keeps originals (--recipe repair, --with-originals)"
+            )
+
+    @property
+    def recipe(self) -> Recipe:
+        """Which of the two recipes this is a variety of."""
+        return Recipe.REPAIR if self.with_originals else Recipe.PAPER
+
+    def accepts(self, label: Label) -> bool:
+        """Whether this answer of people makes a positive."""
+        return label is Label.YES if self.strict else label.is_positive
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +85,19 @@ class Exclusions:
     captions: frozenset[int] = frozenset()
     images: frozenset[int] = frozenset()
     pairs: frozenset[Pair] = frozenset()
+
+    @classmethod
+    def of(cls, entries: Iterable[tuple[ExclusionKind, int | None, int | None]]) -> Exclusions:
+        """Exclusion lists as sets, from each entry's kind, image and caption."""
+        captions, images, pairs = set(), set(), set()
+        for kind, image, caption in entries:
+            if kind is ExclusionKind.CAPTION and caption is not None:
+                captions.add(caption)
+            elif kind is ExclusionKind.IMAGE and image is not None:
+                images.add(image)
+            elif image is not None and caption is not None:
+                pairs.add(Pair(image, caption))
+        return cls(frozenset(captions), frozenset(images), frozenset(pairs))
 
     def __contains__(self, pair: Pair) -> bool:
         return pair.caption_id in self.captions or pair.image_id in self.images or pair in self.pairs

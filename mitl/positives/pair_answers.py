@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 import pandas as pd
 
 from mitl.core.packed import Ints, contains, distinct, pack_ids, pack_pairs, unpack_pairs
 from mitl.judgements.aggregators import Aggregator, Posterior, aggregate
-from mitl.judgements.answer_table import GOLD_LABELS, UNKNOWN, AnswerTable, answer_table
-from mitl.judgements.majority import POSITIVE_LABELS, most_positive_table
-from mitl.positives.rules import MergeRules
-from mitl.records import Concept, GoldControl, Judgement, Label, Pair, Shortcoming
+from mitl.judgements.answer_table import (
+    GOLD_LABELS,
+    POSITIVE_LABELS,
+    UNKNOWN,
+    AnswerTable,
+    answer_table,
+    most_positive_table,
+)
+from mitl.positives.merging import MergeRules
+from mitl.records import GoldControl, Judgement, Label, Pair
 from mitl.records.frames import (
     JUDGEMENTS,
     LABELS,
@@ -27,6 +32,7 @@ from mitl.records.frames import (
     is_gold,
     is_labelled,
 )
+from mitl.records.questions import RATIONALE
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +70,11 @@ def judgement_frame(judgements: Iterable[Judgement]) -> pd.DataFrame:
             "outcome": [OUTCOMES.index(row.outcome) for row in rows],
             "role": [ROLES.index(row.role) for row in rows],
             "usable": [row.usable for row in rows],
-            "shortcomings": [bits(row.shortcomings) for row in rows],
-            "concepts": [bits(row.concepts) for row in rows],
+            **{
+                question.column: [question.bits(row.given.get(question.name, ())) for row in rows]
+                for question in RATIONALE
+                if question.choices
+            },
             "active_ms": [NONE if row.active_ms is None else row.active_ms for row in rows],
         },
     )
@@ -75,16 +84,6 @@ def packed(pairs: Iterable[Pair]) -> Ints:
     """Packed pairs as given, repeated ones too."""
     rows = np.array([(pair.image_id, pair.caption_id) for pair in pairs], np.int64).reshape(-1, 2)
     return pack_ids(rows[:, 0], rows[:, 1])
-
-
-def bits(values: Iterable[Shortcoming | Concept]) -> int:
-    """A bit for each value's place in its enum."""
-    return sum({1 << list(type(value)).index(value) for value in values})
-
-
-def from_bits(mask: int, enum: type[StrEnum]) -> list[StrEnum]:
-    """The values whose bits are set, in the enum's order."""
-    return [value for place, value in enumerate(enum) if mask >> place & 1]
 
 
 def pair_answers(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 
+import pyarrow as pa
+
 from mitl.errors import ReleaseError
-from mitl.positives.croissant import croissant
+from mitl.positives.croissant import FILE_NOTES, croissant
 from mitl.positives.datasheet import datasheet
 from mitl.positives.folders import (
     FORMAT,
@@ -22,22 +25,24 @@ from mitl.positives.folders import (
     replace_folder,
 )
 from mitl.positives.ids import release_ids
+from mitl.positives.markdown import plain, table
 from mitl.positives.merging import listed_queries
-from mitl.positives.privacy import find_leaks
-from mitl.positives.pseudonyms import shown_judgements
-from mitl.positives.readme import readme
+from mitl.positives.privacy import find_leaks, shown_judgements
 from mitl.positives.release_input import ReleaseInput
 from mitl.positives.summary import Summary, summarise
 from mitl.positives.tables import (
+    conflicts_csv,
     ids_table,
+    json_bytes,
     judgements_table,
     negatives_table,
+    official_csv,
     parquet_bytes,
+    positives_json,
     positives_table,
     posteriors_table,
 )
-from mitl.positives.texts import conflicts_csv, json_bytes, official_csv, positives_json
-from mitl.records import Direction, IdKind
+from mitl.records import Direction, IdKind, several
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,22 +110,26 @@ def release_files(data: ReleaseInput) -> tuple[dict[str, bytes], Summary]:
     listed = listed_queries(data.merged, data.queries)
     summary = summarise(data, listed)
     shown = shown_judgements(data.judgements, data.salt)
-    tables = {
-        "positives": positives_table(data, images, captions),
-        "negatives": negatives_table(data, images, captions),
-        "judgements": judgements_table(data, shown, images, captions),
-    }
+    files: dict[str, bytes] = {}
+    schemas: dict[str, pa.Schema] = {}
+
+    def keep(name: str, table: pa.Table) -> None:
+        """Its bytes and its columns alone: of millions of judgements the table itself is the largest thing here."""
+        files[f"{name}.parquet"], schemas[name] = parquet_bytes(table), table.schema
+
+    keep("positives", positives_table(data, images, captions))
+    keep("negatives", negatives_table(data, images, captions))
+    keep("judgements", judgements_table(data, shown, images, captions))
     if data.posterior is not None:
-        tables["posteriors"] = posteriors_table(data, data.posterior, images, captions)
+        keep("posteriors", posteriors_table(data, data.posterior, images, captions))
     if data.id_kind is IdKind.STRING:
-        tables["ids"] = ids_table(images, captions)
-    files = {f"{name}.parquet": parquet_bytes(table) for name, table in tables.items()}
+        keep("ids", ids_table(images, captions))
     files["image_to_caption.json"] = positives_json(listed[Direction.I2T], images, captions)
     files["caption_to_image.json"] = positives_json(listed[Direction.T2I], captions, images)
     files["mturk_parsed.csv"] = official_csv(data, shown, images, captions)
     files["conflicts.csv"] = conflicts_csv(data, images, captions)
     files["datasheet.md"] = datasheet(data, summary).encode()
-    files["croissant.json"] = json_bytes(croissant(data, summary, files, tables))
+    files["croissant.json"] = json_bytes(croissant(data, summary, files, schemas))
     files["README.md"] = readme(data, summary, files).encode()
     files[MANIFEST] = _manifest(data, summary, files)
     return files, summary
@@ -157,3 +166,70 @@ def _versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:  # run from a folder that is not installed
             versions[package] = "not installed"
     return versions
+
+
+_TABLES = ("positives", "negatives", "judgements", "posteriors", "ids")
+_REST = {
+    "croissant.json": "The tables and their columns, described for machines (MLCommons Croissant).",
+    "manifest.json": "Hashes of these files, and the configuration, seeds and versions that rebuild them.",
+}
+
+
+def readme(data: ReleaseInput, summary: Summary, files: Iterable[str]) -> str:
+    """What is in the folder and how to load it; the front matter lets the ``datasets`` library load the tables by name.
+
+    Args:
+        files: names of the release's other files, those that are not written yet left out.
+    """
+    names = set(files)
+    body = [
+        f"# {plain(data.name)}",
+        f"{several(summary.positives, 'pair')} of {plain(data.dataset)} in which the caption describes the image. How "
+        "they came to be is told in `datasheet.md`.",
+        _listing(names),
+        "`image_to_caption.json` and `caption_to_image.json` load in the `eccv_caption` package:",
+        "```python\nfrom eccv_caption import Metrics\n\nmetrics = Metrics()\n"
+        'metrics.set_eccv_gts("image_to_caption.json", "caption_to_image.json")\n```',
+        _lists(summary),
+    ]
+    if data.id_kind is IdKind.STRING:
+        body.append(
+            "The integers in them and in `mturk_parsed.csv` stand for ids that are text: `ids.parquet` tells which."
+        )
+    if summary.texts is not None:
+        body.append(
+            "`judgements.parquet` holds the workers' own words in its column `text`, after a scan that took addresses, "
+            "long numbers and ids out."
+        )
+    return "---\n" + "\n".join(_front(data, names)) + "\n---\n\n" + "\n\n".join(body) + "\n"
+
+
+def _front(data: ReleaseInput, files: Iterable[str]) -> list[str]:
+    front = [f"pretty_name: {json.dumps(data.name, ensure_ascii=False)}"]
+    if data.card.license:
+        front.append(f"license: {json.dumps(data.card.license, ensure_ascii=False)}")
+    front.append("configs:")
+    for name in _TABLES:
+        if f"{name}.parquet" in files:
+            front += [f"- config_name: {name}", f"  data_files: {name}.parquet"]
+            front += ["  default: true"] if name == "positives" else []
+    return front
+
+
+def _listing(files: set[str]) -> str:
+    notes = {name: note for name, (_, note) in FILE_NOTES.items() if name in files} | _REST
+    return table(("file", "holds"), [(f"`{name}`", note) for name, note in notes.items()])
+
+
+def _lists(summary: Summary) -> str:
+    """Whose positives the JSONs list."""
+    if not any(summary.queries_asked.values()):
+        return (
+            "They are empty, as it is not known which images and captions searched: see `positives.parquet`."
+        )
+    found = " and ".join(
+        f"{several(summary.query_positives[direction], 'positive')} of "
+        f"{several(summary.queries_listed[direction], f'{noun} query', f'{noun} queries')}"
+        for direction, noun in ((Direction.I2T, "image"), (Direction.T2I, "caption"))
+    )
+    return f"They list {found}: the positives of other images and captions were not looked for."

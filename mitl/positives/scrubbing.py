@@ -13,6 +13,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+import pandas as pd
+
+from mitl.positives.markdown import listed
+from mitl.records import several
+from mitl.records.frames import is_gold
+
 MARK = "[removed]"
 """What stands where something was."""
 MIN_ID = 6
@@ -156,3 +162,82 @@ def _merged(findings: Iterable[tuple[Removed, int, int]]) -> list[tuple[Removed,
         else:
             merged.append((kind, start, stop))
     return merged
+
+
+_WORDS: Mapping[Removed, tuple[str, str]] = {
+    Removed.ID: ("id of a worker, an assignment or a HIT", "ids of workers, assignments and HITs"),
+    Removed.EMAIL: ("e-mail address", "e-mail addresses"),
+    Removed.URL: ("web address", "web addresses"),
+    Removed.PHONE: ("phone number", "phone numbers"),
+    Removed.NUMBER: ("long number", "long numbers"),
+    Removed.CODE: ("long code", "long codes"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TextScan:
+    """What the scan of a release's texts found."""
+
+    texts: int
+    """Answers with a text."""
+    changed: int
+    """Those in which something was removed."""
+    removed: Mapping[Removed, int]
+    """How many of each kind; kinds of which there were none are left out."""
+    columns: tuple[str, ...] = ("text",)
+    """Where they stand."""
+
+    @property
+    def line(self) -> str:
+        """What was found, in words."""
+        found = (
+            f"removed {self.taken} in {self.changed:,} of them"
+            if self.removed
+            else "nothing had to be removed"
+        )
+        column = several(len(self.columns), "column").partition(" ")[2]
+        return f"texts: {self.texts:,} in the {column} {listed(self.columns)}; {found}"
+
+    @property
+    def taken(self) -> str:
+        """What was removed, kind by kind."""
+        return listed(
+            [several(self.removed[kind], *_WORDS[kind]) for kind in Removed if kind in self.removed]
+        )
+
+    def as_json(self) -> dict[str, object]:
+        """The figures for the manifest."""
+        return {
+            "texts": self.texts,
+            "texts_changed": self.changed,
+            "removed": {kind.value: self.removed[kind] for kind in Removed if kind in self.removed},
+        }
+
+
+def scrubbed_columns(judgements: pd.DataFrame, ids: Iterable[str]) -> tuple[pd.DataFrame, TextScan | None]:
+    """The judgements with their texts scrubbed, and what was found in those of answers that a release shows.
+
+    Judgements without texts stay as they are.
+    """
+    columns = [
+        str(name) for name, kind in judgements.dtypes.items() if kind == "category" and name != "worker"
+    ]
+    if not columns:
+        return judgements, None
+    known = scrub_all({text for name in columns for text in judgements[name].cat.categories}, ids)
+    texts = pd.CategoricalDtype(sorted({one.text for one in known.values()}))
+    scrubbed = {
+        name: judgements[name].map({text: one.text for text, one in known.items()}).astype(texts)
+        for name in columns
+    }
+    is_shown = ~is_gold(judgements)
+    removed: Counter[Removed] = Counter()
+    total = changed = 0
+    for name in columns:
+        shown = judgements.loc[is_shown, name].value_counts()
+        total += int(shown.sum())
+        for text, times in zip(shown.index, shown.tolist(), strict=True):
+            changed += times * bool(known[text].removed)
+            for kind, count in known[text].removed.items():
+                removed[kind] += times * count
+    return judgements.assign(**scrubbed), TextScan(total, changed, +removed, tuple(columns))

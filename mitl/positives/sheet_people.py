@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from mitl.core.pricing import format_dollars
-from mitl.positives.concord import Concord
 from mitl.positives.markdown import listed, percent, plain, table
-from mitl.positives.origins import BatchPay, ControlKind, Controls, Crowd, PastWork, Pay
-from mitl.positives.release_input import ReleaseInput
-from mitl.positives.scrubbing import MARK
-from mitl.positives.shown_texts import TextScan
-from mitl.positives.summary import Summary
+from mitl.positives.release_input import BatchPay, ControlKind, Controls, Crowd, PastWork, Pay, ReleaseInput
+from mitl.positives.scrubbing import MARK, TextScan
+from mitl.positives.summary import PairAgreement, Summary
 from mitl.records import Environment, several
 
 NOT_STATED = "not stated"
@@ -53,7 +50,7 @@ def judging(data: ReleaseInput, summary: Summary) -> str:
     return "\n\n".join(parts)
 
 
-def agreement(found: Concord, *, nameless: bool = False) -> str:
+def agreement(found: PairAgreement, *, nameless: bool = False) -> str:
     """Alpha with its interval, or why there is none.
 
     Args:

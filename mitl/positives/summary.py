@@ -4,15 +4,115 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Annotated, Any, TypedDict
 
 import numpy as np
+import pandas as pd
 
 from mitl.core.packed import contains, distinct
-from mitl.positives.concord import Concord, concord
+from mitl.judgements.agreement import Alpha, table_alpha
+from mitl.judgements.answer_table import POSITIVE_LABELS, answer_table
 from mitl.positives.release_input import ReleaseInput
-from mitl.positives.shown_texts import TextScan
+from mitl.positives.scrubbing import TextScan
+from mitl.proposals.candidates import distinct_pairs
 from mitl.records import Direction, Label, PositiveSource
 from mitl.records.frames import NONE, counts, is_gold
+
+
+@dataclass(frozen=True, slots=True)
+class PairAgreement:
+    """Agreement on the pairs that two people or more answered, gold controls left out."""
+
+    alpha: Alpha
+    """Ordinal: a step on the scale of four weighs by the answers that lie between."""
+    same_label: int
+    """Pairs on which all answers are the same."""
+    same_side: int
+    """Pairs on which all are positive or all negative."""
+
+    @property
+    def pairs(self) -> int:
+        """Pairs with usable answers of two people or more."""
+        return self.alpha.units
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether the bootstrap gave one."""
+        return self.alpha.low is not None and self.alpha.high is not None
+
+    def as_json(self) -> dict[str, object]:
+        """The figures for the manifest; ``alpha`` is null where it cannot be estimated."""
+        return {
+            "alpha": _rounded(self.alpha.alpha),
+            "alpha_low": _rounded(self.alpha.low),
+            "alpha_high": _rounded(self.alpha.high),
+            "pairs": self.pairs,
+            "answers": self.alpha.answers,
+            "same_label": self.same_label,
+            "same_side": self.same_side,
+        }
+
+
+def pair_agreement(judgements: pd.DataFrame) -> PairAgreement:
+    """Agreement among the usable answers; a worker who answered a pair twice counts once.
+
+    The rows may come in any order.
+    """
+    counting = judgements[counts(judgements)]
+    pairs, label = counting["pair"].to_numpy(), counting["label"].to_numpy()
+    worker = counting["worker"].cat.codes.to_numpy()
+    # By label last: which of somebody's two answers counts must not depend on the order of the rows.
+    order = np.lexsort((label, worker, pairs))
+    table = answer_table(
+        np.searchsorted(distinct(pairs), pairs[order]),
+        worker[order],
+        label[order],
+        n_workers=len(judgements["worker"].cat.categories),
+    )
+    same_label = same_side = 0
+    if len(table):
+        first = np.append(True, (np.diff(table.item) != 0) | (np.diff(table.worker) != 0))
+        item, given = table.item[first], table.label[first]
+        starts = np.flatnonzero(np.append(True, np.diff(item) != 0))
+        several = np.diff(np.append(starts, len(item))) > 1
+        low, high = np.minimum.reduceat(given, starts)[several], np.maximum.reduceat(given, starts)[several]
+        same_label = int((low == high).sum())
+        same_side = int(((low < POSITIVE_LABELS) == (high < POSITIVE_LABELS)).sum())
+    return PairAgreement(table_alpha(table), same_label, same_side)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4)
+
+
+class SummaryCounts(TypedDict):
+    """The figures of a release."""
+
+    positives: Annotated[int, "positive pairs"]
+    positives_by_source: Annotated[dict[str, int], "by source; a pair may have several"]
+    queries_asked: Annotated[dict[str, int], "by direction: queries of the runs"]
+    queries_listed: Annotated[dict[str, int], "by direction: queries with a positive"]
+    query_positives: Annotated[dict[str, int], "by direction: positives of the listed queries"]
+    judgements: Annotated[int, "answers in the release; those on gold controls are left out"]
+    judgements_usable: Annotated[int, "those that count"]
+    pairs_judged: Annotated[int, "pairs with a usable judgement"]
+    labels: Annotated[dict[str, int], "pairs by aggregated answer"]
+    workers: Annotated[int, "workers in the release"]
+    pairs_proposed_by: Annotated[dict[str, int], "pairs by annotator"]
+    pairs_proposed: Annotated[int, "distinct pairs that they proposed"]
+    pairs_unanswered: Annotated[int, "those without a usable judgement"]
+    conflicts: Annotated[int, "pairs on which sources disagree"]
+    excluded_positives: Annotated[int, "positives that an exclusion list took out"]
+    negatives: Annotated[int, "pairs that people called no match"]
+    agreement: Annotated[
+        dict[str, Any],
+        "alpha (Krippendorff's, ordinal; null where it cannot be estimated), alpha_low, alpha_high (95 % bootstrap "
+        "interval), pairs answered by several people, their answers, same_label, same_side (pairs)",
+    ]
+    texts: Annotated[
+        dict[str, Any] | None,
+        "with `--with-texts`: texts released, texts_changed, removed (by kind); null without it",
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +145,12 @@ class Summary:
     excluded: int
     negatives: int
     """Pairs that people called no match."""
-    agreement: Concord
+    agreement: PairAgreement
     texts: TextScan | None
     """None where texts are left out."""
 
-    def as_json(self) -> dict[str, object]:
-        """The figures for the manifest."""
+    def as_json(self) -> SummaryCounts:
+        """The figures for the manifest and for ``--json``."""
         return {
             "positives": self.positives,
             "positives_by_source": {source.value: count for source, count in self.by_source.items()},
@@ -80,7 +180,7 @@ def summarise(data: ReleaseInput, listed: Mapping[Direction, Mapping[int, tuple[
     kept = merged[merged["kept"]]
     work = shown["worker"].value_counts(sort=False)
     times = shown.loc[shown["active_ms"] != NONE, "active_ms"]
-    proposed, answered = distinct(data.proposals.pairs), distinct(counting["pair"].to_numpy())
+    proposed, answered = distinct(data.proposals["pair"].to_numpy()), distinct(counting["pair"].to_numpy())
     return Summary(
         positives=len(kept),
         by_source={
@@ -97,12 +197,12 @@ def summarise(data: ReleaseInput, listed: Mapping[Direction, Mapping[int, tuple[
         workers=int((work > 0).sum()),
         largest_share=float(work.max() / len(shown)) if len(shown) else None,
         median_active_s=float(np.median(times)) / 1000 if len(times) else None,
-        proposed_by=data.proposals.distinct_pairs(),
+        proposed_by=distinct_pairs(data.proposals),
         proposed=len(proposed),
         unanswered=len(proposed) - int(contains(answered, proposed).sum()),
         conflicts=int(merged["conflict"].sum()),
         excluded=int(merged["excluded"].sum()),
         negatives=int(merged["negative"].sum()),
-        agreement=concord(shown),
+        agreement=pair_agreement(shown),
         texts=data.texts,
     )

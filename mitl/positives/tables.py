@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from mitl.core.packed import unpack_ids
+from mitl.core.packed import spans, unpack_ids
+from mitl.datasets.official import OFFICIAL_COLUMNS
 from mitl.judgements.aggregators import Posterior
 from mitl.positives.ids import ReleaseIds, by_place
 from mitl.positives.release_input import ReleaseInput
-from mitl.records import Concept, IdKind, Label, Outcome, PositiveSource, Shortcoming
-from mitl.records.frames import NONE
+from mitl.proposals.candidates import finders
+from mitl.records import IdKind, Label, Outcome, PairRole, PositiveSource
+from mitl.records.frames import NONE, ROLES, counts
+from mitl.records.questions import Question, QuestionType
 
 _TEXTS = pa.list_(pa.string())
 
@@ -70,7 +79,7 @@ def judgements_table(
     where the input holds it.
 
     Args:
-        shown: what :func:`mitl.positives.pseudonyms.shown_judgements` gives.
+        shown: what :func:`mitl.positives.privacy.shown_judgements` gives.
     """
     outcomes = pa.array([outcome.value for outcome in Outcome])
     active_ms = shown["active_ms"].to_numpy()
@@ -80,13 +89,14 @@ def judgements_table(
             "worker": _strings(shown["worker"]),
             "label": _labels(shown["label"]),
             "outcome": outcomes.take(pa.array(shown["outcome"].to_numpy())),
-            **{
-                name: _by_bits([value.value for value in enum]).take(pa.array(shown[name].to_numpy()))
-                for name, enum in (("shortcomings", Shortcoming), ("concepts", Concept))
-            },
+            **{q.column: _choices(q, shown[q.column].to_numpy()) for q in data.questions if q.choices},
             "active_ms": pa.array(active_ms, mask=active_ms == NONE),
             "usable": pa.array(shown["usable"].to_numpy()),
-            **({"text": _strings(shown["text"])} if "text" in shown else {}),
+            **{
+                q.column: _strings(shown[q.column])
+                for q in data.questions
+                if not q.choices and q.column in shown
+            },
         }
     )
 
@@ -122,8 +132,8 @@ def _pair_columns(
 
 def _answer_columns(data: ReleaseInput, rows: pd.DataFrame) -> dict[str, pa.Array]:
     """Who proposed each of these pairs, and how people answered."""
-    offsets, codes = data.proposals.finders(rows["pair"].to_numpy())
-    names = pa.array(data.proposals.annotators, pa.string()).take(pa.array(codes))
+    offsets, codes = finders(data.proposals, rows["pair"].to_numpy())
+    names = pa.array(data.proposals["annotator"].cat.categories, pa.string()).take(pa.array(codes))
     n_judgements = rows["n_judgements"].to_numpy()
     return {
         "annotators": pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), names),
@@ -142,6 +152,17 @@ def _strings(column: pd.Series[str]) -> pa.Array:
     return pa.array(column.cat.categories.tolist(), pa.string()).take(pa.array(codes, mask=codes == NONE))
 
 
+def _choices(question: Question, masks: NDArray[np.integer]) -> pa.Array:
+    """For each answer its choice, or the list of its choices in their declared order."""
+    places, distinct = pd.factorize(masks)
+    chosen = [[choice.value for choice in question.chosen(int(mask))] for mask in distinct]
+    if question.type is QuestionType.CHOICE:
+        values = pa.array([one[0] if one else None for one in chosen], pa.string())
+    else:
+        values = pa.array(chosen, _TEXTS)
+    return values.take(pa.array(places))
+
+
 def _by_bits(values: Sequence[str]) -> pa.Array:
     """At the place of each set of bits, the values whose bits are set."""
     every = [[v for place, v in enumerate(values) if mask >> place & 1] for mask in range(1 << len(values))]
@@ -151,3 +172,119 @@ def _by_bits(values: Sequence[str]) -> pa.Array:
 def _table(rows: Sequence[Mapping[str, object]], columns: Mapping[str, pa.DataType]) -> pa.Table:
     schema = pa.schema([pa.field(name, kind) for name, kind in columns.items()])
     return pa.Table.from_pylist(list(rows), schema=schema)
+
+
+CONFLICT_COLUMNS = (
+    "image_id",
+    "caption_id",
+    "label",
+    "n_judgements",
+    "cxc_score",
+    "original",
+    "decided_by",
+    "kept",
+)
+
+_ROWS_AT_ONCE = 1 << 17
+"""Judgements that are written together; bounds the memory."""
+_LEAST, _MOST = 1.001e-4, 1e6
+"""Between them Arrow and Python write a number alike, unless it is whole."""
+
+
+def json_bytes(value: object) -> bytes:
+    """Readable JSON with sorted keys and a final newline."""
+    return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def positives_json(listed: Mapping[int, Sequence[int]], queries: ReleaseIds, items: ReleaseIds) -> bytes:
+    """``{query: [items]}`` with integers, the queries in id order, in the layout of the official JSONs."""
+    numbered = {
+        str(queries.number[query]): [items.number[item] for item in found]
+        for query, found in sorted(listed.items())
+    }
+    return (json.dumps(numbered, separators=(",", ":")) + "\n").encode()
+
+
+def official_csv(data: ReleaseInput, shown: pd.DataFrame, images: ReleaseIds, captions: ReleaseIds) -> bytes:
+    """The usable judgements in the official layout: one row per judgement, proposing annotator and direction.
+
+    Ranks start at 1, scores are the annotator's similarities, answers are 1 (yes) to 4 (no); the codes of several
+    choices are joined by ``|``, and what else was asked follows the official columns. Golds and repeats are left out.
+
+    Args:
+        shown: what :func:`mitl.positives.privacy.shown_judgements` gives.
+    """
+    listed = shown[counts(shown) & (shown["role"] != ROLES.index(PairRole.REPEAT))]
+    proposals = {name: column.to_numpy() for name, column in data.proposals.items() if name != "annotator"}
+    annotator = data.proposals["annotator"].cat
+    codes = annotator.codes.to_numpy()
+    names = pa.array([_csv_bytes([[name]]).decode().strip() for name in annotator.categories], pa.string())
+    image_names, caption_names = by_place(images.number), by_place(captions.number)
+    asked = [question for question in data.questions if question.csv]
+    further = [question.csv for question in asked if question.csv not in OFFICIAL_COLUMNS]
+    sink = io.BytesIO(_csv_bytes([(*OFFICIAL_COLUMNS, *further)]))
+    sink.seek(0, io.SEEK_END)
+    for first in range(0, len(listed), _ROWS_AT_ONCE):
+        part = listed.iloc[first : first + _ROWS_AT_ONCE]
+        pairs = part["pair"].to_numpy()
+        starts, ends = (np.searchsorted(proposals["pair"], pairs, side=side) for side in ("left", "right"))
+        rows, proposed = np.repeat(np.arange(len(part)), ends - starts), spans(starts, ends)
+        image_ids, caption_ids = unpack_ids(pairs[rows])
+        columns = (
+            names.take(pa.array(codes[proposed])),
+            pa.array(proposals["rank"][proposed]).cast(pa.string()),
+            _decimals(proposals["similarity"][proposed].astype(np.float32)),
+            caption_names.take(pa.array(caption_ids)).cast(pa.string()),
+            image_names.take(pa.array(image_ids)).cast(pa.string()),
+            pa.array(part["label"].to_numpy()[rows] + 1).cast(pa.string()),
+            *(_codes(question, part[question.column].to_numpy()).take(pa.array(rows)) for question in asked),
+        )
+        lines = pc.binary_join_element_wise(*columns, ",").to_pylist()
+        sink.write("\n".join([*lines, ""]).encode())
+    return sink.getvalue()
+
+
+def conflicts_csv(data: ReleaseInput, images: ReleaseIds, captions: ReleaseIds) -> bytes:
+    """Every pair on which people, CxC and the original annotation disagree, and what became of it."""
+    found = data.merged.pairs[data.merged.pairs["conflict"]]
+    names = [label.value for label in Label] + [""]  # the last is for NONE
+    image_ids, caption_ids = unpack_ids(found["pair"].to_numpy())
+    columns = (
+        map(images.shown.__getitem__, image_ids.tolist()),
+        map(captions.shown.__getitem__, caption_ids.tolist()),
+        map(names.__getitem__, found["label"].tolist()),
+        found["n_judgements"].tolist(),
+        ("" if math.isnan(score) else score for score in found["score"].tolist()),
+        map(_truth, found["original"].tolist()),
+        (
+            (PositiveSource.JUDGEMENT if by_judgement else PositiveSource.CXC).value
+            for by_judgement in found["by_judgement"].tolist()
+        ),
+        map(_truth, found["kept"].tolist()),
+    )
+    return _csv_bytes([CONFLICT_COLUMNS, *zip(*columns, strict=True)])
+
+
+def _decimals(numbers: NDArray[np.float32]) -> pa.Array:
+    """Each number by its shortest digits, as Python writes it; Arrow is quick and differs for the great and small."""
+    size = np.abs(numbers)
+    alike = (size > _LEAST) & (size < _MOST) & (numbers != np.trunc(numbers))
+    texts = pa.array(numbers).cast(pa.string())
+    return pc.replace_with_mask(texts, pa.array(~alike), pa.array(map(str, numbers[~alike]), pa.string()))
+
+
+def _codes(question: Question, masks: NDArray[np.integer]) -> pa.Array:
+    """For each answer the official numbers of its choices."""
+    places, distinct = pd.factorize(masks)
+    codes = ["|".join(str(choice.code) for choice in question.chosen(int(mask))) for mask in distinct]
+    return pa.array(codes, pa.string()).take(pa.array(places))
+
+
+def _truth(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _csv_bytes(rows: Iterable[Sequence[object]]) -> bytes:
+    sink = io.StringIO(newline="")
+    csv.writer(sink, lineterminator="\n").writerows(rows)
+    return sink.getvalue().encode()

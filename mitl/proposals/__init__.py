@@ -1,1 +1,4 @@
-"""Sampled queries and rankings to candidate pairs with provenance, and gold controls."""
+"""Sampled queries and rankings to candidate pairs with provenance, and gold controls.
+
+No database, and nobody is asked.
+"""

@@ -7,15 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from annotators.base import Ranking
-from mitl.core.packed import Ints, contains, distinct, pack_ids
+from mitl.core.packed import Ints, contains, distinct, pack_ids, spans
 from mitl.errors import ProposalError
 from mitl.records import Direction
+from mitl.records.frames import PROPOSALS, frame
 
 DIRECTIONS = tuple(Direction)
-"""What the numbers of ``ProposalTable.direction`` stand for."""
+"""What the numbers of a frame's ``direction`` stand for."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,32 +32,6 @@ class NamedRanking:
 def ranking_path(folder: Path, annotator: str, direction: Direction) -> Path:
     """Where one ranking of a run lies."""
     return folder / f"{annotator}.{direction}.parquet"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ProposalTable:
-    """Proposals as columns of equal length, in the order of the rankings, then query, then rank.
-
-    A pair has one row for each annotator and direction that proposed it. Known positives are among them:
-    originals are judged like any other pair.
-    """
-
-    annotators: tuple[str, ...]
-    """What the numbers of ``annotator`` stand for, in the order in which they first appeared."""
-    image_id: Ints
-    caption_id: Ints
-    annotator: NDArray[np.int16]
-    direction: NDArray[np.int8]
-    """Places in ``DIRECTIONS``."""
-    rank: NDArray[np.int16]
-    similarity: NDArray[np.float32]
-
-    def __len__(self) -> int:
-        return len(self.image_id)
-
-    def packed(self) -> Ints:
-        """The pair of each row as one integer (``mitl.core.packed``)."""
-        return pack_ids(self.image_id, self.caption_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,47 +63,104 @@ class ProposalSummary:
     distinct: int
 
 
-def propose(rankings: Sequence[NamedRanking], top_k: int) -> ProposalTable:
-    """The first ``top_k`` of every ranking as proposals.
+def propose(rankings: Sequence[NamedRanking], top_k: int) -> pd.DataFrame:
+    """The first ``top_k`` of every ranking (``PROPOSALS``), annotators in the order in which they first come.
+
+    Known positives are among them: originals are judged like any other pair.
 
     Raises:
         ProposalError: a ranking is not that deep, or two are of the same annotator and direction.
     """
     _check(rankings, top_k)
-    names = tuple(dict.fromkeys(named.annotator for named in rankings))
-    parts = [_rows(named, names.index(named.annotator), top_k) for named in rankings]
-    image, caption, annotator, direction, rank, similarity = (
-        np.concatenate(column) for column in zip(_no_rows(), *parts, strict=True)
+    names = list(dict.fromkeys(named.annotator for named in rankings))
+    heads = [_packed(named, top_k) for named in rankings]
+    similarities = [named.ranking.similarities[:, :top_k].reshape(-1) for named in rankings]
+    counts = [len(head) for head in heads]
+    of_rankings = {
+        "annotator": [names.index(named.annotator) for named in rankings],
+        "direction": [DIRECTIONS.index(named.direction) for named in rankings],
+    }
+    codes = {name: np.repeat(np.array(of, np.int64), counts) for name, of in of_rankings.items()}
+    return frame(
+        PROPOSALS,
+        {
+            "pair": np.concatenate([np.empty(0, np.int64), *heads]),
+            "annotator": pd.Categorical.from_codes(codes["annotator"], pd.Index(names, dtype=object)),
+            "direction": codes["direction"],
+            "rank": np.tile(np.arange(1, top_k + 1), sum(counts) // top_k),
+            "similarity": np.concatenate([np.empty(0, np.float32), *similarities]),
+        },
     )
-    return ProposalTable(names, image, caption, annotator, direction, rank, similarity)
 
 
-def proposal_summary(table: ProposalTable) -> ProposalSummary:
+def proposal_summary(proposals: pd.DataFrame) -> ProposalSummary:
     """Counts of what each annotator proposed, brought in and shares with the others."""
-    packed = table.packed()
-    sets = [distinct(packed[table.annotator == index]) for index in range(len(table.annotators))]
+    codes, packed = proposals["annotator"].cat.codes, proposals["pair"].to_numpy()
+    names = proposals["annotator"].cat.categories
+    sets = [distinct(packed[codes == code]) for code in range(len(names))]
     everyone = np.sort(np.concatenate([np.empty(0, np.int64), *sets]))
     repeated = everyone[1:][everyone[1:] == everyone[:-1]]
     earlier = np.empty(0, np.int64)
     shares = []
-    for index, (name, pairs) in enumerate(zip(table.annotators, sets, strict=True)):
+    for code, (name, pairs) in enumerate(zip(names, sets, strict=True)):
         shares.append(
             AnnotatorShare(
                 annotator=name,
-                proposed=int((table.annotator == index).sum()),
+                proposed=int((codes == code).sum()),
                 unique=len(pairs),
                 new=len(pairs) - int(contains(earlier, pairs).sum()),
                 exclusive=len(pairs) - int(contains(repeated, pairs).sum()),
             )
         )
         earlier = distinct(np.concatenate([earlier, pairs]))
-    return ProposalSummary(tuple(shares), proposed=len(table), distinct=len(earlier))
+    return ProposalSummary(tuple(shares), proposed=len(proposals), distinct=len(earlier))
+
+
+def in_order(proposals: pd.DataFrame) -> pd.DataFrame:
+    """By pair, annotator's name, direction and rank, as stored proposals stand."""
+    names = proposals["annotator"].cat.categories
+    known = proposals.assign(annotator=proposals["annotator"].cat.reorder_categories(sorted(names)))
+    keys = (
+        known["similarity"],
+        known["rank"],
+        known["direction"],
+        known["annotator"].cat.codes,
+        known["pair"],
+    )
+    return known.iloc[np.lexsort(keys)].reset_index(drop=True)
+
+
+def finders(proposals: pd.DataFrame, pairs: Ints) -> tuple[Ints, NDArray[np.integer]]:
+    """Who proposed each of these pairs: (offsets (n + 1,), places among the names), each annotator once, ascending.
+
+    Args:
+        proposals: in order.
+    """
+    proposed, codes, first = _first_of_each(proposals)
+    owners = proposed[first]
+    starts, ends = (np.searchsorted(owners, pairs, side=side) for side in ("left", "right"))
+    return np.concatenate([[0], np.cumsum(ends - starts)]).astype(np.int64), codes[first][spans(starts, ends)]
+
+
+def distinct_pairs(proposals: pd.DataFrame) -> dict[str, int]:
+    """How many distinct pairs each annotator proposed, by proposals in order."""
+    _, codes, first = _first_of_each(proposals)
+    names = proposals["annotator"].cat.categories
+    return dict(zip(names, np.bincount(codes[first], minlength=len(names)).tolist(), strict=True))
+
+
+def _first_of_each(proposals: pd.DataFrame) -> tuple[Ints, NDArray[np.integer], NDArray[np.bool_]]:
+    """The pairs, the annotators' places, and which rows are the first of their pair and annotator."""
+    pairs, codes = proposals["pair"].to_numpy(), proposals["annotator"].cat.codes.to_numpy()
+    first = np.ones(len(pairs), np.bool_)
+    first[1:] = (pairs[1:] != pairs[:-1]) | (codes[1:] != codes[:-1])
+    return pairs, codes, first
 
 
 def ranked_pairs(rankings: Sequence[NamedRanking]) -> Ints:
     """All pairs of the rankings to their full depth, packed, sorted and distinct."""
-    parts = [_pair_ids(named, named.ranking.item_ids.shape[1]) for named in rankings]
-    return distinct(np.concatenate([np.empty(0, np.int64), *(pack_ids(*part) for part in parts)]))
+    parts = (_packed(named, named.ranking.item_ids.shape[1]) for named in rankings)
+    return distinct(np.concatenate([np.empty(0, np.int64), *parts]))
 
 
 def _check(rankings: Sequence[NamedRanking], top_k: int) -> None:
@@ -146,26 +179,8 @@ def _check(rankings: Sequence[NamedRanking], top_k: int) -> None:
         seen.add((named.annotator, named.direction))
 
 
-def _pair_ids(named: NamedRanking, depth: int) -> tuple[Ints, Ints]:
-    """Image ids and caption ids of the first ``depth`` ranks, row by row."""
+def _packed(named: NamedRanking, depth: int) -> Ints:
+    """The pairs of the first ``depth`` ranks, row by row."""
     queries = np.repeat(named.ranking.query_ids, depth)
     items = named.ranking.item_ids[:, :depth].reshape(-1)
-    return (queries, items) if named.direction is Direction.I2T else (items, queries)
-
-
-def _rows(named: NamedRanking, index: int, top_k: int) -> tuple[NDArray[np.generic], ...]:
-    images, captions = _pair_ids(named, top_k)
-    count = len(images)
-    return (
-        images,
-        captions,
-        np.full(count, index, np.int16),
-        np.full(count, DIRECTIONS.index(named.direction), np.int8),
-        np.tile(np.arange(1, top_k + 1, dtype=np.int16), count // top_k),
-        named.ranking.similarities[:, :top_k].reshape(-1),
-    )
-
-
-def _no_rows() -> tuple[NDArray[np.generic], ...]:
-    types = (np.int64, np.int64, np.int16, np.int8, np.int16, np.float32)
-    return tuple(np.empty(0, dtype) for dtype in types)
+    return pack_ids(queries, items) if named.direction is Direction.I2T else pack_ids(items, queries)

@@ -3,14 +3,20 @@
 Each thing gets a key: the first 16 bytes of BLAKE2b of the seed, the name of the stream and the thing itself,
 joined by an unseen separator. Sorting by key is a random order. So a draw does not depend on the order in
 which things came, and a smaller sample is part of a larger one.
+
+Gold controls are drawn so too: pairs whose answer is known beforehand, one of each kind for every HIT.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
+import numpy as np
+
+from mitl.core.packed import Ints, contains, distinct, pack_ids, unpack_pairs
 from mitl.errors import ProposalError
 from mitl.records import Pair
 
@@ -61,3 +67,107 @@ def sample(ids: Sequence[int], n: int | None, seed: int, stream: str) -> list[in
     if n > len(distinct):
         raise ProposalError(f"cannot sample {n} of {len(distinct)} {stream}; ask for {len(distinct)} at most")
     return sorted(shuffled(distinct, seed, stream)[:n])
+
+
+SURE_RATING = 4.5
+"""CxC's raters agree on a match from here on; an original rated so is the best gold."""
+DOUBTFUL_RATING = 3.0
+"""CxC counts a pair as a match from here on; an original rated below is contradicted by people."""
+
+
+def gold_positives(
+    originals: Sequence[Pair],
+    *,
+    excluded: Callable[[Pair], bool] | Collection[Pair] = (),
+    ratings: Mapping[Pair, float],
+    n: int,
+    seed: int,
+    candidates: Collection[Pair] = (),
+) -> list[Pair]:
+    """Up to ``n`` distinct originals to be gold positives, in random order; fewer only where there are fewer.
+
+    Originals that CxC rates 4.5 or more come first, then those without such a rating; among either, those
+    that are not asked as a candidate, and one of each image before a second one. An original that is
+    ``excluded`` (withdrawn, or named by an exclusion list) or that CxC rates below 3 is never used.
+
+    Raises:
+        ProposalError: no original may be used.
+    """
+    refused = excluded if callable(excluded) else frozenset(excluded).__contains__
+    usable = [
+        pair
+        for pair in dict.fromkeys(originals)
+        if not refused(pair) and ratings.get(pair, SURE_RATING) >= DOUBTFUL_RATING
+    ]
+    if n > 0 and not usable:
+        raise ProposalError(
+            f"none of the {len(originals)} original pairs may be a gold positive; "
+            "check the exclusion lists and the data set's originals"
+        )
+    asked = frozenset(candidates)
+    of_image: Counter[int] = Counter()
+    place = {}
+    for pair in shuffled_pairs(usable, seed, "gold positives"):
+        place[pair] = of_image[pair.image_id]
+        of_image[pair.image_id] += 1
+    key = {pair: draw_key(seed, "gold positives order", pair_name(pair)) for pair in usable}
+    usable.sort(key=lambda p: (ratings.get(p, 0.0) < SURE_RATING, p in asked, place[p], key[p]))
+    return usable[: max(n, 0)]
+
+
+def gold_negatives(
+    query_image_ids: Sequence[int],
+    query_caption_ids: Sequence[int],
+    gallery_image_ids: Sequence[int],
+    gallery_caption_ids: Sequence[int],
+    *,
+    ranked: Ints,
+    known_positives: Ints,
+    n: int,
+    seed: int,
+) -> list[Pair]:
+    """Up to ``n`` distinct random query x gallery pairs that nobody has reason to think a match.
+
+    A pair is an image query with any caption, or any image with a caption query. Left out are the pairs of
+    every ranking there is (``ranked``: all depths, annotators and directions) and of ``known_positives``;
+    both are packed, in any order. Fewer than ``n`` are given only where there are fewer.
+
+    Raises:
+        ProposalError: no pair is left.
+    """
+    if n <= 0:
+        return []
+    forbidden = distinct(np.concatenate([ranked, known_positives]).astype(np.int64))
+    sides = (
+        (sorted(set(query_image_ids)), sorted(set(gallery_caption_ids))),
+        (sorted(set(gallery_image_ids)), sorted(set(query_caption_ids))),
+    )
+    sizes = [len(images) * len(captions) for images, captions in sides]
+    drawn: dict[int, None] = {}
+    for attempt in range(20 * n + 100 if sum(sizes) else 0):
+        at = draw_below(sum(sizes), seed, "gold negatives", attempt)
+        (images, captions), at = (sides[0], at) if at < sizes[0] else (sides[1], at - sizes[0])
+        packed = images[at // len(captions)] << 32 | captions[at % len(captions)]
+        if packed not in drawn and not contains(forbidden, np.array([packed]))[0]:
+            drawn[packed] = None
+            if len(drawn) == n:
+                break
+    found = unpack_pairs(np.array(list(drawn), np.int64))
+    if len(found) < n:
+        found = _all_negatives(sides, forbidden, seed)[:n]
+    if not found:
+        raise ProposalError(
+            f"all {sum(sizes)} query x gallery pairs are ranked or known positives, so none is a gold negative; "
+            "lower --depth or use a larger gallery"
+        )
+    return found
+
+
+def _all_negatives(sides: tuple[tuple[list[int], list[int]], ...], forbidden: Ints, seed: int) -> list[Pair]:
+    """Every pair that is left; for spaces so nearly forbidden that draws kept missing."""
+    parts = []
+    for images, captions in sides:
+        rows = np.repeat(np.array(images, np.int64), len(captions))
+        parts.append(pack_ids(rows, np.tile(np.array(captions, np.int64), len(images))))
+    space = distinct(np.concatenate(parts))
+    return shuffled_pairs(unpack_pairs(space[~contains(forbidden, space)]), seed, "gold negatives")

@@ -5,7 +5,8 @@ running scripts: ``data-mitl-submit`` on the form, whose ``action`` is where ans
 ``data-mitl-assignment`` on the hidden input, whose ``value`` is the assignment's id. ``bind_submission``
 fills both. Without it the page's own script does the same from the query string (``assignmentId``,
 ``turkSubmitTo``), as MTurk passes them. A third, ``data-mitl-instructions``, is on the open ``details`` of the
-instructions, which ``fold_instructions`` closes for whoever has read them.
+instructions, which ``fold_instructions`` closes for whoever has read them. A ``fieldset`` with ``data-when="label no"``
+holds what is asked where the place's field ``label`` says ``no``, or another of the values that follow it.
 
 A page in a frame speaks with its parent by ``postMessage``, only to the origin that served the page itself:
 it says ``{type: "mitl-ready"}`` until it is heard, ``{type: "mitl-draft", fields: [[name, value], ...]}`` at every
@@ -35,6 +36,8 @@ class Control:
     name: str
     value: str
     checked: bool
+    when: str = ""
+    """As ``data-when`` says it; empty where there is no condition."""
 
 
 @dataclass(slots=True)
@@ -109,6 +112,8 @@ class _Parser(HTMLParser):
         self.page = Page()
         self._form: Form | None = None
         self._list: str | None = None
+        self._when: list[str] = []
+        """Of each open fieldset."""
         self._unvalued: dict[str, str | None] | None = None
         """An option that sends its text, which is still to come."""
 
@@ -121,6 +126,8 @@ class _Parser(HTMLParser):
             self._list = given.get("name") if "multiple" in given and "disabled" not in given else None
         elif tag == "option":
             self._option(dict(attrs))
+        elif tag == "fieldset":
+            self._when.append(dict(attrs).get("data-when") or "")
         elif tag == "form":
             given = dict(attrs)
             self._form = Form(given.get("action") or "", (given.get("method") or "get").lower())
@@ -144,6 +151,8 @@ class _Parser(HTMLParser):
             self._form = None
         elif tag == "select":
             self._list = None
+        elif tag == "fieldset" and self._when:
+            self._when.pop()
 
     def _option(self, given: dict[str, str | None]) -> None:
         if "value" not in given:
@@ -163,8 +172,9 @@ class _Parser(HTMLParser):
             return
         default = "on" if kind in ("radio", "checkbox") else ""
         value = given.get("value")
+        when = next(filter(None, reversed(self._when)), "")
         self._form.controls.append(
-            Control(kind, name, default if value is None else value, "checked" in given)
+            Control(kind, name, default if value is None else value, "checked" in given, when)
         )
 
     @staticmethod

@@ -1,21 +1,22 @@
 """What crosses the borders between the stages: enums and frozen records, standard library only.
 
-Ids called ``image_id``, ``caption_id``, ``query_id`` or ``item_id`` in these records are the database's
-surrogate integers, which are given in tie order at load (external integers by value, strings by code point).
+Ids called ``image_id``, ``caption_id``, ``query_id`` or ``item_id`` in these records are the numbers of items within
+their side, given by the database in tie order at load (external integers by value, strings by code point).
 Sorting by them is therefore the canonical order. ``external_id`` is the data set's own id, kept as text.
 """
 
 from mitl.records.answers import (
-    Finding,
-    Judgement,
-    ParsedAnswers,
-    PlaceAnswer,
-)
-from mitl.records.comparisons import (
     Comparison,
     ComparisonAnswer,
     ComparisonPage,
+    Finding,
+    GoldControl,
+    HitItem,
+    Judgement,
+    PackedHit,
+    ParsedAnswers,
     ParsedComparisons,
+    PlaceAnswer,
     System,
     Vote,
 )
@@ -36,9 +37,9 @@ from mitl.records.enums import (
     OriginalVerdict,
     Outcome,
     PairRole,
+    PartKind,
     PositiveSource,
     Preference,
-    RationaleKind,
     Shortcoming,
 )
 from mitl.records.items import (
@@ -47,15 +48,15 @@ from mitl.records.items import (
     Exclusion,
     Image,
     ImageItem,
+    Item,
+    ItemSet,
     Pair,
+    Part,
     Proposal,
     Rating,
     RetrievalSet,
-)
-from mitl.records.pages import (
-    GoldControl,
-    HitItem,
-    PackedHit,
+    Side,
+    StoredItem,
 )
 from mitl.records.results import (
     StageResult,
@@ -86,6 +87,8 @@ __all__ = [
     "IdKind",
     "Image",
     "ImageItem",
+    "Item",
+    "ItemSet",
     "JournalState",
     "Judgement",
     "JudgementSource",
@@ -97,15 +100,18 @@ __all__ = [
     "PairRole",
     "ParsedAnswers",
     "ParsedComparisons",
+    "Part",
+    "PartKind",
     "PlaceAnswer",
     "PositiveSource",
     "Preference",
     "Proposal",
     "Rating",
-    "RationaleKind",
     "RetrievalSet",
     "Shortcoming",
+    "Side",
     "StageResult",
+    "StoredItem",
     "System",
     "Table",
     "Verdict",

@@ -19,6 +19,15 @@ class IdKind(StrEnum):
     STRING = "string"
 
 
+class PartKind(StrEnum):
+    """What a part of an item is, and so how it is read and shown."""
+
+    TEXT = "text"
+    IMAGE = "image"
+    AUDIO = "audio"
+    VIDEO = "video"
+
+
 class AnnotatorKind(StrEnum):
     """What a machine annotator's similarity is made of; decides how it is searched."""
 
@@ -96,14 +105,6 @@ class Concept(StrEnum):
     def code(self) -> int:
         """The official CSV's number, from 1."""
         return list(Concept).index(self) + 1
-
-
-class RationaleKind(StrEnum):
-    """Which follow-up question a rationale row answers."""
-
-    SHORTCOMING = "shortcoming"
-    CONCEPT = "concept"
-    TEXT = "text"
 
 
 class Environment(StrEnum):

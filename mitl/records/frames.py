@@ -7,7 +7,7 @@ it says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mitl.records.enums import Label, Outcome, PairRole
+from mitl.records.questions import RATIONALE, Question
 
 Flags = NDArray[np.bool_]
 Schema = Mapping[str, tuple[str, str]]
@@ -38,22 +39,39 @@ ANSWERS: Schema = {
 }
 """Every answer of an environment where it stands: what judging work reads."""
 
-JUDGEMENTS: Schema = {
-    "pair": ("int64", "the pair"),
-    "worker": ("category", "id on the requester API, or a pseudonym"),
-    "label": ("int8", "place in Label; NONE where there is none"),
-    "outcome": ("int8", "place in Outcome"),
-    "role": ("int8", "place in PairRole"),
-    "usable": ("bool", "whether it may count"),
-    "shortcomings": ("int16", "a bit for each place of Shortcoming"),
-    "concepts": ("int16", "a bit for each place of Concept"),
-    "active_ms": ("int64", "milliseconds; NONE where the page measured nothing"),
-    "text": (
-        "category",
-        "in the worker's own words, missing where there are none; only where it is asked for",
-    ),
-}
-"""Every answer of an environment as a release needs it, in no order that matters; see ``Judgement``."""
+
+def judgement_schema(questions: Iterable[Question]) -> Schema:
+    """Every answer of an environment as a release needs it, in no order that matters; see ``Judgement``.
+
+    The columns of texts are there only where they are asked for.
+    """
+    asked = list(questions)
+    return {
+        "pair": ("int64", "the pair"),
+        "worker": ("category", "id on the requester API, or a pseudonym"),
+        "label": ("int8", "place in Label; NONE where there is none"),
+        "outcome": ("int8", "place in Outcome"),
+        "role": ("int8", "place in PairRole"),
+        "usable": ("bool", "whether it may count"),
+        **{
+            question.column: (
+                "int16" if len(question.choices) < 16 else "int64",
+                f"a bit for each place among the choices of {question.name}",
+            )
+            for question in asked
+            if question.choices
+        },
+        "active_ms": ("int64", "milliseconds; NONE where the page measured nothing"),
+        **{
+            question.column: ("category", "in the worker's own words, missing where there are none")
+            for question in asked
+            if not question.choices
+        },
+    }
+
+
+JUDGEMENTS = judgement_schema(RATIONALE)
+"""The columns that every environment has."""
 
 PAIR_ANSWERS: Schema = {
     "pair": ("int64", "ascending and distinct"),
@@ -87,6 +105,16 @@ MERGED: Schema = {
     "by_judgement": ("bool", "where they disagree, decided by people rather than by CxC"),
 }
 """What becomes of each pair."""
+
+PROPOSALS: Schema = {
+    "pair": ("int64", "the pair"),
+    "annotator": ("category", "name of the machine annotator"),
+    "direction": ("int8", "place in Direction"),
+    "rank": ("int32", "of the item in the query's ranking, from 1"),
+    "similarity": ("float64", "the annotator's; higher is closer"),
+}
+"""A row for each pair, annotator and direction: as rankings give them, in the order of rankings, query and rank; stored
+ones by pair, annotator's name, direction and rank, with the names in order."""
 
 _GOLD = np.array([role.is_gold for role in ROLES])
 _ANSWERED = OUTCOMES.index(Outcome.ANSWERED)

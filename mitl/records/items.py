@@ -1,11 +1,75 @@
-"""Images, captions and pairs: as read from files, and as the stages see them."""
+"""Items of any kind; images, captions and pairs, as read from files and as the stages see them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mitl.records.enums import Direction, ExclusionKind, IdKind
+from mitl.records.enums import Direction, ExclusionKind, IdKind, PartKind
+
+IMAGE, CAPTION = "image", "caption"
+"""The sides of a data set such as COCO."""
+SEARCHES = {Direction.I2T.value: (IMAGE, CAPTION), Direction.T2I.value: (CAPTION, IMAGE)}
+"""Its directions: the side that asks, and the one that is searched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of an item: a text, or a picture, sound or video by its file or address."""
+
+    kind: PartKind
+    text: str | None = None
+    file: str | None = None
+    """Its path, absolute or relative to the project."""
+    url: str | None = None
+    width: int | None = None
+    height: int | None = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One item of a side; a composed query has several parts, such as a picture and a text."""
+
+    external_id: str
+    parts: tuple[Part, ...]
+    group: str | None = None
+    """The item that it was made for, by its id on the side ``Side.made_for``: a caption's image."""
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The items, in tie order, that search or are searched together."""
+
+    name: str
+    items: tuple[Item, ...]
+    made_for: str | None = None
+    """The side of their groups, which comes before this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ItemSet:
+    """A data set of any kind: images and captions, two sides of texts, one side that searches in itself."""
+
+    name: str
+    kind: str
+    """Which reader made it."""
+    id_kind: IdKind
+    sides: tuple[Side, ...]
+    directions: Mapping[str, tuple[str, str]]
+    """Name → the side that asks, and the one that is searched; both may be the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredItem:
+    """An item as the database keeps it."""
+
+    id: int
+    """Within its side, in tie order."""
+    external_id: str
+    group_id: int | None
+    parts: tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +104,22 @@ class RetrievalSet:
     id_kind: IdKind
     images: tuple[Image, ...]
     captions: tuple[Caption, ...]
+
+    @property
+    def item_set(self) -> ItemSet:
+        """The same as items of two sides."""
+        images = (
+            Item(
+                i.external_id,
+                (Part(PartKind.IMAGE, None, i.file, i.url, i.width, i.height, i.sha256),),
+            )
+            for i in self.images
+        )
+        captions = (
+            Item(c.external_id, (Part(PartKind.TEXT, c.text),), c.image_external_id) for c in self.captions
+        )
+        sides = (Side(IMAGE, tuple(images)), Side(CAPTION, tuple(captions), made_for=IMAGE))
+        return ItemSet(self.name, self.kind, self.id_kind, sides, SEARCHES)
 
 
 @dataclass(frozen=True, slots=True)

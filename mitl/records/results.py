@@ -2,7 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Annotated, TypeVar, get_args, get_origin, get_type_hints
+
+T = TypeVar("T", bound=type)
+
+PRINTED: dict[str, dict[str, type]] = {"counts": {}, "paths": {}}
+"""Key of ``--json`` → command → the `TypedDict` that it prints there; filled as use cases are imported."""
+
+
+def printed_by(*commands: str, key: str = "counts") -> Callable[[T], T]:
+    """Register a `TypedDict` as what these commands print under ``counts``, or ``paths``, of ``--json``.
+
+    Each of its keys is ``Annotated`` with what it means, from which ``docs/cli.md`` is made.
+    """
+
+    def register(keys: T) -> T:
+        PRINTED[key].update(dict.fromkeys(commands, keys))
+        return keys
+
+    return register
+
+
+def meanings(keys: type) -> Mapping[str, str]:
+    """What each key of a registered `TypedDict` means, in its order; one of a base class first."""
+    hints = get_type_hints(keys, include_extras=True)
+    return {name: _meaning(hint) for name, hint in hints.items()}
+
+
+def _meaning(hint: object) -> str:
+    """The text of ``Annotated[T, text]``, also within ``NotRequired``."""
+    if get_origin(hint) is Annotated:
+        return str(get_args(hint)[1])
+    [inner] = get_args(hint)
+    return _meaning(inner)
 
 
 def several(count: int, noun: str, nouns: str = "") -> str:
@@ -25,8 +59,9 @@ class StageResult:
 
     status: str = "done"
     """done, nothing_to_do or error."""
-    counts: dict[str, object] = field(default_factory=dict)
-    paths: dict[str, str] = field(default_factory=dict)
+    counts: Mapping[str, object] = field(default_factory=dict)
+    """A `TypedDict` that ``printed_by`` registers."""
+    paths: Mapping[str, object] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
     """For people; never part of ``--json``."""

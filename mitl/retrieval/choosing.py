@@ -42,7 +42,7 @@ _FEWEST_ITEMS, _SAMPLE_SHARE = 256, 10
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class SearchTask:
     """A search: the best ``k`` of the right for each of the left and, where ``k_back`` is given, the other way too."""
 
     left: Vectors
@@ -65,7 +65,7 @@ class Choice:
     places: tuple[int, int]
 
 
-def choose(backend: Backend, task: Task) -> Choice:
+def choose(backend: Backend, task: SearchTask) -> Choice:
     """The products for a task.
 
     ``auto`` takes, of the units that this machine has, a GPU among them, the one whose product, loading and rescoring
@@ -81,10 +81,9 @@ def choose(backend: Backend, task: Task) -> Choice:
     return Choice((product,), _places(task, survivors_of(product, task)))
 
 
-def _makers(task: Task) -> dict[str, Callable[[], Product]]:
-    from mitl.retrieval.device_product import DeviceProduct
+def _makers(task: SearchTask) -> dict[str, Callable[[], Product]]:
     from mitl.retrieval.int8_product import Int8Product
-    from mitl.retrieval.torch_products import Bfloat16Product, TorchProduct
+    from mitl.retrieval.torch_products import Bfloat16Product, DeviceProduct, TorchProduct
 
     return {
         "numpy": NumpyProduct,
@@ -96,7 +95,7 @@ def _makers(task: Task) -> dict[str, Callable[[], Product]]:
     }
 
 
-def _cheapest(task: Task) -> Choice:
+def _cheapest(task: SearchTask) -> Choice:
     plain = NumpyProduct()
     # A worker of a cluster that was lent a card is to use it; elsewhere waking one pays with the import alone.
     pays = CARD_WORK if os.environ.get("CUDA_VISIBLE_DEVICES") else IMPORT_WORK
@@ -129,7 +128,7 @@ def _cheapest(task: Task) -> Choice:
     return Choice(tuple(products[first:]), _places(task, survivors[first]))
 
 
-def _cost(task: Task, rate: float, loading: float, survivors: tuple[float, float]) -> float:
+def _cost(task: SearchTask, rate: float, loading: float, survivors: tuple[float, float]) -> float:
     """What a task costs, in multiply-adds of the float32 product.
 
     Args:
@@ -154,7 +153,7 @@ def _sifting(k: int, items: int, survivors: float, number: int) -> float:
     return _NEWCOMER * newcomers + number * (_NEARER * looked_at + RESCORING * k)
 
 
-def survivors_of(product: Product, task: Task) -> tuple[float, float]:
+def survivors_of(product: Product, task: SearchTask) -> tuple[float, float]:
     """``expected_survivors`` of an item of the left and, where they are asked for, of the right."""
     if isinstance(product, FloatProduct):
         return float(task.k), float(task.k_back or 0)
@@ -198,7 +197,7 @@ def expected_survivors(
     return float(min(len(gallery), k * max(1.0, growth) ** steeper))
 
 
-def _places(task: Task, survivors: tuple[float, float]) -> tuple[int, int]:
+def _places(task: SearchTask, survivors: tuple[float, float]) -> tuple[int, int]:
     """Room for an item's survivors and for as many newcomers between two clearings."""
     return _room(task.k, len(task.right), survivors[0]), _room(task.k_back or 1, len(task.left), survivors[1])
 
@@ -214,7 +213,7 @@ def speeds(width: int) -> dict[str, float]:
     Measured once in a process, in some 50 milliseconds. A unit that breaks its own error bound is not used.
     """
     left, right = _probed(width, 256, 1024)
-    makers = _makers(Task(left, right, 1))
+    makers = _makers(SearchTask(left, right, 1))
     del makers["cuda"]
     with one_thread_of_blas():
         times = {name: _probe_s(make, left, right, time.thread_time) for name, make in makers.items()}
@@ -230,7 +229,7 @@ def card_speed(width: int) -> float:
     sides, small = _probed(width, *_CARD_PROBE), _probed(width, 256, 1024)
     with one_thread_of_blas():
         plain = _probe_s(NumpyProduct, *small, time.thread_time) / (256 * 1024)
-        card = _probe_s(_makers(Task(*sides, 1))["cuda"], *sides, time.perf_counter)
+        card = _probe_s(_makers(SearchTask(*sides, 1))["cuda"], *sides, time.perf_counter)
     return plain * len(sides[0]) * len(sides[1]) / card
 
 

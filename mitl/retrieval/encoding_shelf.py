@@ -20,12 +20,14 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.core.packed import places
 from mitl.core.whole_files import remove_folder, to_disk, whole_folder
 from mitl.errors import RetrievalError
-from mitl.retrieval.item_keys import Keys
 
 logger = logging.getLogger(__name__)
 
+Keys = NDArray[np.uint64]
+"""What items are known by, see ``mitl.retrieval.encodings``."""
 Arrays = Mapping[str, NDArray[Any]]
 Shapes = Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]
 """Of each array: its type, and its shape without the first axis."""
@@ -40,7 +42,7 @@ _KEYS = "item_keys"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class EncodedPart:
     """What one folder holds: ``keys`` (N,), arrays of N rows, and which rows are undamaged."""
 
     folder: Path
@@ -101,7 +103,7 @@ def row_bytes(shapes: Shapes) -> int:
     return sum(dtype.itemsize * int(np.prod(shape)) for dtype, shape in shapes.values())
 
 
-def read_part(folder: Path) -> Part | None:
+def read_part(folder: Path) -> EncodedPart | None:
     """The part in a folder; None where nothing of it can be used. Damage is told as a warning in the log."""
     try:
         about = json.loads((folder / _ABOUT).read_bytes())
@@ -121,7 +123,7 @@ def read_part(folder: Path) -> Part | None:
         sound &= _sound_rows(array, checksums[name])
     if not sound.all():
         logger.warning("%s: %d of %d items are damaged and are encoded again", folder, (~sound).sum(), rows)
-    return Part(folder, keys, shapes_of(arrays), sound)
+    return EncodedPart(folder, keys, shapes_of(arrays), sound)
 
 
 def _mapped(path: Path) -> NDArray[Any]:
@@ -219,10 +221,8 @@ class Shelf:
 
     def places(self, keys: Keys) -> NDArray[np.int64]:
         """Where each item's row lies, counted through all parts; -1 where it is not there."""
-        if not len(self._sorted):
-            return np.full(len(keys), -1, np.int64)
-        found = np.minimum(np.searchsorted(self._sorted, keys), len(self._sorted) - 1)
-        return np.where(self._sorted[found] == keys, self._order[found], -1)
+        found = places(self._sorted, keys)
+        return np.where(found >= 0, self._order[found], -1) if len(self._order) else found
 
     def assembled(self, keys: Keys) -> Arrays | None:
         """The rows of these items in this order, from one part; such a part is made where there is none.
@@ -244,34 +244,33 @@ class Shelf:
             pass
         return None
 
-    def _blocks(self, places: NDArray[np.int64]) -> Iterator[Arrays]:
-        assert (places >= 0).all(), "all items are encoded by now"
-        for rows in split(len(places), row_bytes(self._parts[0].shapes)):
-            yield self._rows(places[rows])
+    def _blocks(self, wanted: NDArray[np.int64]) -> Iterator[Arrays]:
+        assert (wanted >= 0).all(), "all items are encoded by now"
+        for rows in split(len(wanted), row_bytes(self._parts[0].shapes)):
+            yield self._rows(wanted[rows])
 
-    def _rows(self, places: NDArray[np.int64]) -> Arrays:
+    def _rows(self, wanted: NDArray[np.int64]) -> Arrays:
         """Rows gathered from the parts they lie in."""
-        owners = np.searchsorted(self._starts, places, side="right") - 1
+        owners = np.searchsorted(self._starts, wanted, side="right") - 1
         gathered: dict[str, NDArray[np.generic]] = {}
         for owner in np.flatnonzero(np.bincount(owners)):
-            wanted = np.flatnonzero(owners == owner)
+            mine = np.flatnonzero(owners == owner)
             for name, array in self._parts[owner].open().items():
-                rows = array[places[wanted] - self._starts[owner]]
+                rows = array[wanted[mine] - self._starts[owner]]
                 if name not in gathered:
-                    gathered[name] = np.empty((len(places), *rows.shape[1:]), rows.dtype)
-                gathered[name][wanted] = rows
+                    gathered[name] = np.empty((len(wanted), *rows.shape[1:]), rows.dtype)
+                gathered[name][mine] = rows
         return gathered
 
-    def _remove_covered(self, whole: Part) -> None:
+    def _remove_covered(self, whole: EncodedPart) -> None:
         """Remove the parts whose every item is in this one too."""
         rising = np.sort(whole.keys)  # np.isin would hash all of them again for each part
         for part in self._parts:
-            place = np.minimum(np.searchsorted(rising, part.keys), len(rising) - 1)
-            if part.folder != whole.folder and np.array_equal(rising[place], part.keys):
+            if part.folder != whole.folder and (places(rising, part.keys) >= 0).all():
                 remove_folder(part.folder)
 
 
-def _check_alike(parts: Sequence[Part]) -> None:
+def _check_alike(parts: Sequence[EncodedPart]) -> None:
     other = next((part.shapes for part in parts if part.shapes != parts[0].shapes), None)
     if other is not None:
         raise RetrievalError(
@@ -280,7 +279,7 @@ def _check_alike(parts: Sequence[Part]) -> None:
         )
 
 
-def _read_parts(folder: Path) -> list[Part]:
+def _read_parts(folder: Path) -> list[EncodedPart]:
     """The usable parts; what is damaged through and through is removed, so that its place is free."""
     while True:
         found = sorted(path for path in folder.glob("[!.]*") if path.is_dir()) if folder.is_dir() else []

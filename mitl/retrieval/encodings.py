@@ -1,8 +1,10 @@
 """Encoded items as artifacts: kept by the chunk while a network works, read back as memory maps.
 
-A row belongs to one item (``mitl.retrieval.item_keys``) under one annotator's fingerprint, which stands for its
-weights, preprocessing and settings. So a changed caption, picture or weights file is encoded again and nothing else
-is: items that are added, removed or put in another order leave the rows of the others as they are.
+A row belongs to one item, known by its key, under one annotator's fingerprint, which stands for its weights,
+preprocessing and settings. A key is 64 bits of a hash over the external id and the content (the caption's text, the
+picture file's bytes): of a million items two share one with a probability of 3e-8. So a changed caption, picture or
+weights file is encoded again and nothing else is: items that are added, removed or put in another order leave the
+rows of the others as they are.
 
     <folder>/<annotator>-<fingerprint>/images/<part>/{embedding.npy, item_keys.npy, part.json}
 
@@ -12,9 +14,14 @@ deleted at any time; what is needed is made again.
 
 from __future__ import annotations
 
+import hashlib
+import json
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -22,12 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from annotators.base import Annotator, Encoded, Modality, encoding_fingerprint, reads_pictures
-from mitl.core.whole_files import folder_bytes, one_clear_line, remove_dead_parts
+from mitl.core.whole_files import folder_bytes, one_clear_line, remove_dead_parts, whole_file
 from mitl.errors import AnnotatorError
 from mitl.progress import Progress, no_progress
 from mitl.records import CaptionItem, ImageItem
-from mitl.retrieval.encoding_shelf import Shelf, part_name, row_bytes, shapes_of, split, write_part
-from mitl.retrieval.item_keys import Keys, PictureHashes, caption_keys, image_keys
+from mitl.retrieval.encoding_shelf import Keys, Shelf, part_name, row_bytes, shapes_of, split, write_part
 
 Items = Sequence[ImageItem] | Sequence[CaptionItem]
 Chunk = tuple[int, Items]
@@ -40,6 +46,14 @@ CHUNK_ITEMS: dict[Modality, int] = {"image": 256, "caption": 4096}
 so that small chunks of them would leave its batches half empty."""
 _MOST_CHUNKS = 512
 """Of many items chunks are larger."""
+_SETTLED_NS = 2_000_000_000
+"""A file changed less than this before it was read may change again without its times showing it."""
+_SAVE_EVERY = 4096
+"""Files read between two savings of the index."""
+_READERS = 4
+
+Stamp = tuple[int, int, int]
+"""Size in bytes, time of modification and time of status change in nanoseconds."""
 
 
 class EncodingStore:
@@ -87,7 +101,7 @@ class EncodingStore:
             shelf = Shelf(folder)
             missing = np.flatnonzero(shelf.places(keys) < 0)
             if len(missing):
-                self._encode(side, missing, encode or _here(annotator, modality), progress)
+                self._encode(side, missing, encode or partial(encode_chunks, annotator, modality), progress)
                 continue
             with one_clear_line(folder, f"all {len(items):,} {modality}s are encoded and kept in chunks"):
                 arrays = shelf.assembled(keys)
@@ -163,8 +177,12 @@ def check_encoded(annotator: str, encoded: Encoded, items: Items) -> None:
                 )
 
 
-def _here(annotator: Annotator, modality: Modality) -> Encode:
-    return lambda chunks: ((number, encode_items(annotator, modality, items)) for number, items in chunks)
+def encode_chunks(
+    annotator: Annotator, modality: Modality, chunks: Iterable[Chunk]
+) -> Iterator[tuple[int, Encoded]]:
+    """One chunk after the other, in this process."""
+    for number, items in chunks:
+        yield number, encode_items(annotator, modality, items)
 
 
 def encode_items(annotator: Annotator, modality: Modality, items: Items) -> Encoded:
@@ -193,3 +211,94 @@ def _unfinished(
             advance(len(rows))
         else:
             yield number, side.some(rows)
+
+
+def caption_keys(items: Sequence[CaptionItem]) -> Keys:
+    """(N,) keys of captions: of their ids and texts."""
+    return np.array([_key("caption", item.external_id, item.text) for item in items], np.uint64)
+
+
+def image_keys(
+    items: Sequence[ImageItem], pictures: PictureHashes | None, progress: Progress = no_progress
+) -> Keys:
+    """(N,) keys of images: of their ids and picture files; of the ids alone where ``pictures`` is None."""
+    content = [""] * len(items)
+    if pictures is not None:
+        content = pictures.sha256([item.path for item in items], progress)
+    return np.array(
+        [_key("image", item.external_id, found) for item, found in zip(items, content, strict=True)],
+        np.uint64,
+    )
+
+
+def _key(*parts: str) -> int:
+    digest = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        encoded = part.encode(errors="surrogatepass")
+        digest.update(len(encoded).to_bytes(8, "little") + encoded)
+    return int.from_bytes(digest.digest(), "little")
+
+
+class PictureHashes:
+    """SHA-256 of picture files; a file is read again only where its size or its times are other ones."""
+
+    def __init__(self, index: Path) -> None:
+        """``index``: the JSON file that keeps what was found; made when there is something to keep."""
+        self._index = index
+        self._known = _read_index(index)
+
+    def sha256(self, paths: Sequence[Path | None], progress: Progress = no_progress) -> list[str]:
+        """The hash of each file, as hex; empty where there is no file to read."""
+        stamps = {path: _stamp(path) for path in paths if path is not None}
+        found = {path: known for path, stamp in stamps.items() if (known := self._known_hash(path, stamp))}
+        unread = [path for path in stamps if path not in found]
+        if unread:
+            with progress("read pictures", total=len(unread)) as advance:
+                for start in range(0, len(unread), _SAVE_EVERY):
+                    part = unread[start : start + _SAVE_EVERY]
+                    found.update(self._read(part, stamps))
+                    advance(len(part))
+        return ["" if path is None else found[path] for path in paths]
+
+    def _known_hash(self, path: Path, stamp: Stamp | None) -> str | None:
+        known, sha256 = self._known.get(str(path), (None, None))
+        return sha256 if stamp is not None and known == stamp else None
+
+    def _read(self, paths: Sequence[Path], stamps: dict[Path, Stamp | None]) -> dict[Path, str]:
+        with ThreadPoolExecutor(_READERS) as pool:
+            hashes = dict(zip(paths, pool.map(_sha256, paths), strict=True))
+        now = time.time_ns()
+        for path in paths:
+            stamp = stamps[path]
+            if stamp is not None and max(stamp[1:]) + _SETTLED_NS < now and stamp == _stamp(path):
+                self._known[str(path)] = (stamp, hashes[path])
+        with one_clear_line(self._index, "nothing is lost"), whole_file(self._index) as sink:
+            sink.write(json.dumps(self._known).encode())
+        return hashes
+
+
+def _stamp(path: Path) -> Stamp | None:
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""  # the annotator that needs it says what is wrong with it
+
+
+def _read_index(path: Path) -> dict[str, tuple[Stamp, str]]:
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        return {
+            name: ((int(size), int(modified), int(changed)), str(sha256))
+            for name, ((size, modified, changed), sha256) in entries.items()
+        }
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}  # nothing is lost with it but time

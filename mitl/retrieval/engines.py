@@ -7,11 +7,10 @@ gallery to search), so that an engine may do them anywhere, in any order and, af
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Self
 
 import numpy as np
 
@@ -19,11 +18,10 @@ from annotators import registry
 from annotators.base import Annotator, Encoded, Modality, Ranking, RankingSource, ScoresPairs
 from mitl.errors import AnnotatorError
 from mitl.progress import Progress, no_progress
-from mitl.retrieval.encodings import Chunk, encode_items
-from mitl.retrieval.known_scores import Floats, Places
-from mitl.retrieval.pair_scores import Scored, Unit
+from mitl.retrieval.encodings import Chunk, encode_chunks
+from mitl.retrieval.pair_scores import Floats, Places, ScoredUnit, Unit
 from mitl.retrieval.products import Backend
-from mitl.retrieval.topk import top_k, top_k_both
+from mitl.retrieval.topk import SearchOptions, rank
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,89 +41,36 @@ class Recipe:
 
 
 def timed_scores(
-    annotator: ScoresPairs,
-    images: Encoded,
-    captions: Encoded,
-    image_rows: Places,
-    caption_rows: Places,
-    *,
-    exact: bool,
+    annotator: ScoresPairs, sides: tuple[Encoded, Encoded], rows: tuple[Places, Places], *, exact: bool
 ) -> tuple[Floats, float]:
-    """The pairs' scores and the seconds they took."""
+    """The scores of pairs of an image's and a caption's row, and the seconds they took."""
     start = time.perf_counter()
     asked: dict[str, Any] = {"exact": True} if exact else {}
-    found = annotator.scores(images, captions, image_rows, caption_rows, **asked)
-    return np.asarray(found, np.float32), time.perf_counter() - start
-
-
-class Engine(Protocol):
-    """Does units of work; what comes back does not depend on which engine it was."""
-
-    name: str
-    used: set[str]
-    """What multiplied vectors so far: names of ``mitl.retrieval.products``."""
-
-    def encode(
-        self, annotator: Annotator, modality: Modality, chunks: Iterable[Chunk]
-    ) -> Iterator[tuple[int, Encoded]]:
-        """Encode chunks, taken from ``chunks`` when their turn comes; in any order of completion."""
-        ...
-
-    def score(
-        self,
-        annotator: ScoresPairs,
-        images: Encoded,
-        captions: Encoded,
-        units: Iterable[Unit],
-        *,
-        exact: bool = False,
-    ) -> Iterator[Scored]:
-        """Score units of pairs, taken when their turn comes; in any order of completion."""
-        ...
-
-    def top_k(
-        self, annotator: Annotator, queries: Encoded, gallery: Encoded, k: int, *, progress: Progress
-    ) -> Ranking:
-        """As ``mitl.retrieval.topk.top_k``, the same bytes."""
-        ...
-
-    def top_k_both(
-        self,
-        annotator: Annotator,
-        images: Encoded,
-        captions: Encoded,
-        k_i2t: int,
-        k_t2i: int,
-        *,
-        progress: Progress,
-    ) -> tuple[Ranking, Ranking]:
-        """As ``mitl.retrieval.topk.top_k_both``, the same bytes."""
-        ...
-
-    def __enter__(self) -> Engine: ...
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Let go of what the engine holds."""
-        ...
+    scores = annotator.scores(*sides, *rows, **asked)
+    return np.asarray(scores, np.float32), time.perf_counter() - start
 
 
 class LocalEngine:
-    """This process."""
+    """This process. What comes back does not depend on which engine it was."""
 
     name = "local"
 
     def __init__(self, backend: Backend = "auto") -> None:
         self._backend: Backend = backend
         self.used: set[str] = set()
+        """What multiplied vectors so far: names of ``mitl.retrieval.products``."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Let go of what the engine holds."""
 
     def encode(
         self, annotator: Annotator, modality: Modality, chunks: Iterable[Chunk]
     ) -> Iterator[tuple[int, Encoded]]:
-        """One chunk after the other."""
-        for number, items in chunks:
-            yield number, encode_items(annotator, modality, items)
+        """Encode chunks, taken from ``chunks`` when their turn comes; in any order of completion."""
+        return encode_chunks(annotator, modality, chunks)
 
     def score(
         self,
@@ -135,13 +80,11 @@ class LocalEngine:
         units: Iterable[Unit],
         *,
         exact: bool = False,
-    ) -> Iterator[Scored]:
-        """One unit after the other."""
+    ) -> Iterator[ScoredUnit]:
+        """Score units of pairs, taken when their turn comes; in any order of completion."""
         for unit in units:
-            found, seconds = timed_scores(
-                annotator, images, captions, unit.images, unit.captions, exact=exact
-            )
-            yield Scored(unit.number, found, seconds)
+            rows = unit.images, unit.captions
+            yield ScoredUnit(unit.number, *timed_scores(annotator, (images, captions), rows, exact=exact))
 
     def top_k(
         self,
@@ -152,9 +95,9 @@ class LocalEngine:
         *,
         progress: Progress = no_progress,
     ) -> Ranking:
-        """The search itself."""
-        options: Any = {"backend": self._backend, "progress": progress, "used": self.used}
-        return top_k(annotator, queries, gallery, k, **options)
+        """As ``mitl.retrieval.topk.top_k``, the same bytes."""
+        (ranking,) = self._rank(annotator, (queries, gallery), (k,), progress)
+        return ranking
 
     def top_k_both(
         self,
@@ -166,14 +109,16 @@ class LocalEngine:
         *,
         progress: Progress = no_progress,
     ) -> tuple[Ranking, Ranking]:
-        """Both searches at once."""
-        options: Any = {"backend": self._backend, "progress": progress, "used": self.used}
-        return top_k_both(annotator, images, captions, k_i2t, k_t2i, **options)
+        """As ``mitl.retrieval.topk.top_k_both`` the same bytes."""
+        there, back = self._rank(annotator, (images, captions), (k_i2t, k_t2i), progress)
+        return there, back
 
-    def __enter__(self) -> LocalEngine:
-        return self
+    def _rank(
+        self, annotator: Annotator, sides: tuple[Encoded, Encoded], ks: Sequence[int], progress: Progress
+    ) -> list[Ranking]:
+        """One direction, or with two of ``ks`` both."""
+        options = SearchOptions(backend=self._backend, progress=progress, used=self.used)
+        return rank(annotator, sides, ks, options)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing is held."""
+
+Engine = LocalEngine

@@ -2,15 +2,24 @@
 
 Time is a sum of what is done one after the other: pictures are read and decoded, items encoded, pairs compared,
 results written; each at the hardware's rate times the share of it that programs reach. It is a plan, not a promise:
-rates of named hardware are public peaks, those of ``here`` were measured just before.
+rates of named hardware are public peaks, those of ``here`` were measured just before, in a few seconds and without
+writing anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import io
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
-from mitl.retrieval.network_costs import Costs
+import numpy as np
+
+from annotators.costs import Costs
 
 PICTURE_BYTES = 160_000
 """A COCO picture as a file, on average."""
@@ -19,6 +28,14 @@ _SIMILARITY_BYTES = 8
 _RANKED_BYTES = 16
 """An entry of a ranking file, about."""
 DEPTH = 25
+_SIDE = 1536
+"""Of the square matrices: some 7 GFLOP a product."""
+_COPIED = 1 << 27
+_READ = 1 << 26
+_LEAST_FILE = 1 << 20
+_UNKNOWN_DISK = 5e8
+"""Bytes a second, where no file is large enough to measure with."""
+_PROBE_S = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +91,7 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class AnnotatorPlan:
     """An annotator's costs and how it is run."""
 
     costs: Costs
@@ -85,7 +102,7 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class ComputeEstimate:
     """What one annotator takes on one hardware."""
 
     encode_flop: float
@@ -106,13 +123,13 @@ class Estimate:
 
 
 def estimate(
-    plan: Plan,
+    plan: AnnotatorPlan,
     work: Workload,
     hardware: Hardware,
     *,
     machines: int = 1,
     cents_per_hour: float | None = None,
-) -> Estimate:
+) -> ComputeEstimate:
     """What one annotator takes on ``machines`` of one hardware, which share the work evenly.
 
     ``cents_per_hour``: of one machine.
@@ -135,25 +152,21 @@ def estimate(
         seconds += compare_flop / network
     seconds /= machines
     cents = None if cents_per_hour is None else seconds / 3600 * machines * cents_per_hour
-    return Estimate(encode_flop, compare_flop, pairs, kept, read, seconds, cents)
+    return ComputeEstimate(encode_flop, compare_flop, pairs, kept, read, seconds, cents)
 
 
-def total(parts: Mapping[str, Estimate]) -> Estimate:
+def total(parts: Mapping[str, ComputeEstimate]) -> ComputeEstimate:
     """All annotators, one after the other."""
-    found = list(parts.values())
-    priced = [part.cents for part in found if part.cents is not None]
-    return Estimate(
-        sum(part.encode_flop for part in found),
-        sum(part.compare_flop for part in found),
-        sum(part.pairs for part in found),
-        sum(part.kept_bytes for part in found),
-        sum(part.read_bytes for part in found),
-        sum(part.seconds for part in found),
-        sum(priced) if len(priced) == len(found) and found else None,
-    )
+    sums = {
+        each.name: sum(getattr(part, each.name) for part in parts.values())
+        for each in fields(ComputeEstimate)
+        if each.name != "cents"
+    }
+    prices = [part.cents for part in parts.values()]
+    return ComputeEstimate(**sums, cents=None if None in prices or not prices else sum(filter(None, prices)))
 
 
-def _pairs(plan: Plan, work: Workload) -> int:
+def _pairs(plan: AnnotatorPlan, work: Workload) -> int:
     """How many pairs are compared; where each is scored and kept, no pair twice."""
     if plan.costs.vectors:
         whole = (work.image_queries, work.caption_queries) == (work.images, work.captions)
@@ -184,3 +197,120 @@ NAMED = {
     )
 }
 """Public dense peaks of one card in a machine with a fast disk, and an assumed share of them."""
+
+
+def here(files: Iterable[Path] = (), *, seconds: float = _PROBE_S) -> Hardware:
+    """This machine: matrix products in float32 and bfloat16, memory, disk, and decoding of pictures.
+
+    Args:
+        files: candidates for measuring the disk, the largest of which is read; torch's own library is one more.
+        seconds: how long each rate is measured.
+    """
+    disk = _disk([*files, *_installed()])  # before torch is loaded, whose library must not be in use
+    float32, low = _products(seconds)
+    cores = os.cpu_count() or 1
+    said = "measured now" if disk else "measured now; disk assumed"
+    return Hardware(
+        "here",
+        float32,
+        low,
+        _memory(seconds),
+        disk or _UNKNOWN_DISK,
+        cores * _pictures(seconds),
+        said,
+    )
+
+
+def _best(work: Callable[[], Any], seconds: float) -> float:
+    """The least time of one call, in seconds, over calls for so long; at least two."""
+    best, calls, end = float("inf"), 0, time.perf_counter() + seconds
+    while calls < 2 or time.perf_counter() < end:
+        start = time.perf_counter()
+        work()
+        best, calls = min(best, time.perf_counter() - start), calls + 1
+    return best
+
+
+def _products(seconds: float) -> tuple[float, float]:
+    """FLOP a second in float32, by the fastest of numpy and torch, and in bfloat16 where that is faster."""
+    flop = 2.0 * _SIDE**3
+    square = np.random.default_rng(0).random((_SIDE, _SIDE), np.float32)
+    out = np.empty_like(square)
+    with_numpy = flop / _best(lambda: np.matmul(square, square, out=out), seconds)
+    if find_spec("torch") is None:
+        return with_numpy, with_numpy
+    import torch
+
+    given = torch.from_numpy(square).to(_device())
+
+    def product(matrix: torch.Tensor) -> Callable[[], None]:
+        into = torch.empty_like(matrix)
+        return lambda: _finished(torch.mm(matrix, matrix, out=into))
+
+    float32 = max(with_numpy, flop / _best(product(given), seconds))
+    return float32, max(float32, flop / _best(product(given.to(torch.bfloat16)), seconds))
+
+
+def _memory(seconds: float) -> float:
+    """Bytes a second of copying, read and written, in the memory that products are made from."""
+    if find_spec("torch") is None:
+        source = np.ones(_COPIED // 8)
+        target = np.empty_like(source)
+        return 2 * _COPIED / _best(lambda: np.copyto(target, source), seconds)
+    import torch
+
+    given = torch.ones(_COPIED // 8, dtype=torch.float64, device=_device())
+    copy = torch.empty_like(given)
+    return 2 * _COPIED / _best(lambda: _finished(copy.copy_(given)), seconds)
+
+
+def _device() -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _finished(computed: Any) -> None:
+    """Wait for what a card was asked."""
+    if computed.is_cuda:
+        import torch
+
+        torch.cuda.synchronize()
+
+
+def _pictures(seconds: float) -> float:
+    """Pictures of 640 x 480 decoded and scaled to 224 a second, by one core."""
+    from PIL import Image
+
+    noise = np.random.default_rng(0).integers(0, 255, (60, 80, 3), np.uint8)
+    picture = Image.fromarray(noise).resize((640, 480), Image.Resampling.BICUBIC)
+    file = io.BytesIO()
+    picture.save(file, "JPEG", quality=90)
+
+    def decode() -> None:
+        with Image.open(io.BytesIO(file.getvalue())) as found:
+            np.asarray(found.convert("RGB").resize((298, 224), Image.Resampling.BICUBIC))
+
+    return 1 / _best(decode, seconds)
+
+
+def _disk(files: Iterable[Path]) -> float | None:
+    """Bytes a second of reading a file that the system has been asked to forget; None without a large one."""
+    sizes = {path: path.stat().st_size for path in files if path.is_file()}
+    path = max(sizes, key=lambda one: min(sizes[one], _READ), default=None)
+    if path is None or sizes[path] < _LEAST_FILE:
+        return None
+    with path.open("rb", buffering=0) as file:
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        start, got = time.perf_counter(), 0
+        while got < _READ and (block := file.read(1 << 22)):
+            got += len(block)
+        return got / (time.perf_counter() - start)
+
+
+def _installed() -> list[Path]:
+    found = find_spec("torch")
+    if found is None or found.origin is None:
+        return []
+    return list((Path(found.origin).parent / "lib").glob("libtorch_c*.so"))

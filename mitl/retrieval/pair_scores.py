@@ -1,22 +1,38 @@
 """Scores of image-caption pairs as artifacts: a pair is scored once, and a killed run goes on with the next pair.
 
 For annotators such as ViLT, whose every pair is a forward pass, so that scores are what costs. A score belongs to
-two items (``mitl.retrieval.item_keys``) under the annotator's fingerprint: both directions share it, and so do an
+two items (``mitl.retrieval.encodings``) under the annotator's fingerprint: both directions share it, and so do an
 exhaustive run and one of a shortlist. A picture or a caption that changes costs its own pairs only.
+
+Files only grow, frame by frame, one file a run. A frame holds the pairs of one unit of work: keys of its images and
+captions, for each pair the two places among those, and its score; a checksum goes before. What a kill leaves of a last
+frame is passed over. Runs side by side write files of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import logging
+import os
+import secrets
+import struct
+import zlib
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mitl.core.whole_files import one_clear_line
+from mitl.core.packed import places
+from mitl.core.whole_files import one_clear_line, sync_folder, to_disk
 from mitl.errors import AnnotatorError
 from mitl.progress import Advance
-from mitl.retrieval.known_scores import Floats, Frame, KnownScores, Places, ScoredItems, ScoreLog
+from mitl.records import CaptionItem, ImageItem
+from mitl.retrieval.encoding_shelf import Keys
+
+logger = logging.getLogger(__name__)
 
 FIRST_UNIT = 2048
 """Pairs scored and kept together at first."""
@@ -25,6 +41,246 @@ _UNIT_S = 30.0
 _SMALLEST_UNIT, _LARGEST_UNIT = 256, 1 << 16
 _SLAB = 1 << 20
 """Pairs looked up at a time."""
+_HEADER = struct.Struct("<4sIIII")
+"""Magic, CRC-32 of the three counts and the payload, number of images, of captions, of pairs."""
+_MAGIC = b"mps1"
+_COUNTS = struct.Struct("<III")
+
+Places = NDArray[np.int64]
+Floats = NDArray[np.float32]
+
+_CACHE_PAIRS, _BLOCK_PAIRS = 1 << 24, 1 << 22
+"""Pairs that are kept at hand, 12 bytes each; and of them in one block."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoreFrame:
+    """Pairs scored together: keys (I,) and (C,), places among them (P,) uint32, scores (P,) float32."""
+
+    images: Keys
+    captions: Keys
+    image_places: NDArray[np.uint32]
+    caption_places: NDArray[np.uint32]
+    scores: NDArray[np.float32]
+
+    def payload(self) -> bytes:
+        """The bytes after the header."""
+        parts = (
+            self.images.astype("<u8"),
+            self.captions.astype("<u8"),
+            self.image_places.astype("<u4"),
+            self.caption_places.astype("<u4"),
+            self.scores.astype("<f4"),
+        )
+        return b"".join(part.tobytes() for part in parts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FramePlace:
+    """Where a frame lies, the images it is about, and how many pairs it holds."""
+
+    path: Path
+    offset: int
+    images: Keys
+    pairs: int
+
+
+class ScoreLog:
+    """All frames in a folder, and a file for those of this run."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._own: Path | None = None
+        self.places = [place for path in sorted(folder.glob("*.scores")) for place in _places(path)]
+
+    def append(self, frame: ScoreFrame) -> FramePlace:
+        """Keep a frame; OSError where the file system refuses, and then the file is as it was before."""
+        if self._own is None:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._own = self._folder / f"{os.getpid()}-{secrets.token_hex(6)}.scores"
+            self._own.touch(exist_ok=False)
+            sync_folder(self._folder)
+        payload = frame.payload()
+        counts = (len(frame.images), len(frame.captions), len(frame.scores))
+        header = _HEADER.pack(_MAGIC, zlib.crc32(_COUNTS.pack(*counts) + payload), *counts)
+        offset = self._own.stat().st_size
+        try:
+            with self._own.open("ab") as sink:
+                sink.write(header + payload)
+                to_disk(sink)
+        except OSError:
+            os.truncate(self._own, offset)
+            raise
+        place = FramePlace(self._own, offset, frame.images, len(frame.scores))
+        self.places.append(place)
+        return place
+
+
+def read_frame(place: FramePlace) -> ScoreFrame:
+    """The frame that lies there."""
+    with place.path.open("rb") as file:
+        file.seek(place.offset)
+        found = _next(file)
+    assert found is not None, f"the frame at {place.offset} of {place.path} was whole when it was opened"
+    return found
+
+
+def _places(path: Path) -> Iterator[FramePlace]:
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        while (offset := file.tell()) < size:
+            frame = _next(file)
+            if frame is None:
+                lost = size - offset
+                logger.warning(
+                    "%s: %d bytes from %d on are damaged or were cut off by a kill; their pairs are scored again",
+                    path,
+                    lost,
+                    offset,
+                )
+                return
+            yield FramePlace(path, offset, frame.images, len(frame.scores))
+
+
+def _next(file: BinaryIO) -> ScoreFrame | None:
+    """The frame from here on; None where there is no whole one."""
+    head = file.read(_HEADER.size)
+    if len(head) < _HEADER.size:
+        return None
+    magic, checksum, images, captions, pairs = _HEADER.unpack(head)
+    sizes = (8 * images, 8 * captions, 4 * pairs, 4 * pairs, 4 * pairs)
+    left = os.fstat(file.fileno()).st_size - file.tell()
+    if magic != _MAGIC or sum(sizes) > left:
+        return None
+    payload = file.read(sum(sizes))
+    if zlib.crc32(_COUNTS.pack(images, captions, pairs) + payload) != checksum:
+        return None
+    starts = np.cumsum([0, *sizes])
+    parts = (
+        np.frombuffer(payload[start : start + size], kind)
+        for start, size, kind in zip(starts, sizes, ("<u8", "<u8", "<u4", "<u4", "<f4"), strict=False)
+    )
+    return ScoreFrame(*parts)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScoredItems:
+    """All images and captions that pairs are made of, with their keys; places are positions here."""
+
+    images: Sequence[ImageItem]
+    captions: Sequence[CaptionItem]
+    image_keys: Keys
+    caption_keys: Keys
+
+
+class KnownScores:
+    """Where the score of a pair is found, among the frames of all runs: pairs by blocks of neighbouring images.
+
+    A block's pairs are decoded, sorted and kept at hand until others need the memory. Blocks are cut smaller as scores
+    come to lie denser.
+    """
+
+    def __init__(self, places: Sequence[FramePlace], items: ScoredItems) -> None:
+        self._width = len(items.captions)
+        self._image_places, self._caption_places = _by_key(items.image_keys), _by_key(items.caption_keys)
+        self._places: list[FramePlace] = []
+        self._spans: list[tuple[int, int]] = []
+        """The first and the last image of each frame."""
+        self._cut(max(1, len(items.images)))
+        for place in places:
+            self.add(place)
+
+    def add(self, place: FramePlace) -> None:
+        """One frame more; one about images that are no longer there is passed over."""
+        rows = self._image_places(place.images)
+        rows = rows[rows >= 0]
+        if len(rows):
+            self._places.append(place)
+            self._spans.append((int(rows.min()), int(rows.max())))
+            self._enter(len(self._places) - 1)
+
+    def known(self, packed: Places) -> Floats:
+        """The scores of these pairs (image place x captions + caption place, rising); NaN where there is none."""
+        scores = np.full(len(packed), np.nan, np.float32)
+        start = 0
+        while start < len(packed):
+            number = int(packed[start]) // self._width // self._images
+            block = self._block(number)
+            if block is None:
+                continue  # with smaller blocks
+            pairs, values = block
+            stop = int(np.searchsorted(packed, (number + 1) * self._images * self._width))
+            if len(pairs):
+                found = places(pairs, packed[start:stop])
+                scores[start:stop] = np.where(found >= 0, values[found], np.float32(np.nan))
+            start = stop
+        return scores
+
+    def _cut(self, images: int) -> None:
+        """Blocks of so many images from now on."""
+        self._images = images
+        self._frames: dict[int, list[int]] = {}
+        """By block: the frames with images of it."""
+        self._at_hand: OrderedDict[int, tuple[Places, Floats, int]] = OrderedDict()
+        """By block: its pairs, rising, their scores, and how many of its frames are in."""
+        for number in range(len(self._places)):
+            self._enter(number)
+
+    def _enter(self, frame: int) -> None:
+        first, last = self._spans[frame]
+        for block in range(first // self._images, last // self._images + 1):
+            self._frames.setdefault(block, []).append(frame)
+
+    def _block(self, number: int) -> tuple[Places, Floats] | None:
+        """The pairs of a block, rising, and their scores; None where blocks had to be cut smaller first."""
+        frames = self._frames.get(number, [])
+        if self._images > 1 and sum(self._share(frame, number) for frame in frames) > _BLOCK_PAIRS:
+            self._cut((self._images + 1) // 2)
+            return None
+        pairs, scores, done = self._at_hand.get(number, (np.empty(0, np.int64), np.empty(0, np.float32), 0))
+        if done < len(frames):
+            limits = number * self._images * self._width, (number + 1) * self._images * self._width
+            new = [self._decoded(frame, limits) for frame in frames[done:]]
+            pairs = np.concatenate([pairs, *(one for one, _ in new)])
+            scores = np.concatenate([scores, *(one for _, one in new)])
+            order = np.argsort(pairs, kind="stable")  # merges what is sorted in runs
+            pairs, scores = pairs[order], scores[order]
+            self._at_hand[number] = (pairs, scores, len(frames))
+            held = sum(len(one) for one, _, _ in self._at_hand.values())
+            while held > _CACHE_PAIRS and len(self._at_hand) > 1:
+                held -= len(self._at_hand.popitem(last=False)[1][0])
+        if number in self._at_hand:
+            self._at_hand.move_to_end(number)
+        return pairs, scores
+
+    def _share(self, frame: int, block: int) -> float:
+        """About how many of a frame's pairs are in a block."""
+        first, last = self._spans[frame]
+        low, high = max(first, block * self._images), min(last, (block + 1) * self._images - 1)
+        return self._places[frame].pairs * (high - low + 1) / (last - first + 1)
+
+    def _decoded(self, number: int, limits: tuple[int, int]) -> tuple[Places, Floats]:
+        """A frame's pairs within limits, packed and rising, with their scores."""
+        frame = read_frame(self._places[number])
+        rows = self._image_places(frame.images)[frame.image_places]
+        columns = self._caption_places(frame.captions)[frame.caption_places]
+        packed = rows * self._width + columns
+        there = (rows >= 0) & (columns >= 0) & (packed >= limits[0]) & (packed < limits[1])
+        packed, scores = packed[there], frame.scores[there]
+        order = np.argsort(packed, kind="stable")
+        return packed[order], scores[order]
+
+
+def _by_key(keys: Keys) -> Callable[[Keys], Places]:
+    """A function from keys to the places where ``keys`` holds them, -1 where it does not."""
+    order = np.argsort(keys)
+    rising = keys[order]
+
+    def find(wanted: Keys) -> Places:
+        found = places(rising, wanted)
+        return np.where(found >= 0, order[found], -1)
+
+    return find
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +293,7 @@ class Unit:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Scored:
+class ScoredUnit:
     """The scores of a unit's pairs and the seconds they took."""
 
     number: int
@@ -45,7 +301,7 @@ class Scored:
     seconds: float
 
 
-Score = Callable[[Iterable[Unit]], Iterator[Scored]]
+Score = Callable[[Iterable[Unit]], Iterator[ScoredUnit]]
 """Scores units, in any order of completion."""
 
 
@@ -108,7 +364,7 @@ class PairScores:
         rows, columns = np.divmod(packed, len(self._items.captions))
         images, image_places = np.unique_inverse(rows)
         captions, caption_places = np.unique_inverse(columns)
-        frame = Frame(
+        frame = ScoreFrame(
             self._items.image_keys[images],
             self._items.caption_keys[captions],
             image_places.astype(np.uint32),

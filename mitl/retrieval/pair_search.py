@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from annotators.base import Encoded, Modality, Ranking
 from mitl.progress import Advance
 from mitl.records import AnnotatorKind, CaptionItem, Direction, ImageItem
-from mitl.retrieval.known_scores import Floats, Places, ScoredItems
-from mitl.retrieval.pair_scores import PairScores
+from mitl.retrieval.pair_scores import Floats, PairScores, Places, ScoredItems
 from mitl.retrieval.topk import top_k
 
 MARGIN = 64

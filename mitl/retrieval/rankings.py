@@ -22,6 +22,15 @@ _KEYS = ("mitl", "annotator", "direction", "depth", "fingerprint")
 
 
 @dataclass(frozen=True, slots=True)
+class MadeBy:
+    """Whose ranking it is, which way, and all that it depends on."""
+
+    annotator: str
+    direction: Direction
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
 class RankingInfo:
     """What a ranking file says of itself, without reading its rows."""
 
@@ -33,17 +42,16 @@ class RankingInfo:
     """The version of mitl that wrote it."""
 
 
-def write_ranking(
-    path: Path,
-    ranking: Ranking,
-    *,
-    annotator: str,
-    direction: Direction,
-    fingerprint: str,
-    id_kind: IdKind,
-    query_external_ids: Mapping[int, str],
-    item_external_ids: Mapping[int, str],
-) -> None:
+@dataclass(frozen=True, slots=True)
+class ExternalIds:
+    """The data set's own ids, as text, by surrogate id."""
+
+    kind: IdKind
+    queries: Mapping[int, str]
+    items: Mapping[int, str]
+
+
+def write_ranking(path: Path, ranking: Ranking, made: MadeBy, ids: ExternalIds) -> None:
     """Write a ranking as Parquet: query_id, rank (int16 from 1), item_id, similarity (float32), best first.
 
     Ids are external: int64 where the data set's are integers, else strings. The file is there whole or not at
@@ -56,12 +64,11 @@ def write_ranking(
     import pyarrow.parquet as pq
 
     count, depth = _checked_shape(ranking)
-    queries = _external(ranking.query_ids, query_external_ids, id_kind, "query")
-    items = _external(ranking.item_ids.reshape(-1), item_external_ids, id_kind, "item")
-    id_type = pa.int64() if id_kind is IdKind.INTEGER else pa.string()
-    metadata = dict(
-        zip(_KEYS, (version("mitl"), annotator, direction.value, str(depth), fingerprint), strict=True)
-    )
+    queries = _external(ranking.query_ids, ids.queries, ids.kind, "query")
+    items = _external(ranking.item_ids.reshape(-1), ids.items, ids.kind, "item")
+    id_type = pa.int64() if ids.kind is IdKind.INTEGER else pa.string()
+    about = version("mitl"), made.annotator, made.direction.value, str(depth), made.fingerprint
+    metadata = dict(zip(_KEYS, about, strict=True))
     table = pa.table(
         {
             "query_id": pa.array(queries, id_type).take(pa.array(np.repeat(np.arange(count), depth))),
@@ -159,7 +166,9 @@ def _external(
     try:
         return [int(text) for text in texts]
     except ValueError as error:
-        raise RetrievalError(f"a {what} id is no integer, though the data set's ids are: {error}") from error
+        raise RetrievalError(
+            f"a {what} id is not an integer, though the data set's ids are: {error}"
+        ) from error
 
 
 def _surrogates(

@@ -1,4 +1,7 @@
-"""A cluster of Ray workers for a while: connecting, giving out work, and giving it out again where it was lost."""
+"""A cluster of Ray workers for a while, and the units of work that they do: plain functions of what travels to them.
+
+A worker builds an annotator when it first needs it and keeps it, so that the weights are read once a worker.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,24 @@ import os
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from types import TracebackType
-from typing import Any
+from typing import Any, Self, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
+from annotators.base import Annotator, Encoded, Modality, Ranking, ScoresPairs
 from mitl.core.whole_files import is_alive
-from mitl.errors import MitlError, RetrievalError
-from mitl.retrieval import ray_work
+from mitl.errors import AnnotatorError, MitlError, RetrievalError
+from mitl.records import AnnotatorKind
+from mitl.retrieval.encodings import Items, encode_items
+from mitl.retrieval.engines import Recipe, timed_scores
+from mitl.retrieval.pair_scores import Places
+from mitl.retrieval.products import Backend
+from mitl.retrieval.topk import SearchOptions, rank
 
 RETRIES = 4
 """How often a unit of work is given out again after its worker was lost."""
@@ -27,6 +39,85 @@ _LONGEST_FOLDER = 16
 """Ray puts sockets below its folder, and the path of a socket is short."""
 Ref = Any
 Begin = Callable[[], Ref]
+
+_built: dict[tuple[str, str], Annotator] = {}
+"""The annotator that this process has built last, by name and fingerprint."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Which annotator a unit of work is for, and what it must be."""
+
+    recipe: Recipe
+    fingerprint: str
+
+
+@dataclass(slots=True)
+class Space:
+    """All that a search among vectors needs to know of an annotator."""
+
+    name: str
+    kind: AnnotatorKind
+    fingerprint: str
+
+    def encode_images(self, items: object) -> Encoded:
+        """Never asked."""
+        raise AssertionError("vectors are encoded already")
+
+    encode_captions = encode_images
+
+    def similarities(self, queries: Encoded, gallery: Encoded) -> NDArray[np.float32]:
+        """Never asked."""
+        raise AssertionError("vectors are multiplied by the search itself")
+
+
+def greeting() -> str:
+    """The version of mitl on this worker."""
+    return version("mitl")
+
+
+def encode_chunk(order: Order, modality: Modality, items: Items) -> Encoded:
+    """The items encoded."""
+    return encode_items(_annotator(order), modality, items)
+
+
+def score_pairs(
+    order: Order, sides: tuple[Encoded, Encoded], rows: tuple[Places, Places], exact: bool
+) -> tuple[NDArray[np.float32], float]:
+    """The scores of pairs of an image's and a caption's row, and the seconds they took."""
+    images, captions = sides
+    return timed_scores(
+        cast(ScoresPairs, _annotator(order)), (_own(images), _own(captions)), rows, exact=exact
+    )
+
+
+def search_tile(
+    asked: Order | Space, left: Encoded, right: Encoded, ks: Sequence[int], backend: Backend
+) -> tuple[list[Ranking], set[str]]:
+    """The tile's top k of the right for the left, with two of ``ks`` the other way too, and what multiplied vectors."""
+    options = SearchOptions(backend=backend)
+    if isinstance(asked, Space):
+        return rank(asked, (left, right), ks, options), options.used
+    return rank(_annotator(asked), (_own(left), _own(right)), ks, options), options.used
+
+
+def _annotator(order: Order) -> Annotator:
+    key = (order.recipe.name, order.fingerprint)
+    if key not in _built:
+        _built.clear()
+        made = order.recipe.build()
+        if made.fingerprint != order.fingerprint:
+            raise AnnotatorError(
+                f"annotator {order.recipe.name!r} is another one on {socket.gethostname()}: its weights or files "
+                "differ from those here; put the same files on every machine of the cluster"
+            )
+        _built[key] = made
+    return _built[key]
+
+
+def _own(encoded: Encoded) -> Encoded:
+    """Arrays of this process: those that Ray shares cannot be written to, of which torch warns."""
+    return Encoded(encoded.modality, encoded.ids.copy(), {k: v.copy() for k, v in encoded.arrays.items()})
 
 
 class RayCluster:
@@ -44,7 +135,7 @@ class RayCluster:
         self._ray: Any = None
         self._connected = False
 
-    def __enter__(self) -> RayCluster:
+    def __enter__(self) -> Self:
         """Connect.
 
         Raises:
@@ -59,13 +150,11 @@ class RayCluster:
             self._connect()
             self._greet()
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Disconnect; a cluster of this machine ends."""
         if self._connected:
             self._ray.shutdown()
@@ -146,16 +235,15 @@ class RayCluster:
     def _greet(self) -> None:
         where = "this machine" if self._address is None else repr(self._address)
         try:
-            greeting = self.remote(ray_work.greeting, 1, gpu=False).remote()
-            found = self.result(greeting, _GREETING_S)
+            running = self.result(self.remote(greeting, 1, gpu=False).remote(), _GREETING_S)
         except self._ray.exceptions.GetTimeoutError as error:
             raise RetrievalError(
                 f"no worker of the ray cluster at {where} has answered within {_GREETING_S:.0f} s; it needs a machine "
                 "with a free core"
             ) from error
-        if found != version("mitl"):
+        if running != version("mitl"):
             raise RetrievalError(
-                f"the workers at {where} run mitl {found}, but this is {version('mitl')}; install the same version"
+                f"the workers at {where} run mitl {running}, but this is {version('mitl')}; install the same version"
             )
 
 

@@ -10,25 +10,32 @@ are canonical, so that neither the cut nor the order in which tiles arrive chang
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
-from typing import Any
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from annotators.base import Annotator, Encoded, Modality, Ranking, ScoresPairs, is_reusable, searches_itself
 from mitl.errors import RetrievalError
-from mitl.progress import Progress, no_progress
+from mitl.progress import Progress
 from mitl.records import AnnotatorKind
-from mitl.retrieval import ray_work
 from mitl.retrieval.encodings import Chunk
 from mitl.retrieval.engines import LocalEngine, Recipe
-from mitl.retrieval.pair_scores import Scored, Unit
+from mitl.retrieval.pair_scores import ScoredUnit, Unit
 from mitl.retrieval.products import Backend
-from mitl.retrieval.ray_cluster import Begin, RayCluster, Ref
-from mitl.retrieval.ray_work import Order, Space
+from mitl.retrieval.ray_cluster import (
+    Begin,
+    Order,
+    RayCluster,
+    Ref,
+    Space,
+    encode_chunk,
+    score_pairs,
+    search_tile,
+)
 from mitl.retrieval.topk import VECTOR_KINDS
 
 TILE_QUERIES, TILE_ITEMS = 8192, 65536
@@ -37,8 +44,8 @@ _JOINT_SHRINK = 4
 """Both sides are so much shorter where an annotator compares pairs itself; still multiples of ``topk.BLOCK``."""
 
 
-class RayEngine:
-    """Ray workers; to be used as a context, which connects and lets go."""
+class RayEngine(LocalEngine):
+    """Ray workers; to be used as a context, which connects and lets go. What they cannot do is done here."""
 
     name = "ray"
 
@@ -56,12 +63,11 @@ class RayEngine:
         address: ``HOST:PORT``, ``ray://HOST:PORT`` or ``auto`` of an existing cluster; None for this machine alone.
         cpus: with no address, how many cores; all by default.
         """
-        self._recipes, self._backend = recipes, backend
+        super().__init__(backend)
+        self._recipes = recipes
         self._cluster = RayCluster(address, cpus=cpus, object_store_bytes=object_store_bytes)
-        self._here = LocalEngine(backend)
-        self.used = self._here.used
 
-    def __enter__(self) -> RayEngine:
+    def __enter__(self) -> Self:
         """Connect.
 
         Raises:
@@ -70,11 +76,9 @@ class RayEngine:
         self._cluster.__enter__()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Disconnect; a cluster of this machine ends."""
-        self._cluster.__exit__(kind, error, trace)
+        self._cluster.__exit__()
 
     def encode(
         self, annotator: Annotator, modality: Modality, chunks: Iterable[Chunk]
@@ -82,10 +86,10 @@ class RayEngine:
         """Chunks, by workers that hold the annotator."""
         order = self._order(annotator)
         if order is None:
-            yield from self._here.encode(annotator, modality, chunks)
+            yield from super().encode(annotator, modality, chunks)
             return
-        encode, cores = self._remote(ray_work.encode_chunk, order)
-        jobs = ((number, _begin(encode, order, modality, items)) for number, items in chunks)
+        encode, cores = self._remote(encode_chunk, order)
+        jobs = ((number, partial(encode.remote, order, modality, items)) for number, items in chunks)
         yield from self._cluster.results(jobs, cores)
 
     def score(
@@ -96,101 +100,55 @@ class RayEngine:
         units: Iterable[Unit],
         *,
         exact: bool = False,
-    ) -> Iterator[Scored]:
+    ) -> Iterator[ScoredUnit]:
         """Units of pairs, by workers that hold the annotator."""
         order = self._order(annotator)
         if order is None:
-            yield from self._here.score(annotator, images, captions, units, exact=exact)
+            yield from super().score(annotator, images, captions, units, exact=exact)
             return
-        score, cores = self._remote(ray_work.score_pairs, order)
+        score, cores = self._remote(score_pairs, order)
 
         def jobs() -> Iterator[tuple[int, Begin]]:
             for unit in units:
-                rows, image_rows = np.unique_inverse(unit.images)
-                columns, caption_rows = np.unique_inverse(unit.captions)
-                sides = _plain(images.rows(rows)), _plain(captions.rows(columns))
-                yield unit.number, _begin(score, order, *sides, image_rows, caption_rows, exact)
+                image_rows, images_of = np.unique_inverse(unit.images)
+                caption_rows, captions_of = np.unique_inverse(unit.captions)
+                sides = _plain(images.rows(image_rows)), _plain(captions.rows(caption_rows))
+                yield unit.number, partial(score.remote, order, sides, (images_of, captions_of), exact)
 
         for number, (scores, seconds) in self._cluster.results(jobs(), cores):
-            yield Scored(number, scores, seconds)
+            yield ScoredUnit(number, scores, seconds)
 
-    def top_k(
-        self,
-        annotator: Annotator,
-        queries: Encoded,
-        gallery: Encoded,
-        k: int,
-        *,
-        progress: Progress = no_progress,
-    ) -> Ranking:
-        """Tiles of queries x gallery, put together here; the same bytes as on one machine."""
-        asked = self._asked(annotator)
-        if asked is None or not _is_searchable(gallery, k):
+    def _rank(
+        self, annotator: Annotator, sides: tuple[Encoded, Encoded], ks: Sequence[int], progress: Progress
+    ) -> list[Ranking]:
+        """Tiles of both sides, put together here; a block of the right travels once for all of its tiles."""
+        asked, (left, right) = self._asked(annotator), sides
+        if asked is None or not all(
+            _is_searchable(gallery, k) for gallery, k in zip((right, left), ks, strict=False)
+        ):
             # What only this process can do; and what cannot be done at all, which is said there.
-            return self._here.top_k(annotator, queries, gallery, k, progress=progress)
-        merger = Merger(queries, k)
-
-        def begin(tile: SearchTile, block: Encoded, others: Ref) -> Begin:
-            depth = min(k, tile.gallery.stop - tile.gallery.start)
-            return _begin(search, asked, block, others, depth, self._backend)
-
-        search, cores = self._remote(ray_work.search_tile, asked)
-        label = f"rank {annotator.name}"
-        for tile, found in self._tiles(annotator.kind, queries, gallery, begin, cores, progress, label):
-            merger.add(tile, found)
-        return merger.ranking()
-
-    def top_k_both(
-        self,
-        annotator: Annotator,
-        images: Encoded,
-        captions: Encoded,
-        k_i2t: int,
-        k_t2i: int,
-        *,
-        progress: Progress = no_progress,
-    ) -> tuple[Ranking, Ranking]:
-        """Each tile for both directions; the same bytes as on one machine."""
-        asked = self._asked(annotator)
-        if asked is None or not (_is_searchable(captions, k_i2t) and _is_searchable(images, k_t2i)):
-            return self._here.top_k_both(annotator, images, captions, k_i2t, k_t2i, progress=progress)
-        i2t, t2i = Merger(images, k_i2t), Merger(captions, k_t2i)
-
-        def begin(tile: SearchTile, block: Encoded, others: Ref) -> Begin:
-            rows, columns = (part.stop - part.start for part in (tile.queries, tile.gallery))
-            return _begin(search, asked, block, others, min(k_i2t, columns), min(k_t2i, rows), self._backend)
-
-        search, cores = self._remote(ray_work.search_tile_both, asked)
-        label = f"rank {annotator.name} both ways"
-        for tile, found in self._tiles(annotator.kind, images, captions, begin, cores, progress, label):
-            i2t.add(tile, found[0])
-            t2i.add(tile.turned, found[1])
-        return i2t.ranking(), t2i.ranking()
-
-    def _tiles(
-        self,
-        kind: AnnotatorKind,
-        queries: Encoded,
-        gallery: Encoded,
-        begin: Callable[[SearchTile, Encoded, Ref], Begin],
-        cores: int,
-        progress: Progress,
-        label: str,
-    ) -> Iterator[tuple[SearchTile, Any]]:
-        """What workers found in each tile, in any order; a block of the gallery travels once for all of its tiles."""
+            return super()._rank(annotator, sides, ks, progress)
+        search, cores = self._remote(search_tile, asked)
 
         def jobs() -> Iterator[tuple[SearchTile, Begin]]:
             held: tuple[int, Ref] | None = None
-            for tile in tiles(len(queries), len(gallery), tile_shape(kind)):
+            for tile in tiles(len(left), len(right), tile_shape(annotator.kind)):
                 if held is None or held[0] != tile.gallery.start:
-                    held = tile.gallery.start, self._cluster.put(_plain(gallery.rows(tile.gallery)))
-                yield tile, begin(tile, _plain(queries.rows(tile.queries)), held[1])
+                    held = tile.gallery.start, self._cluster.put(_plain(right.rows(tile.gallery)))
+                sizes = (part.stop - part.start for part in (tile.gallery, tile.queries))
+                depths = [min(k, size) for k, size in zip(ks, sizes, strict=False)]
+                block = _plain(left.rows(tile.queries))
+                yield tile, partial(search.remote, asked, block, held[1], depths, self._backend)
 
-        with progress(label, total=len(queries) * len(gallery)) as advance:
-            for tile, (found, used) in self._cluster.results(jobs(), cores):
+        mergers = [Merger(queries, k) for queries, k in zip(sides, ks, strict=False)]
+        label = f"rank {annotator.name} both ways" if len(ks) > 1 else f"rank {annotator.name}"
+        with progress(label, total=len(left) * len(right)) as advance:
+            for tile, (rankings, used) in self._cluster.results(jobs(), cores):
                 self.used |= used
-                yield tile, found
+                for merger, seen, ranking in zip(mergers, (tile, tile.turned), rankings, strict=False):
+                    merger.add(seen, ranking)
                 advance(tile.pairs)
+        return [merger.ranking() for merger in mergers]
 
     def _asked(self, annotator: Annotator) -> Order | Space | None:
         if searches_itself(annotator):
@@ -233,10 +191,6 @@ class RayEngine:
 
 def _is_searchable(gallery: Encoded, k: int) -> bool:
     return 1 <= k <= len(gallery) and bool((np.diff(gallery.ids) > 0).all())
-
-
-def _begin(remote: Any, *args: Any) -> Begin:
-    return lambda: remote.remote(*args)
 
 
 def _plain(encoded: Encoded) -> Encoded:

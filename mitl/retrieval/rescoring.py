@@ -36,14 +36,11 @@ class Rescorer:
     the largest of an item's K x L sums is rounded once to float32. A library sums in an order of its own, but fast:
     where all numbers within the error of both sums round to the same float32, that is the canonical value.
 
-    Args:
-        start: the query that row 0 is.
     """
 
-    def __init__(
-        self, queries: Vectors, gallery: Vectors, chunk_bytes: int = CHUNK_BYTES, start: int = 0
-    ) -> None:
-        self._queries, self._gallery, self._start = queries, gallery, start
+    def __init__(self, queries: Vectors, gallery: Vectors, chunk_bytes: int = CHUNK_BYTES) -> None:
+        self._queries, self._gallery = queries, gallery
+        self._query_of: Positions | None = None
         self._pairs = max(1, chunk_bytes // (8 * gallery.width * gallery.per_item))
         sides = queries.array, gallery.array
         plain = all(side.dtype == np.float32 and side.flags.c_contiguous for side in sides)
@@ -53,11 +50,11 @@ class Rescorer:
         self._sampled = None if self._compiled else sampled_products(queries, gallery, 2 * chunk_bytes)
         self._scratch = threading.local()
 
-    def for_block(self, start: int) -> Rescorer:
-        """The same for the rows of a block that starts there."""
-        block = copy(self)
-        block._start = start
-        return block
+    def for_rows(self, queries: Positions) -> Rescorer:
+        """The same for rows that are these queries, ascending."""
+        chosen = copy(self)
+        chosen._query_of = queries
+        return chosen
 
     @property
     def nearer_pays(self) -> bool:
@@ -66,7 +63,7 @@ class Rescorer:
 
     def similarities(self, rows: Positions, positions: Positions) -> Floats:
         """Canonical ones of n pairs of a row and an item, in order of rows, none twice: (n,) float32."""
-        rows = rows + self._start
+        rows = rows if self._query_of is None else self._query_of[rows]
         if self._compiled is not None:
             return self._by_compiled(self._compiled, rows, positions)
         if self._sampled is not None and len(rows):
@@ -80,7 +77,7 @@ class Rescorer:
         """Of the same kind of pairs, cheaper ones: (n,) float32 values and (n,) how far they may be off."""
         if self._compiled is not None:
             return self.similarities(rows, positions), np.zeros(len(rows))
-        rows = rows + self._start
+        rows = rows if self._query_of is None else self._query_of[rows]
         if self._sampled is not None and len(rows):
             values = self._sampled.float32(rows, positions)
         else:

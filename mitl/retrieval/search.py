@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,7 +44,7 @@ _LOADS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class MemoryCost:
     """What things take in memory, in bytes."""
 
     cell: int
@@ -56,7 +56,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class TilePlan:
     """Tiles of ``rows`` x ``columns`` by so many threads, for ``group`` queries and ``span`` items at a time."""
 
     threads: int
@@ -79,8 +79,8 @@ def most_places(block_bytes: int) -> int:
 
 
 def plan(
-    queries: int, items: int, tile: tuple[int, int], cost: Cost, *, threads: int, block_bytes: int
-) -> Plan:
+    queries: int, items: int, tile: tuple[int, int], cost: MemoryCost, *, threads: int, block_bytes: int
+) -> TilePlan:
     """A plan within about ``block_bytes``; at least one query, one item and one thread.
 
     A third of the memory each is for tiles, for the queries of a group with their survivors, and for loaded items.
@@ -97,7 +97,7 @@ def plan(
             rows = (rows + 1) // 2
     group, span = max(rows, min(queries, most_queries)), max(columns, min(items, most_items))
     chunk = max(1, min(CHUNK_BYTES, share // (4 * threads)))
-    return Plan(threads, rows, columns, group, span, chunk)
+    return TilePlan(threads, rows, columns, group, span, chunk)
 
 
 def cut(start: int, stop: int, most: int, multiple: int = 1) -> Iterator[slice]:
@@ -117,8 +117,21 @@ def column_blocks(span: slice, most: int) -> list[slice]:
     return list(cut(span.start, span.stop, most, _ROUND))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Best:
+    """The best items of each query: gallery positions (Q, k) int64 and canonical similarities (Q, k)."""
+
+    positions: NDArray[np.int64]
+    similarities: Floats
+
+    @classmethod
+    def empty(cls, queries: int, k: int) -> Best:
+        """Room for so many."""
+        return cls(np.empty((queries, k), np.int64), np.empty((queries, k), np.float32))
+
+
 @dataclass(slots=True, eq=False)
-class Block:
+class LoadedBlock:
     """Some items of one side: loaded for a product, with the survivors of their own search where there is one."""
 
     part: slice
@@ -127,18 +140,32 @@ class Block:
     seen: int = 0
     sharpen_at: int = _FIRST_SHARPENING
 
+    def finish(self, best: Best) -> None:
+        """Put the best of each item where they belong, and let go of the survivors."""
+        assert self.survivors is not None
+        best.positions[self.part], best.similarities[self.part] = self.survivors.finish()
+        self.survivors = None
+
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Found:
-    """The best items of each query: gallery positions (Q, k) int64 and canonical similarities (Q, k)."""
+class Half:
+    """One side of a search, whose items look for their best among the other's, or not."""
 
-    positions: NDArray[np.int64]
-    similarities: Floats
+    vectors: Vectors
+    side: Side
+    best: Best | None
+    places: int
+    """Survivors that an item can hold."""
+    rescorer: Rescorer
 
-    @classmethod
-    def empty(cls, queries: int, k: int) -> Found:
-        """Room for so many."""
-        return cls(np.empty((queries, k), np.int64), np.empty((queries, k), np.float32))
+    def load(self, product: Product, part: slice) -> LoadedBlock:
+        """Some items as the product wants them."""
+        operand = product.load(self.vectors, part, self.side)
+        if self.best is None:
+            return LoadedBlock(part, operand, None)
+        rescorer = self.rescorer.for_rows(np.arange(part.start, part.stop))
+        k = self.best.positions.shape[1]
+        return LoadedBlock(part, operand, Survivors(len(operand), k, self.places, rescorer))
 
 
 @dataclass(slots=True, eq=False)
@@ -154,152 +181,118 @@ class Search:
     right: Vectors
     ladder: Sequence[Product]
     places: tuple[int, int]
-    plan: Plan
+    plan: TilePlan
     advance: Advance
     _local: threading.local = field(default_factory=threading.local)
-    _rescored: int = 0
 
-    def one_way(self, k: int) -> Found:
-        """The best k of the right side for each item of the left."""
-        found = Found.empty(len(self.left), k)
-        with self._pool() as submit:
-            for group in cut(0, len(self.left), self.plan.group):
-                self._pass(submit, group, found, None)
-        return found
+    def run(self, k: int, k_back: int | None = None) -> tuple[Best, ...]:
+        """The best ``k`` of the right for each item of the left and, with ``k_back``, the other way too.
 
-    def both_ways(self, k_left: int, k_right: int) -> tuple[Found, Found]:
-        """The best of each side for each item of the other, from one pass of products."""
-        found = Found.empty(len(self.left), k_left), Found.empty(len(self.right), k_right)
-        with self._pool() as submit:
-            self._pass(submit, slice(0, len(self.left)), *found)
-        return found
-
-    @contextmanager
-    def _pool(self) -> Iterator[Submit]:
+        For one way the left is gone through by groups; for both ways its survivors stay to the end.
+        """
+        best = Best.empty(len(self.left), k)
+        back = None if k_back is None else Best.empty(len(self.right), k_back)
         with ExitStack() as settings:
             settings.enter_context(one_thread_of_blas())
             if loaded_torch() is not None:
                 settings.enter_context(exactly())  # once, instead of for each product
             pool = settings.enter_context(ThreadPoolExecutor(self.plan.threads))
             try:
-                yield pool.submit
+                whole = slice(0, len(self.left))
+                for group in cut(0, len(self.left), self.plan.group) if back is None else [whole]:
+                    self._pass(pool.submit, group, best, back)
             except BaseException:
                 pool.shutdown(wait=True, cancel_futures=True)
                 raise
+        return (best,) if back is None else (best, back)
 
-    def _pass(self, submit: Submit, group: slice, found: Found, other: Found | None) -> None:
+    def _pass(self, submit: Submit, group: slice, best: Best, back: Best | None) -> None:
         """All items of the right go by a group of the left."""
-        step, product = 0, self.ladder[0]
-        rescorer = Rescorer(self.left, self.right, self.plan.chunk_bytes)
-        lefts = self._loads(
-            submit, product, cut(group.start, group.stop, self.plan.rows), "left", found, rescorer
-        )
-        back = Rescorer(self.right, self.left, self.plan.chunk_bytes)
+        step, product, chunk = 0, self.ladder[0], self.plan.chunk_bytes
+        left = Half(self.left, "left", best, self.places[0], Rescorer(self.left, self.right, chunk))
+        right = Half(self.right, "right", back, self.places[1], Rescorer(self.right, self.left, chunk))
+        lefts = [submit(left.load, product, part) for part in cut(group.start, group.stop, self.plan.rows)]
         spans = list(cut(0, len(self.right), self.plan.span, self.plan.columns))
 
-        def ahead(number: int) -> list[Future[Block]]:
-            if number >= len(spans):
-                return []
-            parts = column_blocks(spans[number], self.plan.columns)
-            return self._loads(submit, product, parts, "right", other, back)
+        def ahead(number: int) -> list[Future[LoadedBlock]]:
+            parts = column_blocks(spans[number], self.plan.columns) if number < len(spans) else []
+            return [submit(right.load, product, part) for part in parts]
 
-        rights, rows, ends = ahead(0), [one.result() for one in lefts], []
+        rights, rows, ends = ahead(0), [loading.result() for loading in lefts], []
         for number in range(len(spans)):
-            columns = [one.result() for one in rights]
-            work = [submit(self._tile, product, row, column) for column in columns for row in rows]
+            columns = [loading.result() for loading in rights]
+            tiles = [submit(self._tile, product, row, column) for column in columns for row in rows]
             rights = ahead(number + 1)
-            for one in work:
-                self.advance(one.result())
-            if other is not None:
-                ends += [submit(_finish, column, other) for column in columns]
+            for tile in tiles:
+                self.advance(tile.result())
+            if back is not None:
+                ends += [submit(column.finish, back) for column in columns]
             if step + 1 < len(self.ladder) and self._crowded(rows, spans[number].stop):
                 step += 1
                 product = self.ladder[step]
-                for one in rights:
-                    one.cancel()
+                for loading in rights:
+                    loading.cancel()
                 rights = ahead(number + 1)
                 for row, again in [(row, submit(product.load, self.left, row.part, "left")) for row in rows]:
                     row.operand = again.result()
-        ends += [submit(_finish, row, found) for row in rows]
-        for one in ends:
-            one.result()
+        ends += [submit(row.finish, best) for row in rows]
+        for end in ends:
+            end.result()
 
-    def _loads(
-        self,
-        submit: Submit,
-        product: Product,
-        parts: Any,
-        side: Side,
-        found: Found | None,
-        rescorer: Rescorer,
-    ) -> list[Future[Block]]:
-        return [submit(self._load, product, part, side, found, rescorer) for part in parts]
-
-    def _load(
-        self, product: Product, part: slice, side: Side, found: Found | None, rescorer: Rescorer
-    ) -> Block:
-        operand = product.load(self.left if side == "left" else self.right, part, side)
-        if found is None:
-            return Block(part, operand, None)
-
-        places = self.places[0] if side == "left" else self.places[1]
-        survivors = Survivors(len(operand), found.positions.shape[1], places, rescorer.for_block(part.start))
-        return Block(part, operand, survivors)
-
-    def _tile(self, product: Product, row: Block, column: Block) -> int:
+    def _tile(self, product: Product, row: LoadedBlock, column: LoadedBlock) -> int:
         """Multiply one tile and offer it to the survivors of its rows, its columns or both; how many pairs it has."""
         if not hasattr(self._local, "buffers"):
             self._local.buffers = Buffers()
         tile = product.multiply(row.operand, column.operand, self._local.buffers)
-        self._offer(product, tile, row, column, "left")
-        self._offer(product, tile, row, column, "right")
+        _offer(product, tile, row, column, "left")
+        _offer(product, tile, row, column, "right")
         return len(row.operand) * len(column.operand)
 
-    def _offer(self, product: Product, tile: Tile, row: Block, column: Block, side: Side) -> None:
-        """Give the survivors of one side of a tile whoever may reach their floors."""
-        block, partner = (row, column) if side == "left" else (column, row)
-        survivors = block.survivors
-        if survivors is None:
-            return
-        if not block.seen and (known := product.seeds(tile, survivors.k, side)) is not None:
-            survivors.reach(known)
-        errors = block.operand.by_item(product.errors(block.operand, partner.operand))
-        shape = len(tile.left), len(tile.right)
-        most = max(*shape, _MOST, shape[0] * shape[1] // MOST_SHARE)
-        parts = [slice(0, shape[1])]
-        while parts:
-            part = parts.pop()
-            found = product.reached(tile, Floors(survivors.floors(), side, part, most))
-            if found is None:
-                # Their places would need more memory than the tile: take halves, between which floors rise.
-                parts += halves(part)
-                continue
-            rows, items, highest = found if side == "left" else _by_columns(found)
-            survivors.add(rows, items + partner.part.start, highest, errors, product.rounding)
-        block.seen += len(partner.operand)
-        if block.seen >= block.sharpen_at:
-            block.sharpen_at = _SHARPENING * block.seen
-            survivors.sharpen(_SHARP)
-
-    def _crowded(self, rows: list[Block], seen: int) -> bool:
+    def _crowded(self, rows: list[LoadedBlock], seen: int) -> bool:
         """Whether rescoring costs so much that a more precise product would be cheaper."""
         rescored = sum(row.survivors.rescored for row in rows if row.survivors is not None)
         return 2 * RESCORING * rescored > seen * sum(len(row.operand) for row in rows)
 
 
-def halves(part: slice) -> list[slice]:
-    """Both halves of some columns, the first one last."""
-    middle = (part.start + part.stop) // 2
-    return [slice(middle, part.stop), slice(part.start, middle)]
+def _offer(product: Product, tile: Tile, row: LoadedBlock, column: LoadedBlock, side: Side) -> None:
+    """Give the survivors of one side of a tile whoever may reach their floors."""
+    block, partner = (row, column) if side == "left" else (column, row)
+    survivors = block.survivors
+    if survivors is None:
+        return
+    if not block.seen and (known := product.seeds(tile, survivors.k, side)) is not None:
+        survivors.reach(known)
+    errors = block.operand.by_item(product.errors(block.operand, partner.operand))
+    shape = len(tile.left), len(tile.right)
+    most = max(*shape, _MOST, shape[0] * shape[1] // MOST_SHARE)
+    for reached in reached_by_parts(
+        shape[1], lambda part: product.reached(tile, Floors(survivors.floors(), side, part, most))
+    ):
+        rows, items, highest = reached if side == "left" else _by_columns(reached)
+        survivors.add(rows, items + partner.part.start, highest, errors, product.rounding)
+    block.seen += len(partner.operand)
+    if block.seen >= block.sharpen_at:
+        block.sharpen_at = _SHARPENING * block.seen
+        survivors.sharpen(_SHARP)
 
 
-def _by_columns(found: Reached) -> Reached:
+def reached_by_parts(columns: int, reached: Callable[[slice], Reached | None]) -> Iterator[Reached]:
+    """What ``reached`` gives for some columns; where it gives None, since too many are, for their halves.
+
+    Their places would need more memory than the tile, and floors rise from one half to the next.
+    """
+    parts = [slice(0, columns)]
+    while parts:
+        part = parts.pop()
+        pairs = reached(part)
+        if pairs is None:
+            middle = (part.start + part.stop) // 2
+            parts += [slice(middle, part.stop), slice(part.start, middle)]
+        else:
+            yield pairs
+
+
+def _by_columns(reached: Reached) -> Reached:
     """The same pairs seen from the columns, in their order."""
-    order = np.argsort(found.columns.astype(np.uint32), kind="stable")
-    return Reached(found.columns[order], found.rows[order], found.highest[order])
-
-
-def _finish(block: Block, found: Found) -> None:
-    assert block.survivors is not None
-    found.positions[block.part], found.similarities[block.part] = block.survivors.finish()
-    block.survivors = None
+    order = np.argsort(reached.columns.astype(np.uint32), kind="stable")
+    return Reached(reached.columns[order], reached.rows[order], reached.highest[order])

@@ -8,13 +8,14 @@ else is, and N grows on that evidence where a recall is asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from annotators.base import Ranking
 from mitl.core.intervals import clopper_pearson, mean_of_shares
+from mitl.core.packed import places
 from mitl.errors import RetrievalError
 from mitl.progress import Advance, Progress, no_progress
 
@@ -87,42 +88,54 @@ class Shortlisted:
     """Of queries and their candidates."""
 
 
+@dataclass(frozen=True, slots=True)
+class Shortlisting:
+    """How long shortlists are, and how their recall is measured."""
+
+    depth: int
+    """N, items of each source; at least so deep the sources must be."""
+    wished: float | None = None
+    """A recall that the interval's lower end must reach. N is doubled until it does, as far as the rankings go; the
+    interval allows for every N that may be tried."""
+    audit: Audit = field(default_factory=Audit)
+    seed: int = 0
+    """Of the sample of queries and of items."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairRanking:
+    """How pairs are ranked, and who is told. Scores should be kept: N is tried on queries that were audited."""
+
+    exhaustive: Exhaustive
+    among: Among
+    progress: Progress = no_progress
+    label: str = "score shortlists"
+
+
 def shortlisted_top_k(
     query_ids: Ids,
     gallery_ids: Ids,
     k: int,
     sources: Sequence[Ranking],
-    shortlist: int,
-    *,
-    exhaustive: Exhaustive,
-    among: Among,
-    wished: float | None = None,
-    audit: Audit | None = None,
-    seed: int = 0,
-    progress: Progress = no_progress,
-    label: str = "score shortlists",
+    shortlisting: Shortlisting,
+    pairs: PairRanking,
 ) -> Shortlisted:
     """Each query's ``k`` best items of its shortlist, best first, ties to the smaller id.
 
     Args:
         gallery_ids: ascending.
-        sources: the other annotators' rankings of all these queries, at least ``shortlist`` deep.
-        shortlist: N.
-        exhaustive, among: how pairs are ranked. They should keep scores: N is tried on queries that were audited.
-        wished: a recall that the interval's lower end must reach. N is doubled until it does, as far as the rankings
-            go; the interval allows for every N that may be tried.
-        seed: of the sample of queries and of items.
+        sources: the other annotators' rankings of all these queries.
 
     Raises:
         RetrievalError: a query's shortlist is shorter than k, a ranking lacks a query, names an item that is not in
             the gallery or is too short, or the wished recall is not reached.
     """
-    union = Union(query_ids, gallery_ids, sources)
-    union.check(shortlist)
-    depths = [shortlist] if wished is None else union.depths(shortlist)
-    auditor = _Auditor(union, k, exhaustive, among, audit or Audit(), len(depths), seed)
+    union, wished = Union(query_ids, gallery_ids, sources), shortlisting.wished
+    union.check(shortlisting.depth)
+    depths = [shortlisting.depth] if wished is None else union.depths(shortlisting.depth)
+    auditor = _Auditor(union, k, pairs, shortlisting, len(depths))
     for depth in depths:
-        recall = auditor.recall(depth, progress, label)
+        recall = auditor.recall(depth)
         if wished is None or recall.low >= wished:
             break
     else:
@@ -130,16 +143,15 @@ def shortlisted_top_k(
             f"no shortlist reaches a recall of {wished}: {recall.line}; rank with the others deeper than {depth:,}, "
             "audit more queries or score all pairs"
         )
-    parts, pairs = [], 0
-    total = union.pairs(depth)
-    with progress(label, total) as advance:
+    parts, count = [], 0
+    with pairs.progress(pairs.label, union.pairs(depth)) as advance:
         for rows in union.blocks():
-            places = union.places(rows, depth, k)
-            pairs += sum(len(one) for one in places)
-            parts.append(among(query_ids[rows], places, k, advance))
+            candidates = union.places(rows, depth, k)
+            count += sum(map(len, candidates))
+            parts.append(pairs.among(query_ids[rows], candidates, k, advance))
     items = np.concatenate([np.empty((0, k), np.int64), *(part.item_ids for part in parts)])
     values = np.concatenate([np.empty((0, k), np.float32), *(part.similarities for part in parts)])
-    return Shortlisted(Ranking(query_ids, items, values), recall, pairs)
+    return Shortlisted(Ranking(query_ids, items, values), recall, count)
 
 
 class Union:
@@ -191,10 +203,10 @@ class Union:
         return found
 
     def _candidates(self, rows: Places, depth: int) -> tuple[Places, NDArray[np.bool_]]:
-        proposed = [source.item_ids[places[rows], :depth] for source, places in self._sources]
+        proposed = [source.item_ids[of_query[rows], :depth] for source, of_query in self._sources]
         items = np.concatenate(proposed, axis=1)
-        places = _places(self.gallery_ids, items.ravel(), "a ranking for the shortlist names item")
-        rising = np.sort(places.reshape(items.shape), axis=1)
+        held = _places(self.gallery_ids, items.ravel(), "a ranking for the shortlist names item")
+        rising = np.sort(held.reshape(items.shape), axis=1)
         return rising, np.diff(rising, axis=1, prepend=-1) > 0
 
 
@@ -202,19 +214,12 @@ class _Auditor:
     """A random sample of the queries, to be scored beyond their shortlists."""
 
     def __init__(
-        self,
-        union: Union,
-        k: int,
-        exhaustive: Exhaustive,
-        among: Among,
-        audit: Audit,
-        tries: int,
-        seed: int,
+        self, union: Union, k: int, pairs: PairRanking, shortlisting: Shortlisting, tries: int
     ) -> None:
-        self._union, self._k, self._audit = union, k, audit
-        self._exhaustive, self._among = exhaustive, among
+        audit = self._audit = shortlisting.audit
+        self._union, self._k, self._pairs = union, k, pairs
         self._confidence = 1 - (1 - audit.confidence) / tries
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(shortlisting.seed)
         population, gallery = len(union.query_ids), len(union.gallery_ids)
         self._is_census = audit.queries >= population
         self._rows = np.sort(rng.choice(population, min(audit.queries, population), replace=False))
@@ -224,46 +229,37 @@ class _Auditor:
             self._drawn = [rng.choice(gallery, count, replace=False) for _ in self._rows]
         self._truth: Ranking | None = None
 
-    def recall(self, depth: int, progress: Progress, label: str) -> Recall:
+    def recall(self, depth: int) -> Recall:
         """Of the shortlists of this depth."""
         listed = self._union.places(self._rows, depth, self._k)
-        if self._drawn is None:
-            share, low, high = self._in_full(listed, progress, label)
-        else:
-            share, low, high = self._by_sample(listed, self._drawn, progress, label)
+        bounds = self._in_full(listed) if self._drawn is None else self._by_sample(listed, self._drawn)
         candidates = float(np.mean([len(one) for one in listed]))
         gallery = len(self._union.gallery_ids)
-        return Recall(self._k, depth, share, low, high, self._audit, len(self._rows), candidates, gallery)
+        return Recall(self._k, depth, *bounds, self._audit, len(self._rows), candidates, gallery)
 
-    def _in_full(
-        self, listed: Sequence[Places], progress: Progress, label: str
-    ) -> tuple[float, float, float]:
-        union, ids = self._union, self._union.query_ids[self._rows]
+    def _in_full(self, listed: Sequence[Places]) -> tuple[float, float, float]:
+        union, pairs, ids = self._union, self._pairs, self._union.query_ids[self._rows]
         if self._truth is None:
-            with progress(f"{label}: audit", len(ids) * len(union.gallery_ids)) as advance:
-                self._truth = self._exhaustive(ids, self._k, advance)
+            with pairs.progress(f"{pairs.label}: audit", len(ids) * len(union.gallery_ids)) as advance:
+                self._truth = pairs.exhaustive(ids, self._k, advance)
         best = np.searchsorted(union.gallery_ids, self._truth.item_ids)
         shares = np.array([np.isin(top, one).mean() for top, one in zip(best, listed, strict=True)])
         mean = float(shares.mean())
-        return (
-            (mean, mean, mean)
-            if self._is_census
-            else (mean, *mean_of_shares(shares, self._k, self._confidence))
-        )
+        if self._is_census:
+            return mean, mean, mean
+        return mean, *mean_of_shares(shares, self._k, self._confidence)
 
-    def _by_sample(
-        self, listed: Sequence[Places], drawn: Sequence[Places], progress: Progress, label: str
-    ) -> tuple[float, float, float]:
+    def _by_sample(self, listed: Sequence[Places], drawn: Sequence[Places]) -> tuple[float, float, float]:
         """A member of the top k outside the shortlist, if drawn, is in the top k of the shortlist and the drawn too.
 
         So how many drawn items come into that top k bounds how many outsiders belong to the true one.
         """
-        union, ids = self._union, self._union.query_ids[self._rows]
+        union, pairs, ids = self._union, self._pairs, self._union.query_ids[self._rows]
         outside = [np.setdiff1d(some, one) for some, one in zip(drawn, listed, strict=True)]
         both = [np.sort(np.concatenate(two)) for two in zip(listed, outside, strict=True)]
-        with progress(f"{label}: audit", sum(len(one) for one in both)) as advance:
-            found = self._among(ids, both, self._k, advance)
-        best = np.searchsorted(union.gallery_ids, found.item_ids)
+        with pairs.progress(f"{pairs.label}: audit", sum(len(one) for one in both)) as advance:
+            ranking = pairs.among(ids, both, self._k, advance)
+        best = np.searchsorted(union.gallery_ids, ranking.item_ids)
         came = np.array([np.isin(top, some).sum() for top, some in zip(best, outside, strict=True)])
         outsiders = np.array([len(union.gallery_ids) - len(one) for one in listed])
         counts = np.array([len(one) for one in outside])
@@ -279,9 +275,8 @@ class _Auditor:
 def _places(ids: Ids, wanted: Ids, lacks: str) -> Places:
     """Where the wanted ids stand among ``ids``, which may be in any order; RetrievalError where one does not."""
     order = np.argsort(ids, kind="stable")
-    found = np.searchsorted(ids, wanted, sorter=order)
-    places: Places = order[np.minimum(found, len(ids) - 1)] if len(ids) else np.zeros_like(wanted)
-    wrong = np.flatnonzero(ids[places] != wanted) if len(ids) else np.arange(len(wanted))
+    found = places(ids[order], wanted)
+    wrong = np.flatnonzero(found < 0)
     if len(wrong):
         raise RetrievalError(f"{lacks} {wanted[wrong[0]]}, which is not there; both must be of the same data")
-    return places
+    return order[found]

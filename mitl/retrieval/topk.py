@@ -1,28 +1,45 @@
 """Each query's k most similar gallery items: exact, in bounded memory, the same bytes on every backend.
 
 Vectors are searched (``mitl.retrieval.search``). Where only the annotator itself can compare, as with probabilities of
-matching and scores of pairs, its similarities are taken block by block.
+matching and scores of pairs, its similarities are taken block by block. Of faiss its k nearest and a margin are taken,
+proven complete by the error bound, and rescored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
+from numpy.typing import NDArray
 
 from annotators.base import Annotator, Encoded, Ranking, searches_itself
 from mitl.errors import RetrievalError
 from mitl.progress import Advance, Progress, no_progress
 from mitl.records import AnnotatorKind
-from mitl.retrieval.choosing import Task, choose
-from mitl.retrieval.faiss_search import best_by_faiss
+from mitl.retrieval.choosing import SearchTask, choose
 from mitl.retrieval.processor import about_to_search, count, one_thread_of_blas
-from mitl.retrieval.products import Backend, Floors, compared, kth_of_chunks
-from mitl.retrieval.search import Cost, Found, Search, halves, most_places, plan, survivor_bytes
+from mitl.retrieval.products import Backend, Floors, Reached, compared, kth_of_chunks
+from mitl.retrieval.rescoring import Rescorer
+from mitl.retrieval.search import (
+    Best,
+    MemoryCost,
+    Search,
+    cut,
+    most_places,
+    plan,
+    reached_by_parts,
+    survivor_bytes,
+)
 from mitl.retrieval.survivors import MOST_POSITIONS, Survivors
-from mitl.retrieval.vectors import Floats, Vectors
+from mitl.retrieval.vectors import UNIT, Floats, Vectors, product_errors
 from mitl.settings import BACKENDS
+
+logger = logging.getLogger(__name__)
 
 DEFAULT_BLOCK_BYTES = 256 << 20
 
@@ -37,18 +54,40 @@ BLOCK = (128, 2048)
 in how an annotator's sums are rounded comes together alike everywhere."""
 _MOST_SHARE = 16
 """Newcomers that are taken in at once: one of so many pairs of a block."""
+_MARGIN = 16
+"""Further neighbours that faiss is asked for."""
+_ROWS, _COLUMNS = 4096, 65536
+"""Queries and items that faiss looks at in one go, at most."""
+_SLOW = 0.5
+"""Share of numpy's rate below which faiss is slow."""
+
+
+class SearchKeywords(TypedDict, total=False):
+    """Keywords of a search."""
+
+    block_bytes: int
+    progress: Progress
+    backend: Backend
+    used: set[str]
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """How a search is done. Nothing of it changes a byte of the result."""
+
+    block_bytes: int = DEFAULT_BLOCK_BYTES
+    """About how much memory is used besides O(Q k) and the annotator's own; at least one pair's."""
+    progress: Progress = no_progress
+    """Counts pairs of a query and an item, once where one product serves both directions."""
+    backend: Backend = "auto"
+    """``auto`` measures what this machine's processor can do and takes the fastest; ``numpy`` and ``torch`` are
+    float32, ``bf16`` and ``int8`` torch's low precision, ``cuda`` a GPU, ``faiss`` the library."""
+    used: set[str] = field(default_factory=set)
+    """Takes the names of what multiplied the vectors."""
 
 
 def top_k(
-    annotator: Annotator,
-    queries: Encoded,
-    gallery: Encoded,
-    k: int,
-    *,
-    block_bytes: int = DEFAULT_BLOCK_BYTES,
-    progress: Progress = no_progress,
-    backend: Backend = "auto",
-    used: set[str] | None = None,
+    annotator: Annotator, queries: Encoded, gallery: Encoded, k: int, **options: Unpack[SearchKeywords]
 ) -> Ranking:
     """Each query's ``k`` most similar items of the gallery, best first, ties to the smaller id.
 
@@ -60,35 +99,14 @@ def top_k(
 
     Args:
         queries, gallery: what ``annotator`` encoded; arrays may be memory maps.
-        block_bytes: about how much memory is used besides O(Q k) and the annotator's own; at least one pair's.
-        progress: counts pairs of a query and an item.
-        backend: ``auto`` measures what this machine's processor can do and takes the fastest; ``numpy`` and
-            ``torch`` are float32, ``bf16`` and ``int8`` torch's low precision, ``cuda`` a GPU, ``faiss`` the library.
-        used: takes the names of what multiplied the vectors.
+        block_bytes, progress, backend, used: see ``SearchOptions``.
 
     Raises:
         RetrievalError: k is not between 1 and the size of the gallery, gallery ids do not rise, embeddings
             do not fit each other or are not finite, the backend is not there.
     """
-    _check(annotator, queries, gallery, k, block_bytes, backend)
-    if searches_itself(annotator):
-        return annotator.top_k(queries, gallery, k, block_bytes=block_bytes, progress=progress)
-    with progress(f"rank {annotator.name}", total=len(queries) * len(gallery)) as advance:
-        if annotator.kind not in VECTOR_KINDS:
-            found = best_by_annotator(
-                annotator, queries, gallery, k, block_bytes=block_bytes, advance=advance
-            )
-        elif backend == "faiss":
-            sides = _sides(queries, gallery)
-            if used is not None:
-                used.add(backend)
-            about_to_search(Task(*sides, k).work)
-            found = best_by_faiss(*sides, k, block_bytes=block_bytes, advance=advance)
-        else:
-            with one_thread_of_blas():
-                task = Task(*_sides(queries, gallery), k)
-                found = _search(task, backend, block_bytes, advance, used).one_way(k)
-    return _ranking(queries, gallery, found)
+    (ranking,) = rank(annotator, (queries, gallery), (k,), SearchOptions(**options))
+    return ranking
 
 
 def top_k_both(
@@ -97,45 +115,58 @@ def top_k_both(
     captions: Encoded,
     k_i2t: int,
     k_t2i: int,
-    *,
-    block_bytes: int = DEFAULT_BLOCK_BYTES,
-    progress: Progress = no_progress,
-    backend: Backend = "auto",
-    used: set[str] | None = None,
+    **options: Unpack[SearchKeywords],
 ) -> tuple[Ranking, Ranking]:
     """Each image's best captions and each caption's best images, the same bytes as ``top_k`` gives twice.
 
     Of vectors every pair is multiplied once for both. Other kinds, and faiss, are searched twice.
 
-    Args:
-        block_bytes: about how much memory is used besides O((images + captions) k).
-        progress: counts pairs, once where they are multiplied once.
-        used: as of ``top_k``.
-
     Raises:
         RetrievalError: as ``top_k``.
     """
-    _check(annotator, images, captions, k_i2t, block_bytes, backend)
-    _check(annotator, captions, images, k_t2i, block_bytes, backend)
-    if searches_itself(annotator) or annotator.kind not in VECTOR_KINDS or backend == "faiss":
-        options: Any = {"block_bytes": block_bytes, "progress": progress, "backend": backend, "used": used}
-        return (
-            top_k(annotator, images, captions, k_i2t, **options),
-            top_k(annotator, captions, images, k_t2i, **options),
-        )
-    label, pairs = f"rank {annotator.name} both ways", len(images) * len(captions)
-    with progress(label, total=pairs) as advance, one_thread_of_blas():
-        # The survivors of the left side stay to the end, those of the right only for a span.
-        if len(images) <= len(captions):
-            task = Task(*_sides(images, captions), k_i2t, k_t2i)
-            there, back = _search(task, backend, block_bytes, advance, used).both_ways(k_i2t, k_t2i)
+    there, back = rank(annotator, (images, captions), (k_i2t, k_t2i), SearchOptions(**options))
+    return there, back
+
+
+def rank(
+    annotator: Annotator, sides: tuple[Encoded, Encoded], ks: Sequence[int], options: SearchOptions
+) -> list[Ranking]:
+    """As ``top_k`` for one k, as ``top_k_both`` for two: the best of the right side for the left one first."""
+    directions = list(zip((sides, sides[::-1]), ks, strict=False))
+    for (queries, gallery), k in directions:
+        _check(annotator, queries, gallery, k, options)
+    if searches_itself(annotator) or annotator.kind not in VECTOR_KINDS or options.backend == "faiss":
+        return [_rank_one_way(annotator, *direction, options) for direction in directions]
+    # The survivors of the left side stay to the end, those of the right only for a span.
+    turned = len(ks) > 1 and len(sides[0]) > len(sides[1])
+    if turned:
+        directions.reverse()
+    label = f"rank {annotator.name} both ways" if len(ks) > 1 else f"rank {annotator.name}"
+    with options.progress(label, total=len(sides[0]) * len(sides[1])) as advance, one_thread_of_blas():
+        task = SearchTask(*_vectors(*directions[0][0]), *(k for _, k in directions))
+        best = _search(task, options, advance).run(task.k, task.k_back)
+    rankings = [_ranking(*direction, found) for (direction, _), found in zip(directions, best, strict=True)]
+    return rankings[::-1] if turned else rankings
+
+
+def _rank_one_way(
+    annotator: Annotator, sides: tuple[Encoded, Encoded], k: int, options: SearchOptions
+) -> Ranking:
+    """By the annotator itself, by blocks of its similarities, or by faiss."""
+    if searches_itself(annotator):
+        return annotator.top_k(*sides, k, block_bytes=options.block_bytes, progress=options.progress)
+    with options.progress(f"rank {annotator.name}", total=len(sides[0]) * len(sides[1])) as advance:
+        if annotator.kind not in VECTOR_KINDS:
+            best = best_by_annotator(annotator, *sides, k, block_bytes=options.block_bytes, advance=advance)
         else:
-            task = Task(*_sides(captions, images), k_t2i, k_i2t)
-            back, there = _search(task, backend, block_bytes, advance, used).both_ways(k_t2i, k_i2t)
-    return _ranking(images, captions, there), _ranking(captions, images, back)
+            vectors = _vectors(*sides)
+            options.used.add(options.backend)
+            about_to_search(SearchTask(*vectors, k).work)
+            best = best_by_faiss(*vectors, k, block_bytes=options.block_bytes, advance=advance)
+    return _ranking(*sides, best)
 
 
-def _sides(queries: Encoded, gallery: Encoded) -> tuple[Vectors, Vectors]:
+def _vectors(queries: Encoded, gallery: Encoded) -> tuple[Vectors, Vectors]:
     left, right = Vectors(queries), Vectors(gallery)
     if left.width != right.width:
         raise RetrievalError(
@@ -145,41 +176,33 @@ def _sides(queries: Encoded, gallery: Encoded) -> tuple[Vectors, Vectors]:
     return left, right
 
 
-def _search(
-    task: Task, backend: Backend, block_bytes: int, advance: Advance, used: set[str] | None
-) -> Search:
+def _search(task: SearchTask, options: SearchOptions, advance: Advance) -> Search:
     about_to_search(task.work)
-    choice = choose(backend, task)
-    if used is not None:
-        used.add(choice.ladder[0].name)
-    left, right = task.left, task.right
-    number_bytes = max(product.number_bytes for product in choice.ladder)
-    fewest = (2 * task.k + 64, 2 * (task.k_back or 0) + 64)
-    places = [
-        min(wanted, max(least, most_places(block_bytes)))
-        for wanted, least in zip(choice.places, fewest, strict=True)
-    ]
-    there, back = (survivor_bytes(count) for count in places)
-    cost = Cost(
-        cell=max(product.cell_bytes for product in choice.ladder) * left.per_item * right.per_item,
-        query=left.width * left.per_item * number_bytes + there,
-        item=right.width * right.per_item * number_bytes + (back if task.k_back else 0),
-    )
+    choice = choose(options.backend, task)
     first = choice.ladder[0]
+    options.used.add(first.name)
+    left, right = task.left, task.right
+    most = most_places(options.block_bytes)
+    fewest = (2 * task.k + 64, 2 * (task.k_back or 0) + 64)
+    there, back = (min(room, max(least, most)) for room, least in zip(choice.places, fewest, strict=True))
+    number_bytes = max(product.number_bytes for product in choice.ladder)
+    cost = MemoryCost(
+        cell=max(product.cell_bytes for product in choice.ladder) * left.per_item * right.per_item,
+        query=left.width * left.per_item * number_bytes + survivor_bytes(there),
+        item=right.width * right.per_item * number_bytes + (survivor_bytes(back) if task.k_back else 0),
+    )
     threads = min(count(), first.threads)
-    chosen = plan(len(left), len(right), first.tile, cost, threads=threads, block_bytes=block_bytes)
-    return Search(left, right, choice.ladder, (places[0], places[1]), chosen, advance)
+    chosen = plan(len(left), len(right), first.tile, cost, threads=threads, block_bytes=options.block_bytes)
+    return Search(left, right, choice.ladder, (there, back), chosen, advance)
 
 
-def _ranking(queries: Encoded, gallery: Encoded, found: Found) -> Ranking:
-    return Ranking(np.asarray(queries.ids, np.int64), gallery.ids[found.positions], found.similarities)
+def _ranking(queries: Encoded, gallery: Encoded, best: Best) -> Ranking:
+    return Ranking(np.asarray(queries.ids, np.int64), gallery.ids[best.positions], best.similarities)
 
 
-def _check(
-    annotator: Annotator, queries: Encoded, gallery: Encoded, k: int, block_bytes: int, backend: Backend
-) -> None:
-    if backend not in BACKENDS:
-        raise RetrievalError(f"no top-k backend called {backend!r}; known: {', '.join(BACKENDS)}")
+def _check(annotator: Annotator, queries: Encoded, gallery: Encoded, k: int, options: SearchOptions) -> None:
+    if options.backend not in BACKENDS:
+        raise RetrievalError(f"no top-k backend called {options.backend!r}; known: {', '.join(BACKENDS)}")
     if annotator.kind is AnnotatorKind.RANKING:
         raise RetrievalError(
             f"annotator {annotator.name!r} brings its own rankings; there is nothing to search"
@@ -190,8 +213,8 @@ def _check(
         raise RetrievalError(
             f"top-k is {k}, but the gallery has {len(gallery)} items; ask for {len(gallery)} at most"
         )
-    if block_bytes < 1:
-        raise RetrievalError(f"a block of {block_bytes} bytes holds nothing; leave it at 256 MiB")
+    if options.block_bytes < 1:
+        raise RetrievalError(f"a block of {options.block_bytes} bytes holds nothing; leave it at 256 MiB")
     if len(gallery) > MOST_POSITIONS:
         raise RetrievalError(
             f"the gallery has {len(gallery)} items; search it in parts of {MOST_POSITIONS} at most"
@@ -205,28 +228,26 @@ def _check(
 
 def best_by_annotator(
     annotator: Annotator, queries: Encoded, gallery: Encoded, k: int, *, block_bytes: int, advance: Advance
-) -> Found:
+) -> Best:
     """The best k of the gallery for each query, by blocks of ``annotator.similarities``.
 
     Raises:
         RetrievalError: a block is of the wrong shape, or a value is not finite.
     """
-    found = Found.empty(len(queries), k)
+    best = Best.empty(len(queries), k)
     places = 2 * k + 64
-    cost = Cost(_PAIR_BYTES, survivor_bytes(places), 0)
+    cost = MemoryCost(_PAIR_BYTES, survivor_bytes(places), 0)
     chosen = plan(*BLOCK, BLOCK, cost, threads=1, block_bytes=block_bytes)
-    for rows in _blocks(len(queries), chosen.rows):
+    for start in range(0, len(queries), chosen.rows):
+        rows = slice(start, min(start + chosen.rows, len(queries)))
         survivors = Survivors(rows.stop - rows.start, k, places, None)
-        for columns in _blocks(len(gallery), chosen.columns):
+        for first in range(0, len(gallery), chosen.columns):
+            columns = slice(first, min(first + chosen.columns, len(gallery)))
             values = _similarities(annotator, queries.rows(rows), gallery.rows(columns))
-            _offer(survivors, values, columns.start)
+            _offer(survivors, values, first)
             advance(values.size)
-        found.positions[rows], found.similarities[rows] = survivors.finish()
-    return found
-
-
-def _blocks(count: int, step: int) -> Iterator[slice]:
-    return (slice(start, min(start + step, count)) for start in range(0, count, step))
+        best.positions[rows], best.similarities[rows] = survivors.finish()
+    return best
 
 
 def _offer(survivors: Survivors, values: Floats, start: int) -> None:
@@ -234,16 +255,13 @@ def _offer(survivors: Survivors, values: Floats, start: int) -> None:
     if start == 0 and (known := kth_of_chunks(values, survivors.k)) is not None:
         survivors.reach(known)
     nothing, most = np.zeros(len(values)), max(len(values), values.size // _MOST_SHARE)
-    parts = [slice(0, values.shape[1])]
-    while parts:
-        part = parts.pop()
+
+    def reached(part: slice) -> Reached | None:
         floors = Floors(survivors.floors(), "left", part, most)
-        found = compared(values, floors.values.astype(np.float32), floors)
-        if found is None:
-            parts += halves(part)
-        else:
-            reached = values[found.rows, found.columns]
-            survivors.add(found.rows, found.columns + start, reached, nothing)
+        return compared(values, floors.values.astype(np.float32), floors)
+
+    for rows, columns, _ in reached_by_parts(values.shape[1], reached):
+        survivors.add(rows, columns + start, values[rows, columns], nothing)
 
 
 def _similarities(annotator: Annotator, queries: Encoded, gallery: Encoded) -> Floats:
@@ -261,3 +279,122 @@ def _similarities(annotator: Annotator, queries: Encoded, gallery: Encoded) -> F
             f"and item {gallery.ids[column]}; similarities must be finite"
         )
     return values
+
+
+def best_by_faiss(
+    left: Vectors, right: Vectors, k: int, *, block_bytes: int, advance: Advance = lambda pairs: None
+) -> Best:
+    """The best k of the right side for each item of the left.
+
+    An item that faiss leaves out of a list is no better than the list's last. Where that, with the error of its
+    float32, may still reach the k-th best found, the query is searched again with a list twice as long.
+
+    Raises:
+        RetrievalError: faiss is not installed.
+    """
+    faiss = import_faiss()
+    warn_of_slow_blas()
+    found = Best.empty(len(left), k)
+    numbers = 4 * left.width
+    columns = max(1, min(_COLUMNS, block_bytes // (3 * numbers * right.per_item)))
+    rows = max(
+        1, min(_ROWS, block_bytes // (3 * (numbers * left.per_item + 40 * (k + _MARGIN) * right.per_item)))
+    )
+    for part in cut(0, len(left), rows):
+        open_rows, listed = np.arange(part.start, part.stop), (k - 1) * right.per_item + 1 + _MARGIN
+        while len(open_rows):
+            best, complete = _lists(faiss, left, right, k, open_rows, columns, listed)
+            done = open_rows[complete]
+            found.positions[done] = best.positions[complete]
+            found.similarities[done] = best.similarities[complete]
+            open_rows, listed = open_rows[~complete], 2 * listed
+        advance((part.stop - part.start) * len(right))
+    return found
+
+
+def _lists(
+    faiss: Any, left: Vectors, right: Vectors, k: int, rows: NDArray[np.int64], columns: int, listed: int
+) -> tuple[Best, NDArray[np.bool_]]:
+    """The best of some queries by lists of so many vectors for each block, and for whom that is proven enough."""
+    queries = np.asarray(left.array[rows], np.float32)
+    lengths = left.lengths(queries, int(rows[0]))
+    flat = np.ascontiguousarray(queries.reshape(-1, left.width))
+    survivors = Survivors(len(rows), k, 4 * (k + listed) + 64, Rescorer(left, right).for_rows(rows))
+    unseen = np.full(len(rows), -np.inf)
+    for part in cut(0, len(right), columns):
+        block = np.ascontiguousarray(right.block(part))
+        longest = right.lengths(block, part.start).max(keepdims=True)
+        errors = product_errors(lengths, 0 * lengths, longest, 0 * longest, left.width, UNIT)[:, 0]
+        items = block.reshape(-1, left.width)
+        count = min(listed, len(items))
+        values, places = faiss.knn(flat, items, count, metric=faiss.METRIC_INNER_PRODUCT)
+        values, places = values.reshape(len(rows), -1), places.reshape(len(rows), -1) // right.per_item
+        if count < len(items):
+            last = values.reshape(len(rows), left.per_item, count)[:, :, -1].max(axis=1)
+            np.maximum(unseen, last + errors, out=unseen)
+        row, place, value = _best_of_each(values, places, len(block))
+        survivors.add(row, place + part.start, value + errors[row], errors)
+    best = Best(*survivors.finish())
+    return best, best.similarities[:, -1] > unseen
+
+
+def _best_of_each(
+    values: Floats, places: NDArray[np.int64], items: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], Floats]:
+    """Each row's items once, with the largest of their values: rows (rising), items and values."""
+    rows = np.repeat(np.arange(len(values)), values.shape[1])
+    pairs = rows * items + places.reshape(-1)
+    order = np.lexsort((-values.reshape(-1), pairs))
+    pairs = pairs[order]
+    first = np.flatnonzero(np.diff(pairs, prepend=-1))
+    row, place = np.divmod(pairs[first], items)
+    return row, place, values.reshape(-1)[order[first]]
+
+
+def import_faiss() -> Any:
+    """The module; RetrievalError where it is not installed."""
+    try:
+        import faiss
+    except ImportError as error:
+        raise RetrievalError(
+            "backend 'faiss' needs faiss, which is not installed; use 'auto' or install mitl[cpu] or mitl[gpu]"
+        ) from error
+    return faiss
+
+
+@cache
+def warn_of_slow_blas() -> None:
+    """Say so, once, where faiss multiplies at less than half of numpy's rate: its wheels bring an old BLAS."""
+    share = blas_share()
+    if share < _SLOW:
+        logger.warning(
+            "faiss multiplies at %.0f %% of numpy's rate; set OPENBLAS_CORETYPE (SkylakeX, Haswell, Zen) before "
+            "starting, or use backend 'auto'",
+            100 * share,
+        )
+
+
+def blas_share() -> float:
+    """The rate of faiss's search for one neighbour, which is nearly all product, by that of numpy's; by one thread."""
+    faiss = import_faiss()
+    rng = np.random.default_rng(0)
+    left, right = rng.random((256, 512), np.float32), rng.random((2048, 512), np.float32)
+    out = np.empty((256, 2048), np.float32)
+    threads = faiss.omp_get_max_threads()
+    faiss.omp_set_num_threads(1)
+    try:
+        with one_thread_of_blas():
+            by_numpy = _least_s(lambda: np.matmul(left, right.T, out=out))
+            by_faiss = _least_s(lambda: faiss.knn(left, right, 1, metric=faiss.METRIC_INNER_PRODUCT))
+    finally:
+        faiss.omp_set_num_threads(threads)
+    return by_numpy / by_faiss
+
+
+def _least_s(work: Callable[[], Any]) -> float:
+    times = []
+    for _ in range(4):
+        start = time.thread_time()
+        work()
+        times.append(time.thread_time() - start)
+    return min(times)

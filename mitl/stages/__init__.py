@@ -1,1 +1,1 @@
-"""One function per step: read, call the pure core, write, commit."""
+"""One function per step: read, call the pure core, write, commit. No click, no printing, no SQL."""

@@ -9,13 +9,16 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Annotated, TypedDict
 
+from annotators.catalog import MINIS
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.publish import publish
 from mitl.core.whole_files import whole_file
 from mitl.crowd.populations import parse_population
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table
+from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.settings import load as load_settings
 from mitl.stages.evaluating.evaluate import evaluate
@@ -28,7 +31,6 @@ from mitl.stages.setup.init import ensure_config, init, loaded_content
 from mitl.stages.setup.loading import Sources, load
 from mitl.stages.simulate import simulate
 
-MINIS = ("pvse-mini", "vsrn-mini", "pcme-mini", "vilt-mini", "clip-mini")
 SANDBOX = Environment.SANDBOX
 N_IMAGES = 300
 CAPTIONS_PER_IMAGE = 5
@@ -67,7 +69,7 @@ def demo(
         partial(
             propose,
             settings,
-            annotators=MINIS,
+            annotators=tuple(MINIS),
             top_k=settings.top_k,
             depth=settings.depth,
             images=QueryChoice(min(IMAGE_QUERIES, n_images)),
@@ -179,6 +181,14 @@ class _Steps:
         return result
 
 
+@printed_by("demo", key="paths")
+class DemoPaths(TypedDict):
+    """What a demo wrote."""
+
+    release: Annotated[str, "the release's folder"]
+    report: Annotated[str, "the HTML file"]
+
+
 def _result(written: StageResult, release: Path, page: Path, seconds: float) -> StageResult:
     counts = written.counts
 
@@ -201,11 +211,12 @@ def _result(written: StageResult, release: Path, page: Path, seconds: float) -> 
         if isinstance(before, float) and isinstance(after, float) and isinstance(asked, float) and before
         else "too little was answered to compare the release with the original annotation"
     )
+    paths: DemoPaths = {"release": str(release), "report": str(page)}
     # The report holds what every step came to: where it is the same, no step did anything.
     return StageResult(
         status=written.status,
         counts=dict(counts),
-        paths={"release": str(release), "report": str(page)},
+        paths=paths,
         tables=(Table("against the known truth of every pair", ("", "before", "after"), rows),),
         lines=(
             gain,

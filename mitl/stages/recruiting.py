@@ -4,33 +4,90 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Annotated, TypedDict
 
-from mitl.crowd_server.operator.payout_files import table as csv_text
-from mitl.crowd_server.panels import admin as panel_admin
-from mitl.crowd_server.panels.profiles import PROFILES, Parameters, read_ends, study_link
+from mitl.core.formats import table as csv_text
+from mitl.crowd_server import admin
+from mitl.crowd_server.pages.panels import PROFILES, link_of, read_ends
 from mitl.crowd_server.store.models import VisitState
 from mitl.crowd_server.store.panels import FORGOTTEN, PanelRow
-from mitl.crowd_server.store.studies import StudyRow
+from mitl.crowd_server.store.workers import StudyRow
 from mitl.errors import UsageError
 from mitl.records import Environment, StageResult, Table
-from mitl.settings import SERVER_PORT, Settings
-from mitl.stages.serve import crowd_database
+from mitl.records.results import printed_by
+from mitl.settings import Settings
+from mitl.stages.serve import base_of, crowd_database
 
 _MAX_FILE = 200_000
 
 
+@printed_by("crowd panel add")
+class PanelAddCounts(TypedDict):
+    """A panel's study link."""
+
+    environment: Annotated[str, "sandbox or live"]
+    slug: Annotated[str, "the panel's name, the last part of its link"]
+    link: Annotated[str, "the study link, with the panel's placeholders"]
+
+
+@printed_by("crowd panel list")
+class PanelListCounts(TypedDict):
+    """All panels by name."""
+
+    panels: Annotated[int, "all panels"]
+    links: Annotated[dict[str, str], "by panel: the study link"]
+    visits: Annotated[dict[str, dict[str, int]], "by panel: visits by state"]
+
+
+@printed_by("crowd panel visits")
+class PanelVisitsCounts(TypedDict):
+    """Who came to a panel."""
+
+    panel: Annotated[str, "the panel"]
+    visits: Annotated[int, "its visits"]
+
+
+@printed_by("crowd panel visits", key="paths")
+class PanelVisitsPaths(TypedDict):
+    """Where the list of visits is."""
+
+    visits: Annotated[str, "the CSV file, with `--out`"]
+
+
+@printed_by("crowd panel close")
+class PanelCloseCounts(TypedDict):
+    """A panel that lets nobody new in."""
+
+    closed: Annotated[str, "the panel"]
+
+
+@printed_by("crowd panel forget")
+class PanelForgetCounts(TypedDict):
+    """Whose panel ids were deleted."""
+
+    forgotten: Annotated[int, "workers whose panel ids were deleted"]
+
+
+@printed_by("crowd study")
+class StudyCounts(TypedDict):
+    """The study's text."""
+
+    environment: Annotated[str, "sandbox or live"]
+    version: Annotated[int, "version of the text; 0 where there is none"]
+
+
 def add_panel(
-    settings: Settings, environment: Environment, plan: panel_admin.PanelPlan, *, base_url: str | None
+    settings: Settings, environment: Environment, plan: admin.PanelPlan, *, base_url: str | None
 ) -> StageResult:
     """Make a panel and say which study link to paste there."""
     with crowd_database(settings) as engine:
-        panel, is_new = panel_admin.add_panel(engine, environment, plan)
-        study = panel_admin.study(engine, environment)
-    link = _link(panel, base_url)
+        panel, is_new = admin.add_panel(engine, environment, plan)
+        study = admin.study(engine, environment)
+    link = link_of(panel, base_of(base_url))
     lines = () if is_new else (f"nothing to do: the panel {panel.slug} is there already",)
     return StageResult(
         status="done" if is_new else "nothing_to_do",
-        counts={"environment": environment.value, "slug": panel.slug, "link": link},
+        counts=PanelAddCounts(environment=environment.value, slug=panel.slug, link=link),
         lines=(*lines, *_explained(panel, link)),
         warnings=_warnings(panel, study, base_url),
         next="mitl serve",
@@ -47,29 +104,31 @@ def _explained(panel: PanelRow, link: str) -> tuple[str, ...]:
         names = (panel.worker_parameter, panel.session_parameter, panel.study_parameter)
         lines.append(f"  ({profile.title} adds {', '.join(filter(None, names))} by itself)")
     for state, end in ends.items():
-        option = panel_admin.OPTIONS[state]
+        option = admin.OPTIONS[state]
         way = " and code ".join(filter(None, (end.url, end.code))) if end.url else f"code {end.code}"
         lines.append(f"  {option}: {way if end.url or end.code else 'a page without link or code'}")
     return tuple(lines)
 
 
 def _warnings(panel: PanelRow, study: StudyRow | None, base_url: str | None) -> tuple[str, ...]:
-    found = []
+    warnings = []
     if base_url is None:
-        found.append("people reach this link on this machine only; name the public address with --base-url")
+        warnings.append(
+            "people reach this link on this machine only; name the public address with --base-url"
+        )
     elif not base_url.startswith("https://"):
-        found.append(f"{base_url} is not https; panels send people to https addresses only")
+        warnings.append(f"{base_url} is not https; panels send people to https addresses only")
     if study is None or not study.consent:
-        found.append(
+        warnings.append(
             f"nobody is asked to consent on {panel.environment}; set the study's text with `mitl crowd study`"
         )
-    return tuple(found)
+    return tuple(warnings)
 
 
 def list_panels(settings: Settings, base_url: str | None) -> StageResult:
     """All panels with their study links and what became of the visits."""
     with crowd_database(settings) as engine:
-        found = panel_admin.list_panels(engine)
+        panels = admin.list_panels(engine)
     rows = tuple(
         (
             panel.slug,
@@ -78,7 +137,7 @@ def list_panels(settings: Settings, base_url: str | None) -> StageResult:
             "closed" if panel.closed_at else "open",
             *(visits.get(state, 0) for state in VisitState),
         )
-        for panel, visits in found
+        for panel, visits in panels
     )
     columns = (
         "panel",
@@ -90,15 +149,13 @@ def list_panels(settings: Settings, base_url: str | None) -> StageResult:
         "no consent",
         "nothing left",
     )
-    links = {panel.slug: _link(panel, base_url) for panel, _ in found}
+    links = {panel.slug: link_of(panel, base_of(base_url)) for panel, _ in panels}
     return StageResult(
-        counts={
-            "panels": len(rows),
-            "links": links,
-            "visits": {
-                panel.slug: {s.value: visits.get(s, 0) for s in VisitState} for panel, visits in found
-            },
-        },
+        counts=PanelListCounts(
+            panels=len(rows),
+            links=links,
+            visits={panel.slug: {s.value: visits.get(s, 0) for s in VisitState} for panel, visits in panels},
+        ),
         tables=(Table(f"{len(rows)} panels", columns, rows),),
         lines=tuple(f"  {slug}: {link}" for slug, link in links.items()),
     )
@@ -107,7 +164,7 @@ def list_panels(settings: Settings, base_url: str | None) -> StageResult:
 def list_visits(settings: Settings, slug: str, out: Path | None) -> StageResult:
     """The visits of one panel, to compare with the panel's own list; as a table, or as CSV in a file."""
     with crowd_database(settings) as engine:
-        found = panel_admin.list_visits(engine, slug)
+        visits = admin.list_visits(engine, slug)
     columns = ("worker", "panel_id", "session", "study", "state", "hits", "started", "ended")
     rows = tuple(
         (
@@ -120,43 +177,43 @@ def list_visits(settings: Settings, slug: str, out: Path | None) -> StageResult:
             f"{row.started_at:%Y-%m-%dT%H:%M:%SZ}",
             f"{row.ended_at:%Y-%m-%dT%H:%M:%SZ}" if row.ended_at else None,
         )
-        for row in found
+        for row in visits
     )
-    counts: dict[str, object] = {"panel": slug, "visits": len(rows)}
+    counts = PanelVisitsCounts(panel=slug, visits=len(rows))
     if out is None:
         return StageResult(counts=counts, tables=(Table(f"{len(rows)} visits to {slug}", columns, rows),))
     out.write_text(csv_text([columns, *rows]), encoding="utf-8")
     lines = (f"{len(rows)} visits to {slug} are in {out}; the file holds the panel's ids of people",)
-    return StageResult(counts=counts, paths={"visits": str(out)}, lines=lines)
+    return StageResult(counts=counts, paths=PanelVisitsPaths(visits=str(out)), lines=lines)
 
 
 def close_panel(settings: Settings, slug: str) -> StageResult:
     """Let nobody new in by a panel's link."""
     with crowd_database(settings) as engine:
-        changed = panel_admin.close_panel(engine, slug)
+        changed = admin.close_panel(engine, slug)
     if not changed:
         line = f"nothing to do: the panel {slug} was closed before"
-        return StageResult(status="nothing_to_do", counts={"closed": slug}, lines=(line,))
+        return StageResult(status="nothing_to_do", counts=PanelCloseCounts(closed=slug), lines=(line,))
     line = (
         f"the panel {slug} is closed: who comes now is told that nothing is left; who is at work may finish"
     )
-    return StageResult(counts={"closed": slug}, lines=(line,))
+    return StageResult(counts=PanelCloseCounts(closed=slug), lines=(line,))
 
 
 def forget(settings: Settings, environment: Environment | None, worker: str | None) -> StageResult:
     """Delete the panels' ids of one person, or of all of an environment."""
     with crowd_database(settings) as engine:
         if worker is not None:
-            count = panel_admin.forget_worker(engine, worker)
+            count = admin.forget_worker(engine, worker)
         elif environment is not None:
-            count = panel_admin.forget_all(engine, environment)
+            count = admin.forget_all(engine, environment)
         else:
             raise UsageError("say for which environment: add --sandbox or --live")
     if count == 0:
         line = "nothing to do: no such id is kept"
-        return StageResult(status="nothing_to_do", counts={"forgotten": 0}, lines=(line,))
+        return StageResult(status="nothing_to_do", counts=PanelForgetCounts(forgotten=0), lines=(line,))
     return StageResult(
-        counts={"forgotten": count},
+        counts=PanelForgetCounts(forgotten=count),
         lines=(
             f"the panel's ids of {count} {'person' if count == 1 else 'people'} are deleted",
             "their answers and what they are owed stay under their worker ids, which cannot be led back to them",
@@ -167,31 +224,31 @@ def forget(settings: Settings, environment: Environment | None, worker: str | No
 def study(settings: Settings, environment: Environment, changes: Mapping[str, str]) -> StageResult:
     """Set the given texts of the study, or show it where none is given."""
     with crowd_database(settings) as engine:
-        if not changes:
-            found, changed = panel_admin.study(engine, environment), False
-        else:
-            found, changed = panel_admin.change_study(engine, environment, changes)
-    counts: dict[str, object] = {"environment": environment.value, "version": found.version if found else 0}
-    if found is None:
+        changed = False
+        if changes:
+            _, changed = admin.change_study(engine, environment, changes)
+        text = admin.study(engine, environment)
+    counts = StudyCounts(environment=environment.value, version=text.version if text else 0)
+    if text is None:
         line = f"no study is described on {environment}; people are asked nothing before their first HIT"
         return StageResult(counts=counts, lines=(line,))
     if changes and not changed:
-        line = f"nothing to do: that is the study's text already (version {found.version})"
+        line = f"nothing to do: that is the study's text already (version {text.version})"
         return StageResult(status="nothing_to_do", counts=counts, lines=(line,))
-    return StageResult(counts=counts, lines=_study_lines(found), next="mitl serve" if changed else "")
+    return StageResult(counts=counts, lines=_study_lines(text), next="mitl serve" if changed else "")
 
 
-def _study_lines(found: StudyRow) -> tuple[str, ...]:
-    asked = "people are asked to agree" if found.consent else "people are not asked to agree"
-    shown = asked if found.is_shown_first else "nothing is shown before the first HIT"
+def _study_lines(text: StudyRow) -> tuple[str, ...]:
+    asked = "people are asked to agree" if text.consent else "people are not asked to agree"
+    shown = asked if text.is_shown_first else "nothing is shown before the first HIT"
     return (
-        f"study on {found.environment}, version {found.version} of {found.changed_at:%Y-%m-%d %H:%M} UTC; {shown}",
-        f"  title: {found.title or '–'}",
-        f"  contact: {found.contact or '–'}",
-        f"  warning: {found.warning or '–'}",
-        f"  consent: {found.consent or '–'}",
-        f"  information: {len(found.paragraphs)} paragraphs, {len(found.information):,} characters",
-        *(f"    {line}" for part in found.paragraphs for line in part.splitlines()),
+        f"study on {text.environment}, version {text.version} of {text.changed_at:%Y-%m-%d %H:%M} UTC; {shown}",
+        f"  title: {text.title or '–'}",
+        f"  contact: {text.contact or '–'}",
+        f"  warning: {text.warning or '–'}",
+        f"  consent: {text.consent or '–'}",
+        f"  information: {len(text.paragraphs)} paragraphs, {len(text.information):,} characters",
+        *(f"    {line}" for part in text.paragraphs for line in part.splitlines()),
     )
 
 
@@ -199,7 +256,7 @@ def read_information(path: Path) -> str:
     """The text of the information's file.
 
     Raises:
-        UsageError: it is no UTF-8 text, or far too long.
+        UsageError: it is not UTF-8 text, or far too long.
     """
     if path.stat().st_size > _MAX_FILE:
         raise UsageError(f"{str(path)!r} is {path.stat().st_size:,} bytes long; give a text people can read")
@@ -207,9 +264,3 @@ def read_information(path: Path) -> str:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise UsageError(f"{str(path)!r} is not UTF-8 text; save it as UTF-8") from error
-
-
-def _link(panel: PanelRow, base_url: str | None) -> str:
-    names = Parameters(panel.worker_parameter, panel.study_parameter, panel.session_parameter)
-    base = base_url or f"http://127.0.0.1:{SERVER_PORT}"
-    return study_link(base, panel.slug, PROFILES[panel.profile], names)

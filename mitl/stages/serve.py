@@ -6,11 +6,12 @@ import datetime as dt
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated, NotRequired, TypedDict
 
 from sqlalchemy import Engine
 
-from mitl.config_file import write_new
 from mitl.core.pricing import format_dollars
+from mitl.core.whole_files import write_new
 from mitl.crowd.client import Keys
 from mitl.crowd.endpoint import mirror_credentials
 from mitl.crowd_server import admin
@@ -24,7 +25,81 @@ from mitl.db.engine import make_engine
 from mitl.errors import SettingsError
 from mitl.interrupts import how_to_stop
 from mitl.records import Environment, StageResult, Table
+from mitl.records.results import printed_by
 from mitl.settings import SERVER_PORT, Settings
+
+
+@printed_by("serve")
+class ServeCounts(TypedDict):
+    """What a server says of itself once it can be reached."""
+
+    url: Annotated[str, "where the server listens"]
+    operator_url: Annotated[str, "the operator page with its token"]
+    server_id: Annotated[str, "the server's id"]
+
+
+@printed_by("crowd invite")
+class InviteCounts(TypedDict):
+    """New invitations, all of them, or the one that was revoked."""
+
+    environment: NotRequired[Annotated[str, "sandbox or live"]]
+    invitations: NotRequired[Annotated[int, "links made; with `--list`, all invitations"]]
+    links: NotRequired[Annotated[list[str], "the links; shown only now"]]
+    revoked: NotRequired[Annotated[int, "with `--revoke`, the number of the invitation"]]
+
+
+@printed_by("crowd invitations")
+class InvitationsCounts(TypedDict):
+    """All invitations."""
+
+    invitations: Annotated[int, "all invitations"]
+
+
+@printed_by("crowd revoke")
+class RevokeCounts(TypedDict):
+    """The invitation that is revoked."""
+
+    revoked: Annotated[int, "number of the invitation"]
+
+
+@printed_by("crowd keys")
+class KeysCounts(TypedDict):
+    """Access keys; the secrets are never printed."""
+
+    sandbox: NotRequired[Annotated[str, "access key of the sandbox"]]
+    live: NotRequired[Annotated[str, "access key of live"]]
+    access_key: NotRequired[Annotated[str, "with `--export`, that of the environment written"]]
+
+
+@printed_by("crowd keys", key="paths")
+class KeysPaths(TypedDict):
+    """Where the secrets are."""
+
+    credentials: Annotated[str, "file with the secret keys; with `--export`, the new file"]
+
+
+@printed_by("crowd operator")
+class OperatorCounts(TypedDict):
+    """The operator's page."""
+
+    operator_url: Annotated[str, "the operator page with its token"]
+
+
+@printed_by("crowd budget")
+class BudgetCounts(TypedDict):
+    """What is left of the budgets."""
+
+    sandbox: Annotated[int, "cents left on the sandbox"]
+    live: Annotated[int, "cents left on live"]
+
+
+@printed_by("crowd payments")
+class PaymentsCounts(TypedDict):
+    """What workers are owed."""
+
+    environment: Annotated[str, "sandbox or live"]
+    workers: Annotated[int, "workers with approved work"]
+    owed_cents: Annotated[int, "what all of them are owed"]
 
 
 @contextmanager
@@ -72,7 +147,7 @@ def serve(
             operator = f"{url}/operator?token={token}"
             announce(
                 StageResult(
-                    counts={"url": url, "operator_url": operator, "server_id": server_id},
+                    counts=ServeCounts(url=url, operator_url=operator, server_id=server_id),
                     lines=(
                         f"crowd server {server_id} on {url} ({how_to_stop()})",
                         f"  operator page: {operator}",
@@ -89,7 +164,8 @@ def _base_option(url: str) -> str:
     return "" if url == f"http://127.0.0.1:{SERVER_PORT}" else f" --base-url {url}"
 
 
-def _base(base_url: str | None) -> str:
+def base_of(base_url: str | None) -> str:
+    """Where people reach the server: this machine's own address where none is given, without a slash at the end."""
     return (base_url or f"http://127.0.0.1:{SERVER_PORT}").rstrip("/")
 
 
@@ -104,12 +180,12 @@ def invite(
     base_url: str | None,
 ) -> StageResult:
     """Make invitation links; each is shown once and kept only as a hash."""
-    base = _base(base_url)
+    base = base_of(base_url)
     with crowd_database(settings) as engine:
         made = admin.invite(engine, environment, people, label=label, open_uses=open_uses, lasts=lasts)
     links = [base + invitation.path for invitation in made]
     return StageResult(
-        counts={"environment": environment.value, "invitations": len(links), "links": links},
+        counts=InviteCounts(environment=environment.value, invitations=len(links), links=links),
         lines=(*links, "each link is shown only now; hand it to its person"),
         next="mitl serve",
     )
@@ -118,7 +194,7 @@ def invite(
 def list_invitations(settings: Settings) -> StageResult:
     """All invitations without their tokens."""
     with crowd_database(settings) as engine:
-        found = admin.invitations(engine)
+        invitations = admin.invitations(engine)
     now = dt.datetime.now(dt.UTC)
     rows = tuple(
         (
@@ -128,11 +204,12 @@ def list_invitations(settings: Settings) -> StageResult:
             f"{row.uses} of {row.max_uses}" if row.max_uses is not None else row.uses,
             _invitation_state(row, now),
         )
-        for row in found
+        for row in invitations
     )
     columns = ("number", "environment", "label", "used", "state")
     return StageResult(
-        counts={"invitations": len(rows)}, tables=(Table(f"{len(rows)} invitations", columns, rows),)
+        counts=InvitationsCounts(invitations=len(rows)),
+        tables=(Table(f"{len(rows)} invitations", columns, rows),),
     )
 
 
@@ -147,11 +224,11 @@ def revoke(settings: Settings, number: int) -> StageResult:
         if any(row.id == number and row.revoked_at for row in admin.invitations(engine)):
             return StageResult(
                 status="nothing_to_do",
-                counts={"revoked": number},
+                counts=RevokeCounts(revoked=number),
                 lines=(f"nothing to do: invitation {number} was revoked before",),
             )
         admin.revoke(engine, number)
-    return StageResult(counts={"revoked": number}, lines=(f"invitation {number} is revoked",))
+    return StageResult(counts=RevokeCounts(revoked=number), lines=(f"invitation {number} is revoked",))
 
 
 def keys(settings: Settings) -> StageResult:
@@ -161,8 +238,8 @@ def keys(settings: Settings) -> StageResult:
     path = settings.project / "credentials.toml"
     rows = tuple((environment.value, access) for environment, (access, _) in pairs.items())
     return StageResult(
-        counts={environment.value: access for environment, (access, _) in pairs.items()},
-        paths={"credentials": str(path)},
+        counts=KeysCounts(sandbox=pairs[Environment.SANDBOX][0], live=pairs[Environment.LIVE][0]),
+        paths=KeysPaths(credentials=str(path)),
         tables=(Table("requester keys", ("environment", "access key"), rows),),
         lines=(f"the secrets are in {path} (mode 600)",),
     )
@@ -186,13 +263,13 @@ def export_keys(settings: Settings, environment: Environment, out: Path) -> Stag
             ) from None
         return StageResult(
             status="nothing_to_do",
-            counts={"access_key": access},
-            paths={"credentials": str(out)},
+            counts=KeysCounts(access_key=access),
+            paths=KeysPaths(credentials=str(out)),
             lines=(f"nothing to do: {out} holds these keys already",),
         )
     return StageResult(
-        counts={"access_key": access},
-        paths={"credentials": str(out)},
+        counts=KeysCounts(access_key=access),
+        paths=KeysPaths(credentials=str(out)),
         lines=(f"the {environment} keys are in {out} (mode 600); name it in AWS_SHARED_CREDENTIALS_FILE",),
     )
 
@@ -201,8 +278,8 @@ def operator_link(settings: Settings, base_url: str | None) -> StageResult:
     """The operator page's link, as `mitl serve` prints it when it begins."""
     with crowd_database(settings) as engine:
         token = admin.operator_token(engine)
-    url = f"{_base(base_url)}/operator?token={token}"
-    return StageResult(counts={"operator_url": url}, lines=(url,))
+    url = f"{base_of(base_url)}/operator?token={token}"
+    return StageResult(counts=OperatorCounts(operator_url=url), lines=(url,))
 
 
 def budget(settings: Settings, cents: int | None) -> StageResult:
@@ -215,17 +292,16 @@ def budget(settings: Settings, cents: int | None) -> StageResult:
     rows = tuple(
         (
             environment.value,
-            format_dollars(found.budget),
-            format_dollars(found.held),
-            format_dollars(found.spent),
-            format_dollars(found.available),
+            *map(format_dollars, (balance.budget, balance.held, balance.spent, balance.available)),
         )
-        for environment, found in balances.items()
+        for environment, balance in balances.items()
     )
     columns = ("environment", "budget", "held", "spent", "left")
     return StageResult(
         status="nothing_to_do" if same else "done",
-        counts={environment.value: found.available for environment, found in balances.items()},
+        counts=BudgetCounts(
+            sandbox=balances[Environment.SANDBOX].available, live=balances[Environment.LIVE].available
+        ),
         tables=(Table("", columns, rows),),
         lines=("nothing to do: the live budget is that already",) if same else (),
     )
@@ -234,20 +310,14 @@ def budget(settings: Settings, cents: int | None) -> StageResult:
 def payments(settings: Settings, environment: Environment) -> StageResult:
     """What each worker is owed."""
     with crowd_database(settings) as engine:
-        found = admin.payments(engine, environment)
-    total = sum(row.total_cents for row in found)
+        owed = admin.payments(engine, environment)
+    total = sum(row.total_cents for row in owed)
     rows = tuple(
-        (
-            row.worker,
-            row.approved,
-            format_dollars(row.reward_cents),
-            format_dollars(row.bonus_cents),
-            format_dollars(row.total_cents),
-        )
-        for row in found
+        (row.worker, row.approved, *map(format_dollars, (row.reward_cents, row.bonus_cents, row.total_cents)))
+        for row in owed
     )
     columns = ("worker", "approved HITs", "rewards", "bonuses", "owed")
     return StageResult(
-        counts={"environment": environment.value, "workers": len(found), "owed_cents": total},
+        counts=PaymentsCounts(environment=environment.value, workers=len(owed), owed_cents=total),
         tables=(Table(f"{format_dollars(total)} owed on {environment}", columns, rows),),
     )

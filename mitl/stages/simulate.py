@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, NotRequired, TypedDict
 
+from mitl.crowd.context import choose_environment
 from mitl.crowd.endpoint import Endpoint, open_endpoint
-from mitl.crowd.environment import choose_environment
-from mitl.crowd.populations import Truth, parse_population
+from mitl.crowd.populations import ListTruth, Truth, parse_population
 from mitl.crowd.scripted import ScriptedWorker, SimulationResult, give_back, run_workers
-from mitl.crowd.scripted_preferences import ListTruth
 from mitl.crowd.truth import TruthOf, default_truth, require_known, truth_source
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
@@ -35,9 +35,20 @@ from mitl.records import (
     Table,
     several,
 )
+from mitl.records.results import printed_by
 from mitl.settings import Settings
 
 _NOT_FOR_MONEY = "scripted workers do not work for real money; use --sandbox"
+
+
+@printed_by("simulate")
+class SimulateCounts(TypedDict):
+    """What scripted workers did."""
+
+    environment: Annotated[str, "sandbox or live"]
+    submitted: Annotated[int, "assignments answered"]
+    workers: NotRequired[Annotated[int, "scripted workers that came"]]
+    by_character: NotRequired[Annotated[dict[str, int], "assignments by character"]]
 
 
 def simulate(
@@ -156,18 +167,20 @@ class _OpenHits:
         if hit is None:
             return None
         if self.comparisons[hit.id]:
-            return {one.place: self._lists(one, truth_of_pair) for one in self.comparisons[hit.id]}
+            return {asked.place: self._lists(asked, truth_of_pair) for asked in self.comparisons[hit.id]}
         return {
             item.place: truth_of_pair(self.images[item.pair.image_id], self.captions[item.pair.caption_id])
             for item in self.items[hit.id]
         }
 
-    def _lists(self, one: Comparison, truth_of_pair: TruthOf) -> ListTruth:
+    def _lists(self, asked: Comparison, truth_of_pair: TruthOf) -> ListTruth:
+        query = asked.query_id
+
         def of(item: int) -> Label:
-            image, caption = (item, one.query_id) if one.direction is Direction.T2I else (one.query_id, item)
+            image, caption = (item, query) if asked.direction is Direction.T2I else (query, item)
             return truth_of_pair(self.images[image], self.captions[caption]).label
 
-        return ListTruth(tuple(map(of, one.left_items)), tuple(map(of, one.right_items)))
+        return ListTruth(tuple(map(of, asked.left_items)), tuple(map(of, asked.right_items)))
 
 
 def _open_hits(settings: Settings, environment: Environment | None) -> _OpenHits:
@@ -200,12 +213,12 @@ def _result(
         for name, hits in sorted(done.by_character.items())
     )
     return StageResult(
-        counts={
-            "environment": environment.value,
-            "submitted": done.submitted,
-            "workers": len(workers),
-            "by_character": dict(sorted(done.by_character.items())),
-        },
+        counts=SimulateCounts(
+            environment=environment.value,
+            submitted=done.submitted,
+            workers=len(workers),
+            by_character=dict(sorted(done.by_character.items())),
+        ),
         tables=(Table("", ("character", "workers", "HITs"), rows),),
         lines=(f"{several(done.submitted, 'HIT')} answered; scripted workers: {len(workers):,}",),
         next="mitl harvest",
@@ -215,7 +228,7 @@ def _result(
 def _nothing_to_do(environment: Environment, following: str) -> StageResult:
     return StageResult(
         status="nothing_to_do",
-        counts={"environment": environment.value, "submitted": 0},
+        counts=SimulateCounts(environment=environment.value, submitted=0),
         lines=(f"nothing to do: no HIT on {environment} waits for a worker",),
         next=following,
     )

@@ -1,1 +1,4 @@
-"""The HTML report: what it shows as records, its plots and its pages."""
+"""The HTML report: what it shows as records, its plots and its pages.
+
+No database, no files but pictures and the page.
+"""

@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mitl.analysis import answer_tables
-from mitl.analysis.report import gallery, machines, plots, views
-from mitl.analysis.report.inputs import ReportInput, tables
-from mitl.analysis.report.pictures import picture_uris
-from mitl.analysis.report.plots import figure as fig
-from mitl.analysis.report.plots.machines import bias_svg, truth_bias_svg
-from mitl.analysis.report.sections import GROUPS, SECTIONS
+from mitl.analysis.report import figure as fig
+from mitl.analysis.report import machine_plots, plots, views
+from mitl.analysis.report.inputs import ReportInput, Section
 from mitl.analysis.report.summary import findings
+from mitl.analysis.report.views import picture_uris
 from mitl.core import formats
-from mitl.records import Direction, RationaleKind
+from mitl.records import Direction
 
 if TYPE_CHECKING:
     from jinja2 import Environment as Jinja
@@ -29,6 +27,25 @@ MOST_WORKERS = 200
 OPEN_EXAMPLES = 3
 """Example queries of each direction that stand open; the others wait behind a line."""
 
+SECTIONS = (
+    Section("funnel", "Funnel", "From pairs to positives", "Pairs"),
+    Section("proposals", "Proposals", "Proposals by annotator", "Pairs"),
+    Section("answers", "Answers", "Answers by annotator and rank", "Pairs"),
+    Section("rationale", "Reasons", "Why descriptions fall short", "Pairs"),
+    Section("workers", "Workers", "Controls and workers", "People"),
+    Section("money", "Money", "Money and time", "People"),
+    Section("multiplicity", "Per query", "Positives per query", "Positives"),
+    Section("truth", "Truth", "Against the known truth", "Positives"),
+    Section("reliability", "Reliability", "How far the probabilities can be trusted", "Positives"),
+    Section("evaluation", "Scores", "Scores of the machines", "Machines"),
+    Section("diversity", "Diversity", "How differently the machines rank", "Machines"),
+    Section("bias", "Bias", "How the choice of machines bends the scores", "Machines"),
+    Section("examples", "Examples", "Queries with their positives", "To look at"),
+    Section("disputes", "Disagreements", "Disagreements worth a look", "To look at"),
+    Section("provenance", "Rebuild", "How to rebuild it", "Again"),
+)
+"""The sections with a page part of their own, the file of their id under ``pages/sections``, in the page's order."""
+
 
 def render_report(data: ReportInput, *, max_bytes: int = MAX_BYTES) -> str:
     """The report as HTML; the same data and pictures give the same bytes.
@@ -39,7 +56,7 @@ def render_report(data: ReportInput, *, max_bytes: int = MAX_BYTES) -> str:
     page = _environment().get_template("report.html.j2")
     context = _context(data)
     bare = page.render(**context, pictures={})
-    uses = gallery.picture_uses(data.examples, data.disputes)
+    uses = views.picture_uses(data.examples, data.disputes)
     if not uses:
         return bare
     pictures = picture_uris(uses, budget_bytes=max(0, max_bytes - len(bare.encode()) - 100 * len(uses)))
@@ -61,9 +78,13 @@ def _environment() -> Jinja:
         environment.filters[name] = getattr(formats, name)
     environment.globals.update(
         times=formats.times,
-        wage=tables.hourly_wage_cents,
-        said_of=gallery.said_of,
-        FRAMES=gallery.FRAMES,
+        wage=views.hourly_wage_cents,
+        shaded=views.shaded,
+        by_frame=views.by_frame,
+        tags=views.tags,
+        said_of=views.said_of,
+        FRAMES=views.FRAMES,
+        DISPUTES=views.DISPUTES,
         Direction=Direction,
     )
     return environment
@@ -74,60 +95,66 @@ def _context(data: ReportInput) -> dict[str, Any]:
 
     order = [annotator.name for annotator in data.annotators]
     answers = answer_tables.answer_shares(data.answers, order=order)
+    by_direction = [
+        (way, answer_tables.answer_shares(data.answers, order=order, direction=way)) for way in Direction
+    ]
     return {
         "data": data,
-        "groups": GROUPS,
-        "sections": SECTIONS,
+        "groups": _groups(data),
         "findings": findings(data),
         # Our own files and matplotlib's escaped text; nothing else is let through unescaped.
         "style": Markup((PAGES / "report.css").read_text(encoding="utf-8")),  # noqa: S704
         "script": Markup((PAGES / "report.js").read_text(encoding="utf-8")),  # noqa: S704
         "figures": {name: Markup(svg) for name, svg in _figures(data, answers).items()},  # noqa: S704
-        "steps": tables.funnel_steps(data.funnel),
+        "analyses": {made.section.id: made for made in data.analyses},
+        "steps": views.funnel_steps(data.funnel),
         "labels": answer_tables.LABELS,
         "answers": answers,
-        "answers_by_direction": [
-            (direction, table)
-            for direction in Direction
-            if (
-                table := answer_tables.answer_shares(data.answers, order=order, direction=direction)
-            ).annotators
+        "answers_by_direction": [(way, table) for way, table in by_direction if table.annotators],
+        "reasons": [
+            (question.title, answer_tables.rationale_shares(data.rationale, question, order=order))
+            for question in data.questions
+            if question.choices
         ],
-        "shortcomings": answer_tables.rationale_shares(
-            data.rationale, RationaleKind.SHORTCOMING, order=order
-        ),
-        "concepts": answer_tables.rationale_shares(data.rationale, RationaleKind.CONCEPT, order=order),
         "evaluation": views.evaluation_tables(data.evaluation),
         "multiplicity": views.multiplicity_rows(data.multiplicity),
         "histograms": [
             (
                 entry.direction,
-                *(tables.histogram(side, tail=plots.TAIL) for side in (entry.before, entry.after)),
+                *(views.histogram(side, tail=plots.TAIL) for side in (entry.before, entry.after)),
             )
             for entry in data.multiplicity
         ],
-        "truth_rows": views.truth_rows(data),
-        "machines": machines.machine_views(data.machines),
+        "truth_rows": views.truth_rows(data.truth),
+        "machines": data.machines,
         "examples": [
-            (direction, [gallery.example_view(q) for q in data.examples if q.direction is direction])
+            (direction, [query for query in data.examples if query.direction is direction])
             for direction in Direction
         ],
-        "disputes": gallery.dispute_views(data.disputes),
         "most_workers": MOST_WORKERS,
         "open_examples": OPEN_EXAMPLES,
     }
 
 
+def _groups(data: ReportInput) -> dict[str, list[Section]]:
+    """The sections by their group; those of analyses that bring their own at its end."""
+    groups: dict[str, list[Section]] = {}
+    for section in (*SECTIONS, *(made.section for made in data.analyses)):
+        groups.setdefault(section.group, []).append(section)
+    return groups
+
+
 def _figures(data: ReportInput, answers: answer_tables.AnswerTable) -> dict[str, str]:
     with fig.style():
         return {
-            "funnel": plots.funnel_svg(tables.funnel_steps(data.funnel)),
+            "funnel": plots.funnel_svg(views.funnel_steps(data.funnel)),
             "answers": plots.answers_svg(answers),
             "workers": plots.workers_svg(data.crowd.workers if data.crowd else ()),
             "truth": plots.truth_svg(data.truth) if data.truth else "",
             "multiplicity": plots.multiplicity_svg(data.multiplicity),
             "reliability": plots.reliability_svg(data.reliability),
             "scores": plots.scores_svg(data.evaluation),
-            "bias": bias_svg(data.machines.bias),
-            "truth_bias": truth_bias_svg(data.machines.bias),
+            "bias": machine_plots.bias_svg(data.machines.bias),
+            "truth_bias": machine_plots.truth_bias_svg(data.machines.bias),
+            **{name: draw() for made in data.analyses for name, draw in made.drawings.items()},
         }

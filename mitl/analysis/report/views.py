@@ -1,17 +1,119 @@
-"""What the report's pages show beyond the plain tables: scores side by side and summaries."""
+"""What the report's pages show beyond the plain records: steps, shares, shades, and words for pairs to look at."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import base64
+import io
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
 from statistics import fmean, median
 
 from mitl.analysis.known_truth import DirectionScores
-from mitl.analysis.report.inputs import EvaluationScore, Multiplicity, ReportInput
+from mitl.analysis.records import Matrix
+from mitl.analysis.report.inputs import (
+    Dispute,
+    DisputedPair,
+    DisputeKind,
+    EvaluationScore,
+    ExampleItem,
+    ExampleQuery,
+    Frame,
+    FunnelCounts,
+    Multiplicity,
+    TruthStats,
+)
 from mitl.records import Direction
 
 TABLED = ("R@1", "R@5", "R-Precision", "mAP@R")
 """The metrics that a table has room for."""
+
+FRAMES = {
+    Frame.ORIGINAL: "original annotation",
+    Frame.YES: "people said yes",
+    Frame.WEAK_YES: "people said weak yes",
+    Frame.CXC: "another source alone",
+    Frame.REFUSED: "refused by people",
+}
+
+DISPUTES = {
+    DisputeKind.WORKERS: (
+        "Workers disagree",
+        "pairs that several people answered have answers on both sides, match and no match",
+    ),
+    DisputeKind.ORIGINAL: (
+        "People refuse an original",
+        "judged pairs of the original annotation were called no match",
+    ),
+    DisputeKind.CXC: (
+        "CxC and people differ",
+        "pairs with an answer and a CxC rating stand on opposite sides",
+    ),
+    DisputeKind.MACHINES: (
+        "All machines agree, people say no",
+        "judged pairs that every annotator proposed were called no match",
+    ),
+    DisputeKind.WRONG: (
+        "Matches with a wrong part",
+        "pairs that people called a match have a part that they name as wrong",
+    ),
+    DisputeKind.TRUTH: (
+        "People against the truth",
+        "judged pairs stand on the wrong side of the known truth",
+    ),
+}
+"""(heading, how the sentence behind "N of M" goes on)."""
+
+FUNNEL_LABELS = {
+    "possible": "query × gallery pairs",
+    "distinct": "candidate pairs",
+    "asked": "asked",
+    "judged": "judged",
+    "usable": "judged, usable",
+    "positive": "judged positive",
+    "beyond_originals": "positives beyond the originals",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FunnelStep:
+    """One step of the funnel; shares run from 0 to 1 and are None where there is nothing to compare with."""
+
+    key: str
+    label: str
+    count: int
+    of_previous: float | None
+    of_first: float | None
+
+
+def histogram(values: Iterable[int], *, tail: int) -> tuple[int, ...]:
+    """How many values are 0, 1, … ``tail - 1``, and at the end how many are ``tail`` or more."""
+    bins = [0] * (tail + 1)
+    for value in values:
+        bins[min(value, tail)] += 1
+    return tuple(bins)
+
+
+def funnel_steps(funnel: FunnelCounts) -> tuple[FunnelStep, ...]:
+    """The steps that are known, in order, each as a share of the one before and of the first."""
+    steps: list[FunnelStep] = []
+    for field in fields(funnel):
+        count: int | None = getattr(funnel, field.name)
+        if count is None:
+            continue
+        of_previous = count / steps[-1].count if steps and steps[-1].count else None
+        of_first = count / steps[0].count if steps and steps[0].count else None
+        steps.append(FunnelStep(field.name, FUNNEL_LABELS[field.name], count, of_previous, of_first))
+    return tuple(steps)
+
+
+def hourly_wage_cents(reward_cents: int, median_active_s: float | None) -> int | None:
+    """Cents an hour at the median active time, rounded down; None where no time is known."""
+    if not median_active_s:
+        return None
+    return int(reward_cents * 3600 / median_active_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,24 +128,6 @@ class EvaluationTable:
     best: tuple[float | None, ...]
     """The highest value of each column."""
     has_intervals: bool
-
-
-@dataclass(frozen=True, slots=True)
-class MultiplicityRow:
-    """Positives of one direction's queries, before and after."""
-
-    direction: Direction
-    queries: int
-    """Those that people were asked about."""
-    of_queries: int
-    answered_share: float | None
-    """Of their candidates, those with a usable answer; None where nothing was proposed."""
-    before: int
-    after: int
-    mean_before: float
-    mean_after: float
-    median_after: float
-    most_after: int
 
 
 def evaluation_tables(scores: Sequence[EvaluationScore]) -> tuple[EvaluationTable, ...]:
@@ -75,6 +159,24 @@ def evaluation_tables(scores: Sequence[EvaluationScore]) -> tuple[EvaluationTabl
     return tuple(tables)
 
 
+@dataclass(frozen=True, slots=True)
+class MultiplicityRow:
+    """Positives of one direction's queries, before and after."""
+
+    direction: Direction
+    queries: int
+    """Those that people were asked about."""
+    of_queries: int
+    answered_share: float | None
+    """Of their candidates, those with a usable answer; None where nothing was proposed."""
+    before: int
+    after: int
+    mean_before: float
+    mean_after: float
+    median_after: float
+    most_after: int
+
+
 def multiplicity_rows(sets: Sequence[Multiplicity]) -> tuple[MultiplicityRow, ...]:
     """Totals, means, medians and maxima of the sets that hold queries."""
     return tuple(
@@ -95,17 +197,153 @@ def multiplicity_rows(sets: Sequence[Multiplicity]) -> tuple[MultiplicityRow, ..
     )
 
 
-def truth_rows(data: ReportInput) -> tuple[tuple[str, str, DirectionScores], ...]:
+def truth_rows(truth: TruthStats | None) -> tuple[tuple[str, str, DirectionScores], ...]:
     """(kind, name, scores) of every set measured against the truth, before first and release last."""
-    if data.truth is None:
+    if truth is None:
         return ()
-    truth = data.truth
-    rows = [("before", "original annotation", truth.original)]
-    rows += [("annotator", f"{name} alone", scores) for name, scores in truth.by_annotator]
-    if truth.hit_rule is not None:
-        rows.append(("rule", "HIT rule alone", truth.hit_rule))
-    if truth.hit_rule_and_record is not None:
-        rows.append(("rule", "HIT rule with worker record", truth.hit_rule_and_record))
-    if truth.release is not None:
-        rows.append(("after", "release", truth.release))
-    return tuple(rows)
+    rows: tuple[tuple[str, str, DirectionScores | None], ...] = (
+        ("before", "original annotation", truth.original),
+        *(("annotator", f"{name} alone", scores) for name, scores in truth.by_annotator),
+        ("hit rule", "HIT rule alone", truth.hit_rule),
+        ("record", "HIT rule with worker record", truth.hit_rule_and_record),
+        ("after", "release", truth.release),
+    )
+    return tuple((kind, name, scores) for kind, name, scores in rows if scores is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Shade:
+    """A number of a square table with how dark its cell is, 0 to 1; the number says it too."""
+
+    value: float | None
+    depth: float
+
+
+def shaded(matrix: Matrix) -> tuple[tuple[Shade, ...], ...]:
+    """Every cell with its shade; off the diagonal, from the smallest value to the largest."""
+    cells = [
+        value for i, row in enumerate(matrix) for j, value in enumerate(row) if i != j and value is not None
+    ]
+    low, high = min(cells, default=0.0), max(cells, default=1.0)
+    width = high - low or 1.0
+    return tuple(
+        tuple(
+            Shade(value, 0.0 if i == j or value is None else round((value - low) / width, 2))
+            for j, value in enumerate(row)
+        )
+        for i, row in enumerate(matrix)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The items of one frame of an example query."""
+
+    frame: Frame
+    items: tuple[ExampleItem, ...]
+    total: int
+    """How many there are; the items may be fewer."""
+
+
+def by_frame(query: ExampleQuery) -> Iterator[Group]:
+    """The items by frame, each in the order given."""
+    totals = dict(query.totals)
+    for frame in Frame:
+        items = tuple(item for item in query.items if item.frame is frame)
+        if items:
+            yield Group(frame, items, max(totals.get(frame, 0), len(items)))
+
+
+def tags(item: ExampleItem) -> list[str]:
+    """What speaks for and against the item, in words."""
+    said: list[str] = []
+    if item.original:
+        said.append("original")
+    if item.label is not None:
+        said.append(f"judged {item.label.value.replace('_', ' ')}")
+    if item.cxc_score is not None:
+        said.append(f"CxC {item.cxc_score:.1f}")
+    if item.frame is Frame.ORIGINAL and not item.released:
+        said.append("not judged, so not in the release" if item.label is None else "not in the release")
+    return said
+
+
+def said_of(pair: DisputedPair) -> str:
+    """The answers of a disputed pair in words: ``yes, no, no: no``."""
+    given = ", ".join(label.value.replace("_", " ") for label in pair.answers)
+    answer = pair.label.value.replace("_", " ")
+    return given if len(pair.answers) == 1 else f"{given}; together {answer}"
+
+
+def picture_uses(examples: Sequence[ExampleQuery], disputes: Sequence[Dispute] = ()) -> list[Path]:
+    """Every image file once for each time that it is shown, in the page's order."""
+    uses: list[Path] = []
+    for direction in Direction:
+        for example in examples:
+            if example.direction is not direction:
+                continue
+            if example.image is not None:
+                uses.append(example.image)
+            uses += [item.image for item in example.items if item.image is not None]
+    uses += [pair.image for dispute in disputes for pair in dispute.shown if pair.image is not None]
+    return uses
+
+
+LADDER = ((240, 75), (200, 65), (160, 55), (120, 45))
+"""(width in pixels, JPEG quality), tried in turn until all pictures fit."""
+
+
+def data_uri(path: Path, *, width: int, quality: int) -> str | None:
+    """The picture at most ``width`` pixels wide as a JPEG ``data:`` URI; None where it cannot be read.
+
+    Metadata stays behind, transparency becomes white, a camera's turn is applied.
+    """
+    from PIL import Image, ImageOps
+
+    try:
+        with warnings.catch_warnings():
+            # A picture that is too large to open safely is one that cannot be shown.
+            warnings.simplefilter("error")
+            with Image.open(path) as source:
+                source.draft("RGB", (2 * width, 2 * width))
+                upright = ImageOps.exif_transpose(source).convert("RGBA")
+    except (OSError, ValueError, SyntaxError, Warning, Image.DecompressionBombError):
+        return None
+    picture = Image.new("RGB", upright.size, "white")
+    picture.paste(upright, mask=upright.getchannel("A"))
+    if picture.width > width:
+        height = max(1, round(picture.height * width / picture.width))
+        picture = picture.resize((width, height), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    picture.save(buffer, format="JPEG", quality=quality, optimize=True)
+    return "data:image/jpeg;base64," + base64.b64encode(buffer.getvalue()).decode("ascii")
+
+
+def picture_uris(uses: Sequence[Path], *, budget_bytes: int) -> dict[Path, str]:
+    """A ``data:`` URI for each file that can be read, all uses together within the budget.
+
+    All pictures get smaller before any is left out; then those come first that are used first.
+
+    Args:
+        uses: the files in the order of the page, one entry for each time that a file is shown.
+    """
+    times = Counter(uses)
+    files = list(times)
+    uris: dict[Path, str] = {}
+    for width, quality in LADDER:
+        uris = {}
+        for file in files:
+            uri = data_uri(file, width=width, quality=quality)
+            if uri is not None:
+                uris[file] = uri
+        files = list(uris)
+        if sum(len(uri) * times[file] for file, uri in uris.items()) <= budget_bytes:
+            return uris
+    kept: dict[Path, str] = {}
+    left = budget_bytes
+    for file, uri in uris.items():
+        cost = len(uri) * times[file]
+        if cost <= left:
+            kept[file] = uri
+            left -= cost
+    return kept

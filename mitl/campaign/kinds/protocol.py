@@ -16,14 +16,14 @@ from mitl.db.store import commitments
 from mitl.db.store import hits as hit_store
 from mitl.db.store.answers import AssignmentRow
 from mitl.db.store.commitments import StoredPlan
-from mitl.db.store.hits import UNPOSTED, HitRow, NumberedPage
+from mitl.db.store.hits import UNPOSTED, BatchRow, HitRow, NumberedPage
 from mitl.db.store.open_work import HitToReplace
 from mitl.db.store.parses import RawSubmission
 from mitl.hits.templates import HitTemplate
-from mitl.judgements.gold_records import GoldRecord
-from mitl.judgements.goldcheck import GoldVerdict
+from mitl.judgements.gold_records import GoldRecord, GoldVerdict
 from mitl.records import Environment, Finding, GoldControl, Table
 from mitl.records.gold_rule import GoldRule
+from mitl.records.questions import Question
 from mitl.settings import Settings
 
 PROBES = 5
@@ -185,6 +185,14 @@ class Wording:
 
 
 @dataclass(frozen=True, slots=True)
+class PostedBatch:
+    """A batch that was posted from here, and in what words."""
+
+    row: BatchRow
+    wording: Wording
+
+
+@dataclass(frozen=True, slots=True)
 class Shown:
     """What pages may show."""
 
@@ -304,8 +312,8 @@ class CampaignKind(Protocol[RequestT, PlanT]):
     def places(self, session: Session, hit_ids: Sequence[int]) -> dict[int, tuple[int, list[int]]]:
         """HIT → its batch and the places that its page has."""
 
-    def parse(self, xml: str, *, places: Collection[int], rationale: bool) -> Parsed:
-        """What a submission says; AnswerError where it cannot be read at all."""
+    def parse(self, xml: str, *, places: Collection[int], questions: Sequence[Question]) -> Parsed:
+        """What a submission to a template with these questions says; AnswerError where it cannot be read at all."""
 
     def set_parses(self, session: Session, parses: Mapping[int, Any]) -> None:
         """Write parses down, in place of earlier ones."""

@@ -1,1 +1,1 @@
-"""The requester API: one file per noun, each operation a function of a ``Call``. It shows no page."""
+"""The requester API: one file per noun, each operation a function of an ``ApiCall``. It shows no page."""

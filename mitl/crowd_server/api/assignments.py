@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any
 
 from mitl.crowd_server.api import notifications, shapes
 from mitl.crowd_server.api.hits import fresh_token, key
-from mitl.crowd_server.api.registry import Call, operation, paged
+from mitl.crowd_server.api.registry import ApiCall, Reply, operation
 from mitl.crowd_server.pages import questions
 from mitl.crowd_server.protocol.errors import TurkError, absent, invalid, missing, out_of_range, turk
 from mitl.crowd_server.protocol.question_form import QuestionForm
-from mitl.crowd_server.store import accounts, assignments, hits, messages
+from mitl.crowd_server.store import accounts, assignments, hits, workers
 from mitl.crowd_server.store.assignments import AssignmentRow
 from mitl.crowd_server.store.hits import HitRow
 from mitl.crowd_server.store.models import DONE_STATES, AssignmentState
@@ -23,17 +22,19 @@ _BY_STATUS = {name: state for state, name in shapes.STATUS.items()}
 
 
 @operation("ListAssignmentsForHIT", writes=False)
-def list_assignments(call: Call) -> dict[str, Any]:
+def list_assignments(call: ApiCall) -> Reply:
     """A HIT's submitted assignments with their answers, in any state of the HIT."""
     hit_id = key(call)
-    after, size = call.page()
-    rows = assignments.list_of_hit(call.connection, hit_id, states=_states(call), after=after, limit=size + 1)
+    portion = call.portion()
+    given = call.params.choices("AssignmentStatuses", tuple(_BY_STATUS))
+    states = [_BY_STATUS[status] for status in given] or DONE_STATES
+    rows = assignments.list_of_hit(call.connection, hit_id, states, portion)
     form = questions.form_of(hits.form(call.connection, hit_id)) if rows else None
-    return paged(call, rows, size, "Assignments", lambda own: _shape(own, form))
+    return call.paged(portion, rows, "Assignments", lambda own: _shape(own, form))
 
 
 @operation("GetAssignment", writes=False)
-def get_assignment(call: Call) -> dict[str, Any]:
+def get_assignment(call: ApiCall) -> Reply:
     """A submitted assignment with its HIT, question included."""
     own = _find(call)
     hit = _hit(call, own)
@@ -45,7 +46,7 @@ def get_assignment(call: Call) -> dict[str, Any]:
 
 
 @operation("ApproveAssignment", writes=True)
-def approve_assignment(call: Call) -> dict[str, Any]:
+def approve_assignment(call: ApiCall) -> None:
     """Pay a submitted assignment, or with OverrideRejection one rejected within 30 days of its submission."""
     own = _find(call)
     feedback = call.params.text("RequesterFeedback", longest=1024)
@@ -60,26 +61,28 @@ def approve_assignment(call: Call) -> dict[str, Any]:
             )
     elif own.state is not AssignmentState.SUBMITTED:
         raise _wrong_state(own, "Submitted, Rejected" if override else "Submitted")
-    assignments.approve(call.connection, call.environment, own, feedback=feedback, now=call.now)
+    assignments.approve(call, own, feedback)
     if own.state is AssignmentState.REJECTED:
-        _tell(call, own, notifications.reversal(_hit(call, own).type.values.title, feedback))
-    return {}
+        workers.tell_worker(
+            call, own.worker, *notifications.reversal(_hit(call, own).type.values.title, feedback)
+        )
 
 
 @operation("RejectAssignment", writes=True)
-def reject_assignment(call: Call) -> dict[str, Any]:
+def reject_assignment(call: ApiCall) -> None:
     """Refuse a submitted assignment, with the reason for the worker."""
     own = _find(call)
     feedback = call.params.text("RequesterFeedback", longest=1024, required=True)
     if own.state is not AssignmentState.SUBMITTED:
         raise _wrong_state(own, "Submitted")
-    assignments.reject(call.connection, call.environment, own, feedback=feedback, now=call.now)
-    _tell(call, own, notifications.rejection(_hit(call, own).type.values.title, feedback))
-    return {}
+    assignments.reject(call, own, feedback)
+    workers.tell_worker(
+        call, own.worker, *notifications.rejection(_hit(call, own).type.values.title, feedback)
+    )
 
 
 @operation("SendBonus", writes=True)
-def send_bonus(call: Call) -> dict[str, Any]:
+def send_bonus(call: ApiCall) -> None:
     """Owe a worker a bonus for an assignment that they submitted."""
     own = _find(call)
     worker = call.params.worker("WorkerId")
@@ -90,32 +93,31 @@ def send_bonus(call: Call) -> dict[str, Any]:
         raise invalid("WorkerId", f"assignment {own.mturk_id} was not submitted by {worker}")
     if cents < 1:
         raise out_of_range("BonusAmount", shapes.dollars(cents), "at least 0.01")
-    assignments.add_bonus(call.connection, call.environment, own, cents=cents, reason=reason, now=call.now)
+    assignments.add_bonus(call, own, cents=cents, reason=reason)
     if token:
-        accounts.remember(call.connection, call.environment, "bonus", token, call.request_id, call.now)
-    _tell(
-        call, own, notifications.bonus(f"${shapes.dollars(cents)}", _hit(call, own).type.values.title, reason)
+        accounts.remember(call, "bonus", token, call.request_id)
+    workers.tell_worker(
+        call,
+        own.worker,
+        *notifications.bonus(f"${shapes.dollars(cents)}", _hit(call, own).type.values.title, reason),
     )
-    return {}
 
 
 @operation("ListBonusPayments", writes=False)
-def list_bonus_payments(call: Call) -> dict[str, Any]:
+def list_bonus_payments(call: ApiCall) -> Reply:
     """The bonuses of a HIT or of an assignment."""
     params = call.params
     if not params.has("HITId") and not params.has("AssignmentId"):
         raise missing("HITId or AssignmentId")
     hit_id = key(call) if params.has("HITId") else None
     own_id = _find(call).id if params.has("AssignmentId") else None
-    after, size = call.page()
-    rows = assignments.list_bonuses(
-        call.connection, call.environment, hit_id=hit_id, assignment_id=own_id, after=after, limit=size + 1
-    )
-    return paged(call, rows, size, "BonusPayments", shapes.bonus)
+    portion = call.portion()
+    rows = assignments.list_bonuses(call, portion, hit_id=hit_id, assignment_id=own_id)
+    return call.paged(portion, rows, "BonusPayments", shapes.bonus)
 
 
 @operation("GetAccountBalance", writes=False)
-def get_account_balance(call: Call) -> dict[str, Any]:
+def get_account_balance(call: ApiCall) -> Reply:
     """What may be spent; in the sandbox always 10,000.00."""
     balance = accounts.balance(call.connection, call.environment)
     if call.environment is Environment.SANDBOX:
@@ -126,18 +128,12 @@ def get_account_balance(call: Call) -> dict[str, Any]:
     return reply
 
 
-def _tell(call: Call, own: AssignmentRow, letter: notifications.Letter) -> None:
-    messages.tell_worker(
-        call.connection, call.environment, own.worker, subject=letter.subject, text=letter.text, now=call.now
-    )
-
-
-def _find(call: Call) -> AssignmentRow:
+def _find(call: ApiCall) -> AssignmentRow:
     mturk_id = call.params.entity("AssignmentId")
-    own = assignments.find(call.connection, call.environment, mturk_id)
+    own = assignments.find(call, mturk_id)
     if own is not None:
         return own
-    if assignments.is_known(call.connection, call.environment, mturk_id):
+    if assignments.is_known(call, mturk_id):
         raise turk(
             "InvalidAssignmentState",
             f"Nobody has submitted the assignment {mturk_id}: a worker has accepted it or gave it back. "
@@ -146,23 +142,18 @@ def _find(call: Call) -> AssignmentRow:
     raise absent("Assignment", "AssignmentDoesNotExist", mturk_id)
 
 
-def _hit(call: Call, own: AssignmentRow) -> HitRow:
-    hit = hits.find_hit(call.connection, call.environment, own.hit, call.now)
+def _hit(call: ApiCall, own: AssignmentRow) -> HitRow:
+    hit = hits.find_hit(call, own.hit)
     assert hit is not None
     return hit
 
 
-def _shape(own: AssignmentRow, form: QuestionForm | None) -> dict[str, Any]:
+def _shape(own: AssignmentRow, form: QuestionForm | None) -> Reply:
     """An assignment, its answer in the terms of its question's form where it has one."""
     shape = shapes.assignment(own)
     if form is not None:
         shape["Answer"] = questions.answer_xml(form, own.answer)
     return shape
-
-
-def _states(call: Call) -> list[AssignmentState]:
-    given = call.params.choices("AssignmentStatuses", tuple(_BY_STATUS))
-    return [_BY_STATUS[status] for status in given] or list(DONE_STATES)
 
 
 def _wrong_state(own: AssignmentRow, allowed: str) -> TurkError:

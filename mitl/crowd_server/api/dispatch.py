@@ -12,14 +12,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mitl.crowd_server.api import assignments, hits, qualification_types, qualifications, unsupported, workers
-from mitl.crowd_server.api.params import Params
-from mitl.crowd_server.api.registry import OPERATIONS, Call
+from mitl.crowd_server.api import assignments, hits, qualification_types, workers
+from mitl.crowd_server.api.registry import OPERATIONS, ApiCall, Params, Reply
+from mitl.crowd_server.pages.site import Site
 from mitl.crowd_server.protocol.errors import TurkError
-from mitl.crowd_server.protocol.html_page import Sources
 from mitl.crowd_server.protocol.sigv4 import SignedRequest, verify
-from mitl.crowd_server.store import accounts, settling
-from mitl.crowd_server.store.database import Clock, Database
+from mitl.crowd_server.store import accounts
+from mitl.crowd_server.store.database import Clock
 from mitl.records import Environment
 
 TARGET_PREFIX = "MTurkRequesterServiceV20170117."
@@ -27,30 +26,19 @@ MAX_BODY = 1_048_576
 MAX_NESTING = 32
 """Levels of lists and structures in a request; the model needs six."""
 MAX_DRAINED = 16 * MAX_BODY
-GROUPS = (assignments, hits, qualification_types, qualifications, unsupported, workers)
+GROUPS = (assignments, hits, qualification_types, workers)
 """Importing these files enters their operations in the table."""
 
 log = logging.getLogger(__name__)
 
 
 class RequesterApi:
-    """The requester API over one database."""
+    """The requester API of one server."""
 
-    def __init__(
-        self, database: Database, clock: Clock, signing_clock: Clock, secret: str, sources: Sources
-    ) -> None:
-        """The API.
-
-        Args:
-            signing_clock: judges the age of signatures: clients sign with the machine's time.
-            secret: the server's own, which seals NextTokens.
-            sources: where scripts and styles of pages may come from.
-        """
-        self._database = database
-        self._clock = clock
+    def __init__(self, site: Site, signing_clock: Clock) -> None:
+        """The API; ``signing_clock`` judges the age of signatures: clients sign with the machine's time."""
+        self._site = site
         self._signing_clock = signing_clock
-        self._secret = secret
-        self._sources = sources
         self._keys: dict[str, tuple[Environment, str]] = {}
 
     async def answer(self, request: Request) -> Response:
@@ -68,7 +56,7 @@ class RequesterApi:
                 )
             content = json.dumps(self._perform(request, body, request_id)).encode()
         except TurkError as error:
-            status, content = error.status, error.body(self._clock())
+            status, content = error.status, error.body(self._site.clock())
         except Exception:
             log.exception("request %s failed", request_id)
             fault = TurkError(
@@ -77,34 +65,35 @@ class RequesterApi:
                 type="ServiceFault",
                 status=500,
             )
-            status, content = fault.status, fault.body(self._clock())
+            status, content = fault.status, fault.body(self._site.clock())
         return Response(
             content, status, {"x-amzn-RequestId": request_id}, media_type="application/x-amz-json-1.1"
         )
 
-    def _perform(self, request: Request, body: bytes, request_id: str) -> dict[str, Any]:
+    def _perform(self, request: Request, body: bytes, request_id: str) -> Reply:
         environment = self._authenticate(request, body)
         name = _operation(request.headers.get("x-amz-target", ""))
         operation = OPERATIONS[name]
         params = _params(body)
-        now = self._clock()
+        now = self._site.clock()
 
-        def run(connection: Connection) -> dict[str, Any]:
-            return operation.handler(
-                Call(connection, environment, now, params, request_id, name, self._secret, self._sources)
-            )
+        def run(connection: Connection, *, may_settle: bool) -> Reply | None:
+            """The answer; None where something has to be settled first, and this transaction only reads."""
+            sealing, sources = self._site.secret, self._site.sources
+            call = ApiCall(connection, environment, now, params, request_id, name, sealing, sources)
+            if accounts.is_due(call):
+                if not may_settle:
+                    return None
+                accounts.settle(call)
+            return operation.handler(call) or {}
 
-        if operation.writes:
-            with self._database.write(environment) as connection:
-                if settling.is_due(connection, environment, now):
-                    settling.settle(connection, environment, now)
-                return run(connection)
-        with self._database.read() as connection:
-            if not settling.is_due(connection, environment, now):
-                return run(connection)
-        with self._database.write(environment) as connection:
-            settling.settle(connection, environment, now)
-            return run(connection)
+        if not operation.writes:
+            with self._site.database.read() as connection:
+                reply = run(connection, may_settle=False)
+            if reply is not None:
+                return reply
+        with self._site.database.write(environment) as connection:
+            return run(connection, may_settle=True) or {}
 
     def _authenticate(self, request: Request, body: bytes) -> Environment:
         signed = SignedRequest(
@@ -119,7 +108,7 @@ class RequesterApi:
 
     def _secret_key(self, access_key: str) -> str | None:
         if access_key not in self._keys:
-            with self._database.read() as connection:
+            with self._site.database.read() as connection:
                 pairs = accounts.key_pairs(connection)
             self._keys = {access: (environment, secret) for environment, (access, secret) in pairs.items()}
         account = self._keys.get(access_key)
@@ -155,9 +144,9 @@ def _params(body: bytes) -> Params:
     try:
         values = json.loads(body or b"{}")
     except (ValueError, RecursionError) as error:
-        raise TurkError(None, "The body is no JSON.", type="SerializationException") from error
+        raise TurkError(None, "The body is not JSON.", type="SerializationException") from error
     if not isinstance(values, dict):
-        raise TurkError(None, "The body is no JSON object.", type="SerializationException")
+        raise TurkError(None, "The body is not a JSON object.", type="SerializationException")
     level: list[Any] = [values]
     for _ in range(MAX_NESTING):
         level = [

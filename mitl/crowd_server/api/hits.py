@@ -7,16 +7,15 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any
 
-from mitl.crowd_server.api import qualification_types, shapes, unsupported
-from mitl.crowd_server.api.registry import Call, operation, paged
+from mitl.crowd_server.api import qualification_types, shapes
+from mitl.crowd_server.api.registry import ApiCall, Reply, operation, refuse_parameters
 from mitl.crowd_server.pages import questions
 from mitl.crowd_server.protocol import qualifying
 from mitl.crowd_server.protocol.errors import TurkError, absent, out_of_range, turk
-from mitl.crowd_server.store import accounts, hit_types, hits, settling
-from mitl.crowd_server.store.hit_types import TypeRow, TypeValues
-from mitl.crowd_server.store.hits import HitRow
+from mitl.crowd_server.store import accounts, hits
+from mitl.crowd_server.store.database import Portion
+from mitl.crowd_server.store.hits import HitRow, TypeRow, TypeValues
 
 MONTH_S = 30 * 24 * 3600
 YEAR_S = 365 * 24 * 3600
@@ -28,21 +27,21 @@ EXTENDABLE_SINCE = dt.datetime(2015, 7, 22, tzinfo=dt.UTC)
 
 
 @operation("CreateHITType", writes=True)
-def create_hit_type(call: Call) -> dict[str, Any]:
+def create_hit_type(call: ApiCall) -> Reply:
     """Make a HIT type; the same values give the same one."""
     return {"HITTypeId": type_of_values(call).mturk_id}
 
 
-def existing_type(call: Call) -> TypeRow:
+def existing_type(call: ApiCall) -> TypeRow:
     """The HIT type that the request names."""
     mturk_id = call.params.entity("HITTypeId")
-    hit_type = hit_types.find(call.connection, call.environment, mturk_id)
+    hit_type = hits.find_type(call, mturk_id)
     if hit_type is None:
         raise absent("HITType", "HITTypeDoesNotExist", mturk_id)
     return hit_type
 
 
-def type_of_values(call: Call) -> TypeRow:
+def type_of_values(call: ApiCall) -> TypeRow:
     """The HIT type of the values in the request, made at its first use."""
     params = call.params
     values = TypeValues(
@@ -55,35 +54,35 @@ def type_of_values(call: Call) -> TypeRow:
         requirements=qualification_types.read_requirements(call),
     )
     digest = hashlib.sha256(json.dumps(asdict(values), sort_keys=True).encode()).hexdigest()
-    return hit_types.add(call.connection, call.environment, digest, values, call.now)
+    return hits.add_type(call, digest, values)
 
 
 @operation("CreateHIT", writes=True)
-def create_hit(call: Call) -> dict[str, Any]:
+def create_hit(call: ApiCall) -> Reply:
     """Post a HIT with the values of its type."""
     return _post(call, type_of_values)
 
 
 @operation("CreateHITWithHITType", writes=True)
-def create_hit_with_hit_type(call: Call) -> dict[str, Any]:
+def create_hit_with_hit_type(call: ApiCall) -> Reply:
     """Post a HIT of an existing type."""
     return _post(call, existing_type)
 
 
 @operation("GetHIT", writes=False)
-def get_hit(call: Call) -> dict[str, Any]:
+def get_hit(call: ApiCall) -> Reply:
     """A HIT with its question; a deleted one says Disposed."""
     hit = find(call)
     return {"HIT": shapes.hit(hit, call.now, hits.question(call.connection, hit.id))}
 
 
 @operation("UpdateExpirationForHIT", writes=True)
-def update_expiration(call: Call) -> dict[str, Any]:
+def update_expiration(call: ApiCall) -> None:
     """Move a HIT's expiry, to the past to end it now; money is set aside or set free accordingly.
 
     As on MTurk, ending may be repeated, but the same later time is refused as a repeat for 24 hours.
     """
-    hit = _undeleted(find(call), call.now)
+    hit = _undeleted(call, find(call))
     expires_at = call.params.time("ExpireAt")
     if expires_at > call.now + dt.timedelta(seconds=YEAR_S):
         raise out_of_range("ExpireAt", f"{expires_at:%Y-%m-%d}", "at most a year from now")
@@ -91,49 +90,45 @@ def update_expiration(call: Call) -> dict[str, Any]:
         expires_at = min(hit.expires_at, call.now)
     else:
         _once(call, hit, expires_at)
-    hits.set_expiration(call.connection, hit.id, expires_at)
-    settling.settle_hit(call.connection, call.environment, hit.id, call.now)
+    hits.set_expiration(call, hit.id, expires_at)
     _reopen(call, hit)
-    return {}
 
 
 @operation("UpdateHITTypeOfHIT", writes=True)
-def update_hit_type(call: Call) -> dict[str, Any]:
+def update_hit_type(call: ApiCall) -> None:
     """Give a HIT another type; who is at work on it never gets less than they were promised."""
-    hit, wanted = _undeleted(find(call), call.now), existing_type(call)
+    hit, wanted = _undeleted(call, find(call)), existing_type(call)
     if wanted.id == hit.type.id:
-        return {}
+        return
     lower = wanted.values.reward_cents < hit.type.values.reward_cents
-    if lower and hits.is_promised(call.connection, hit.id, call.now):
+    if lower and hits.is_promised(call, hit.id):
         raise turk(
             "InvalidHITState",
             "Workers accepted or submitted this HIT at its present reward, so it cannot be moved to a HIT type "
             f"that pays less ({shapes.dollars(wanted.values.reward_cents)} instead of "
             f"{shapes.dollars(hit.type.values.reward_cents)}).",
         )
-    settling.change_type(call.connection, call.environment, hit.id, wanted, call.now)
-    return {}
+    accounts.change_type(call, hit.id, wanted.id, wanted.values.reward_cents)
 
 
 @operation("UpdateHITReviewStatus", writes=True)
-def update_review_status(call: Call) -> dict[str, Any]:
+def update_review_status(call: ApiCall) -> None:
     """Mark a Reviewable HIT as Reviewing, or with Revert a Reviewing one as Reviewable."""
     hit = find(call)
     revert = call.params.flag("Revert")
     wanted = "Reviewing" if revert else "Reviewable"
     if hit.status(call.now) != wanted:
-        raise wrong_state(hit, call.now, wanted)
-    hits.set_reviewing(call.connection, hit.id, not revert)
-    return {}
+        raise _wrong_state(call, hit, wanted)
+    hits.set_reviewing(call, hit.id, not revert)
 
 
 @operation("CreateAdditionalAssignmentsForHIT", writes=True)
-def create_additional_assignments(call: Call) -> dict[str, Any]:
+def create_additional_assignments(call: ApiCall) -> None:
     """Ask for more assignments of a HIT, though never across ten."""
     hit = find(call)
     count = call.params.integer("NumberOfAdditionalAssignments", 1, MAX_ASSIGNMENTS)
     token = fresh_token(call, "extend", "AdditionalAssignmentsAlreadyAdded", "The assignments", "request")
-    _undeleted(hit, call.now)
+    _undeleted(call, hit)
     if hit.created_at < EXTENDABLE_SINCE:
         raise turk("HITTooOldForExtension", "HITs created before July 22, 2015 cannot be extended.")
     if hit.max_assignments < MANY <= hit.max_assignments + count:
@@ -143,20 +138,18 @@ def create_additional_assignments(call: Call) -> dict[str, Any]:
         )
     if hit.max_assignments + count > MAX_ASSIGNMENTS:
         raise out_of_range("NumberOfAdditionalAssignments", count, f"at most {MAX_ASSIGNMENTS} in all")
-    hits.add_slots(call.connection, hit.id, count)
-    settling.settle_hit(call.connection, call.environment, hit.id, call.now)
+    hits.add_slots(call, hit.id, count)
     _reopen(call, hit)
     if token:
-        accounts.remember(call.connection, call.environment, "extend", token, call.request_id, call.now)
-    return {}
+        accounts.remember(call, "extend", token, call.request_id)
 
 
 @operation("DeleteHIT", writes=True)
-def delete_hit(call: Call) -> dict[str, Any]:
+def delete_hit(call: ApiCall) -> None:
     """Dispose of a HIT that is reviewable with every submission decided; its rows stay."""
     hit = find(call)
     if hit.status(call.now) not in ("Reviewable", "Reviewing"):
-        raise wrong_state(hit, call.now, "Reviewing, Reviewable")
+        raise _wrong_state(call, hit, "Reviewing, Reviewable")
     if hit.undecided:
         # MTurk says that the state is wrong here too, though it is not.
         raise turk(
@@ -164,32 +157,30 @@ def delete_hit(call: Call) -> dict[str, Any]:
             f"{hit.undecided} of this HIT's submitted assignments "
             f"{'is' if hit.undecided == 1 else 'are'} neither approved nor rejected; decide every one first.",
         )
-    hits.delete(call.connection, hit.id, call.now)
-    settling.settle_hit(call.connection, call.environment, hit.id, call.now)
-    return {}
+    hits.delete(call, hit.id)
 
 
-def find(call: Call) -> HitRow:
+def find(call: ApiCall) -> HitRow:
     """The HIT that the request names."""
     mturk_id = call.params.entity("HITId")
-    hit = hits.find_hit(call.connection, call.environment, mturk_id, call.now)
+    hit = hits.find_hit(call, mturk_id)
     if hit is None:
         raise absent("Hit", "HITDoesNotExist", mturk_id)
     return hit
 
 
-def key(call: Call) -> int:
+def key(call: ApiCall) -> int:
     """The row of the HIT that the request names."""
     mturk_id = call.params.entity("HITId")
-    row_id = hits.hit_key(call.connection, call.environment, mturk_id)
+    row_id = hits.hit_key(call, mturk_id)
     if row_id is None:
         raise absent("Hit", "HITDoesNotExist", mturk_id)
     return row_id
 
 
-def wrong_state(hit: HitRow, now: dt.datetime, allowed: str) -> TurkError:
+def _wrong_state(call: ApiCall, hit: HitRow, allowed: str) -> TurkError:
     """The error for a HIT in a state that does not allow the operation: MTurk's words, and what put it there."""
-    status = hit.status(now)
+    status = hit.status(call.now)
     reasons = {
         "Assignable": "Workers can still accept it; UpdateExpirationForHIT to a time that is past ends that.",
         "Unassignable": f"Workers hold {hit.pending} of its assignments and may still submit.",
@@ -204,105 +195,88 @@ def wrong_state(hit: HitRow, now: dt.datetime, allowed: str) -> TurkError:
     )
 
 
-def fresh_token(call: Call, kind: str, code: str, noun: str, what: str) -> str:
+def fresh_token(call: ApiCall, kind: str, code: str, noun: str, what: str) -> str:
     """The UniqueRequestToken, empty where absent; an error where the last 24 hours saw it, naming what it made then."""
     token = call.params.token()
     if token:
-        earlier = accounts.recall(call.connection, call.environment, kind, token, call.now)
+        earlier = accounts.recall(call, kind, token)
         if earlier is not None:
             raise turk(code, f"{noun} with this UniqueRequestToken already exist; {what} {earlier}.")
     return token
 
 
-def _undeleted(hit: HitRow, now: dt.datetime) -> HitRow:
+def _undeleted(call: ApiCall, hit: HitRow) -> HitRow:
     if hit.deleted_at is not None:
-        raise wrong_state(hit, now, "Assignable, Unassignable, Reviewable, Reviewing")
+        raise _wrong_state(call, hit, "Assignable, Unassignable, Reviewable, Reviewing")
     return hit
 
 
-def _once(call: Call, hit: HitRow, expires_at: dt.datetime) -> None:
+def _once(call: ApiCall, hit: HitRow, expires_at: dt.datetime) -> None:
     """Refuse the time that an earlier call set and that still holds; remember a new one."""
     token = f"{hit.mturk_id}{expires_at:%a %b %d %H:%M:%S.%f UTC %Y}"
-    earlier = accounts.recall(call.connection, call.environment, "expire", token, call.now)
+    earlier = accounts.recall(call, "expire", token)
     if earlier is None:
-        accounts.remember(call.connection, call.environment, "expire", token, call.request_id, call.now)
+        accounts.remember(call, "expire", token, call.request_id)
     elif hit.expires_at == expires_at:
         raise turk(
             "IdempotencyTokenAlreadyProcessed", f'The idempotency token "{token}" has already been processed.'
         )
 
 
-def _reopen(call: Call, hit: HitRow) -> None:
+def _reopen(call: ApiCall, hit: HitRow) -> None:
     """Lift the requester's marker from a HIT that takes work again, or its new answers would go unnoticed."""
     if hit.reviewing:
         now = find(call)
         if now.status(call.now) in ("Assignable", "Unassignable"):
-            hits.set_reviewing(call.connection, hit.id, False)
+            hits.set_reviewing(call, hit.id, False)
 
 
-def _post(call: Call, type_of: Callable[[Call], TypeRow]) -> dict[str, Any]:
+def _post(call: ApiCall, type_of: Callable[[ApiCall], TypeRow]) -> Reply:
     params = call.params
     token = fresh_token(call, "hit", "HitAlreadyExists", "HITs", "HIT")
-    unsupported.refuse_parameters(params)
+    refuse_parameters(params)
     question = params.text("Question", required=True)
     questions.check(question, call.sources)
     hit = hits.add_hit(
-        call.connection,
-        call.environment,
+        call,
         type_of(call),
         question=question,
         annotation=params.text("RequesterAnnotation", longest=255),
         max_assignments=params.integer("MaxAssignments", 1, MAX_ASSIGNMENTS, 1),
         lifetime_s=params.integer("LifetimeInSeconds", 30, YEAR_S),
-        now=call.now,
     )
     if token:
-        accounts.remember(call.connection, call.environment, "hit", token, hit.mturk_id, call.now)
+        accounts.remember(call, "hit", token, hit.mturk_id)
     return {"HIT": shapes.hit(hit, call.now)}
 
 
 @operation("ListHITs", writes=False)
-def list_hits(call: Call) -> dict[str, Any]:
+def list_hits(call: ApiCall) -> Reply:
     """All HITs that are not deleted."""
-    after, size = call.page()
-    rows = hits.list_hits(call.connection, call.environment, after=after, limit=size + 1, now=call.now)
-    return _listed(call, rows, size)
+    portion = call.portion()
+    return _listed(call, portion, hits.list_hits(call, portion))
 
 
 @operation("ListReviewableHITs", writes=False)
-def list_reviewable_hits(call: Call) -> dict[str, Any]:
+def list_reviewable_hits(call: ApiCall) -> Reply:
     """HITs on which no further work will come, marked Reviewing or not."""
-    after, size = call.page()
+    portion = call.portion()
     status = call.params.choice("Status", ("Reviewable", "Reviewing"), "Reviewable")
-    rows = hits.list_reviewable(
-        call.connection,
-        call.environment,
-        hit_type_id=existing_type(call).id if call.params.has("HITTypeId") else None,
-        reviewing=status == "Reviewing",
-        after=after,
-        limit=size + 1,
-        now=call.now,
-    )
-    return _listed(call, rows, size)
+    type_id = existing_type(call).id if call.params.has("HITTypeId") else None
+    rows = hits.list_reviewable(call, portion, hit_type_id=type_id, reviewing=status == "Reviewing")
+    return _listed(call, portion, rows)
 
 
 @operation("ListHITsForQualificationType", writes=False)
-def list_hits_for_qualification_type(call: Call) -> dict[str, Any]:
+def list_hits_for_qualification_type(call: ApiCall) -> Reply:
     """HITs whose type has a requirement on a qualification type, one of MTurk's own included."""
     type_id = call.params.entity("QualificationTypeId")
     if type_id not in qualifying.SYSTEM_TYPES:
         qualification_types.known_type(call, type_id)
-    after, size = call.page()
-    rows = hits.list_requiring(
-        call.connection,
-        call.environment,
-        qualification_types.mention(type_id),
-        after=after,
-        limit=size + 1,
-        now=call.now,
-    )
-    return _listed(call, rows, size)
+    portion = call.portion()
+    rows = hits.list_requiring(call, qualification_types.mention(type_id), portion)
+    return _listed(call, portion, rows)
 
 
-def _listed(call: Call, rows: Sequence[HitRow], size: int) -> dict[str, Any]:
-    return paged(call, rows, size, "HITs", lambda row: shapes.hit(row, call.now))
+def _listed(call: ApiCall, portion: Portion, rows: Sequence[HitRow]) -> Reply:
+    return call.paged(portion, rows, "HITs", lambda row: shapes.hit(row, call.now))

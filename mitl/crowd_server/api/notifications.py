@@ -2,33 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from mitl.crowd_server.api.registry import Call
-from mitl.crowd_server.store import messages
+from typing import NamedTuple
 
 MAX_NAME = 120
 """In characters, within a subject."""
 
 
-@dataclass(frozen=True, slots=True)
-class Letter:
+class Letter(NamedTuple):
     """A message before it is written to somebody."""
 
     subject: str
     text: str
-
-
-def tell(call: Call, worker_id: int, letter: Letter) -> None:
-    """Write a letter to a worker."""
-    messages.tell(
-        call.connection,
-        call.environment,
-        worker_id,
-        subject=letter.subject,
-        text=letter.text,
-        now=call.now,
-    )
 
 
 def bonus(amount: str, title: str, reason: str) -> Letter:

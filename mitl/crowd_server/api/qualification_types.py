@@ -7,63 +7,45 @@ from dataclasses import replace
 from typing import Any
 
 from mitl.crowd_server.api import notifications
-from mitl.crowd_server.api.params import Params
-from mitl.crowd_server.api.registry import Call, operation, paged
+from mitl.crowd_server.api.registry import ApiCall, Params, Reply, operation
 from mitl.crowd_server.api.shapes import qualification_type
-from mitl.crowd_server.protocol import answer_key, qualifying, question_form, turk_xml
+from mitl.crowd_server.protocol import answers, qualifying, question_form, turk_xml
 from mitl.crowd_server.protocol.errors import absent, invalid, missing, turk
-from mitl.crowd_server.store import qualifications, requests
-from mitl.crowd_server.store.qualifications import QualificationTypeRow, Terms
+from mitl.crowd_server.store import qualifications, workers
+from mitl.crowd_server.store.qualifications import QualificationTerms, QualificationTypeRow
 
 INT32 = 2**31 - 1
 _GRANTED = 1
 """The value of a qualification granted by itself, unless another is given."""
 
 
-def new_terms(params: Params) -> Terms:
-    """The terms of a new type.
+def read_terms(params: Params, kept: QualificationTerms | None = None) -> QualificationTerms:
+    """The terms of a new type, or those of one that is changed, where what is not given stays as it is.
 
     Raises:
-        TurkError: parameters that exclude each other, that miss each other, or XML that cannot be used.
+        TurkError: parameters that exclude each other, that miss each other, or XML that cannot be used; a test
+            cannot be taken away, and a type with one cannot grant itself.
     """
-    terms = _tested(params)
-    if params.flag("AutoGranted"):
-        if terms.test is not None:
-            raise invalid("AutoGranted", "it cannot be true where a Test is given")
-        terms = replace(terms, auto_granted_value=_value(params, _GRANTED))
-    else:
-        _value(params, _GRANTED)
-    return replace(terms, retry_delay_s=_delay(params))
-
-
-def changed_terms(params: Params, terms: Terms) -> Terms:
-    """The terms of a type after UpdateQualificationType; what is not given stays as it is.
-
-    Raises:
-        TurkError: as ``created``; a test cannot be taken away, and a type with one cannot grant itself.
-    """
-    tested = _tested(params)
+    tested, terms = _tested(params), kept or QualificationTerms()
     if tested.test is not None:
-        terms = replace(
-            terms,
-            test=tested.test,
-            answer_key=tested.answer_key,
-            test_duration_s=tested.test_duration_s,
-        )
+        changes = (tested.test, tested.answer_key, tested.test_duration_s)
+        terms = QualificationTerms(*changes, terms.retry_delay_s, terms.auto_granted_value)
     elif terms.test is not None and params.has("TestDurationInSeconds"):
-        terms = replace(terms, test_duration_s=_duration(params))
+        terms = replace(terms, test_duration_s=params.integer("TestDurationInSeconds", 1, INT32))
     before = terms.auto_granted_value
     granted = params.flag("AutoGranted", before is not None)
     if granted and terms.test is not None:
-        raise invalid("AutoGranted", "it cannot be true for a type that has a Test")
-    value = _value(params, _GRANTED if before is None else before)
+        where = "where a Test is given" if kept is None else "for a type that has a Test"
+        raise invalid("AutoGranted", f"it cannot be true {where}")
+    # It counts only where AutoGranted is true, but must be a number in any case.
+    value = params.integer("AutoGrantedValue", -INT32, INT32, _GRANTED if before is None else before)
     terms = replace(terms, auto_granted_value=value if granted else None)
     if params.has("RetryDelayInSeconds"):
-        terms = replace(terms, retry_delay_s=_delay(params))
+        terms = replace(terms, retry_delay_s=params.integer("RetryDelayInSeconds", 0, INT32))
     return terms
 
 
-def _tested(params: Params) -> Terms:
+def _tested(params: Params) -> QualificationTerms:
     """The test with its key and its time; as on MTurk, a time counts only where there is a test."""
     test = params.text("Test")
     key = params.text("AnswerKey")
@@ -71,34 +53,15 @@ def _tested(params: Params) -> Terms:
         if params.has("AnswerKey"):
             raise missing("Test (which AnswerKey belongs to)")
         params.integer("TestDurationInSeconds", -INT32, INT32, 0)
-        return Terms()
+        return QualificationTerms()
     if not params.has("TestDurationInSeconds"):
         raise missing("TestDurationInSeconds (which a Test needs)")
     with turk_xml.reading("Test"):
         form = question_form.parse(test)
     if key:
         with turk_xml.reading("AnswerKey"):
-            answer_key.parse(key, form)
-    return Terms(
-        test=test,
-        answer_key=key or None,
-        test_duration_s=_duration(params),
-    )
-
-
-def _duration(params: Params) -> int:
-    return params.integer("TestDurationInSeconds", 1, INT32)
-
-
-def _delay(params: Params) -> int | None:
-    if not params.has("RetryDelayInSeconds"):
-        return None
-    return params.integer("RetryDelayInSeconds", 0, INT32)
-
-
-def _value(params: Params, default: int) -> int:
-    """AutoGrantedValue, which counts only where AutoGranted is true but must be a number in any case."""
-    return params.integer("AutoGrantedValue", -INT32, INT32, default)
+            answers.read_key(key, form)
+    return QualificationTerms(test, key or None, params.integer("TestDurationInSeconds", 1, INT32))
 
 
 LOCALE = "00000000000000000071"
@@ -111,7 +74,7 @@ _OF_A_SET = ("In", "NotIn")
 _OF_LOCALES = ("EqualTo", "NotEqualTo", "In", "NotIn", *_WITHOUT_VALUE)
 
 
-def read_requirements(call: Call) -> str:
+def read_requirements(call: ApiCall) -> str:
     """The QualificationRequirements of a request, as the JSON that a HIT type keeps."""
     given = call.params.structures("QualificationRequirements", longest=MAX_REQUIREMENTS)
     return json.dumps([_requirement(call, own) for own in given], sort_keys=True)
@@ -122,14 +85,14 @@ def mention(type_id: str) -> str:
     return json.dumps({"QualificationTypeId": type_id})[1:-1]
 
 
-def _requirement(call: Call, own: Params) -> dict[str, Any]:
+def _requirement(call: ApiCall, own: Params) -> Reply:
     type_id = own.entity("QualificationTypeId")
     comparator = own.choice("Comparator", tuple(sorted(qualifying.COMPARATORS)))
     if type_id not in qualifying.SYSTEM_TYPES:
         known_type(call, type_id)
     kept: dict[str, Any] = {"QualificationTypeId": type_id, "Comparator": comparator}
     integers = own.integers("IntegerValues", longest=MAX_INTEGERS)
-    locales = [_locale(one) for one in own.structures("LocaleValues", longest=MAX_LOCALES)]
+    locales = [_locale(value) for value in own.structures("LocaleValues", longest=MAX_LOCALES)]
     if type_id == LOCALE:
         if comparator not in _OF_LOCALES:
             raise invalid("Comparator", f"for a locale it must be one of {', '.join(_OF_LOCALES)}")
@@ -164,7 +127,7 @@ def _locale(own: Params) -> dict[str, str]:
     return locale
 
 
-def _guard(own: Params) -> dict[str, Any]:
+def _guard(own: Params) -> Reply:
     """Which actions the requirement guards, by the new name or by the old one."""
     if own.has("ActionsGuarded") and own.has("RequiredToPreview"):
         raise invalid("ActionsGuarded", "give either ActionsGuarded or RequiredToPreview")
@@ -181,18 +144,16 @@ _DELETED = "The qualification does not exist any more."
 
 
 @operation("CreateQualificationType", writes=True)
-def create_qualification_type(call: Call) -> dict[str, Any]:
+def create_qualification_type(call: ApiCall) -> Reply:
     """A new type, with a test, granted by itself, or decided by its owner; names are unique in an environment."""
     params = call.params
     row = qualifications.add_type(
-        call.connection,
-        call.environment,
+        call,
         name=params.text("Name", longest=200, required=True),
         description=params.text("Description", longest=MAX_DESCRIPTION, required=True),
         keywords=params.text("Keywords", longest=1000),
         active=params.choice("QualificationTypeStatus", _STATUSES) == "Active",
-        terms=new_terms(params),
-        now=call.now,
+        terms=read_terms(params),
     )
     if row is None:
         raise turk(
@@ -204,7 +165,7 @@ def create_qualification_type(call: Call) -> dict[str, Any]:
 
 
 @operation("UpdateQualificationType", writes=True)
-def update_qualification_type(call: Call) -> dict[str, Any]:
+def update_qualification_type(call: ApiCall) -> Reply:
     """Change a type; its name and keywords stay, and a new test replaces the old one with its key."""
     params = call.params
     own = find_type(call)
@@ -212,31 +173,30 @@ def update_qualification_type(call: Call) -> dict[str, Any]:
         own,
         description=params.text("Description", longest=MAX_DESCRIPTION) or own.description,
         active=params.choice("QualificationTypeStatus", _STATUSES, _STATUSES[not own.active]) == "Active",
-        terms=changed_terms(params, own.terms),
+        terms=read_terms(params, own.terms),
     )
-    qualifications.update_type(call.connection, changed)
+    qualifications.update_type(call, changed)
     return {"QualificationType": qualification_type(changed)}
 
 
 @operation("DeleteQualificationType", writes=True)
-def delete_qualification_type(call: Call) -> dict[str, Any]:
+def delete_qualification_type(call: ApiCall) -> None:
     """Take a type out of use; requests for it are rejected, and those who hold it keep it for open HITs."""
     own = find_type(call)
     letter = notifications.refused(own.name, _DELETED)
-    for worker_id in requests.reject_undecided(call.connection, own.id, _DELETED, call.now):
-        notifications.tell(call, worker_id, letter)
-    qualifications.delete_type(call.connection, own)
-    return {}
+    for worker_id in qualifications.reject_undecided(call, own.id, _DELETED):
+        workers.tell(call, worker_id, *letter)
+    qualifications.delete_type(call, own)
 
 
 @operation("GetQualificationType", writes=False)
-def get_qualification_type(call: Call) -> dict[str, Any]:
+def get_qualification_type(call: ApiCall) -> Reply:
     """A type by its id, with its test and its key."""
     return {"QualificationType": qualification_type(find_type(call))}
 
 
 @operation("ListQualificationTypes", writes=False)
-def list_qualification_types(call: Call) -> dict[str, Any]:
+def list_qualification_types(call: ApiCall) -> Reply:
     """Types whose name, description or keywords hold the query.
 
     All types of an environment belong to its one requester, so MustBeOwnedByCaller leaves nothing out.
@@ -246,29 +206,22 @@ def list_qualification_types(call: Call) -> dict[str, Any]:
         raise missing("MustBeRequestable")
     params.flag("MustBeOwnedByCaller")
     requestable, query = params.flag("MustBeRequestable"), params.text("Query")
-    after, size = call.page()
+    portion = call.portion()
     rows: list[QualificationTypeRow] = []
     # Nothing holds a longer text, and SQLite refuses patterns of more than 50,000 bytes.
     if len(query) <= MAX_DESCRIPTION:
-        rows = qualifications.list_types(
-            call.connection,
-            call.environment,
-            query=query,
-            requestable=requestable,
-            after=after,
-            limit=size + 1,
-        )
-    return paged(call, rows, size, "QualificationTypes", qualification_type)
+        rows = qualifications.list_types(call, portion, query=query, requestable=requestable)
+    return call.paged(portion, rows, "QualificationTypes", qualification_type)
 
 
-def find_type(call: Call) -> QualificationTypeRow:
+def find_type(call: ApiCall) -> QualificationTypeRow:
     """The type that a call names; TurkError QualificationTypeDoesNotExist where there is none."""
     return known_type(call, call.params.entity("QualificationTypeId"))
 
 
-def known_type(call: Call, mturk_id: str) -> QualificationTypeRow:
+def known_type(call: ApiCall, mturk_id: str) -> QualificationTypeRow:
     """The requester's own type of this id; TurkError QualificationTypeDoesNotExist where there is none."""
-    row = qualifications.find_type(call.connection, call.environment, mturk_id)
+    row = qualifications.find_type(call, mturk_id)
     if row is None:
         raise absent("QualificationType", "QualificationTypeDoesNotExist", mturk_id)
     return row

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from typing import Any
 
+from mitl.crowd_server.api.registry import Reply
 from mitl.crowd_server.store.assignments import AssignmentRow, BonusRow
 from mitl.crowd_server.store.hits import HitRow
 from mitl.crowd_server.store.models import AssignmentState
-from mitl.crowd_server.store.qualifications import QualificationRow, QualificationTypeRow
-from mitl.crowd_server.store.requests import RequestRow
+from mitl.crowd_server.store.qualifications import QualificationRow, QualificationTypeRow, RequestRow
 from mitl.crowd_server.store.workers import BlockRow
 
 STATUS = {
@@ -30,10 +29,10 @@ def seconds(time: dt.datetime) -> float:
     return round(time.timestamp(), 3)
 
 
-def hit(row: HitRow, now: dt.datetime, question: str | None = None) -> dict[str, Any]:
+def hit(row: HitRow, now: dt.datetime, question: str | None = None) -> Reply:
     """A HIT; its question only where one HIT was asked for, because a page of a hundred would weigh megabytes."""
     values = row.type.values
-    shape: dict[str, Any] = {
+    shape: Reply = {
         "HITId": row.mturk_id,
         "HITTypeId": row.type.mturk_id,
         "HITGroupId": row.type.group_id,
@@ -62,9 +61,9 @@ def hit(row: HitRow, now: dt.datetime, question: str | None = None) -> dict[str,
     return shape
 
 
-def assignment(row: AssignmentRow) -> dict[str, Any]:
+def assignment(row: AssignmentRow) -> Reply:
     """A submitted assignment."""
-    shape: dict[str, Any] = {
+    shape: Reply = {
         "AssignmentId": row.mturk_id,
         "WorkerId": row.worker,
         "HITId": row.hit,
@@ -83,7 +82,7 @@ def assignment(row: AssignmentRow) -> dict[str, Any]:
     return shape
 
 
-def bonus(row: BonusRow) -> dict[str, Any]:
+def bonus(row: BonusRow) -> Reply:
     """A bonus payment."""
     return {
         "WorkerId": row.worker,
@@ -94,10 +93,10 @@ def bonus(row: BonusRow) -> dict[str, Any]:
     }
 
 
-def qualification_type(row: QualificationTypeRow) -> dict[str, Any]:
+def qualification_type(row: QualificationTypeRow) -> Reply:
     """A qualification type; workers may ask for it while it is active."""
     terms = row.terms
-    shape: dict[str, Any] = {
+    shape: Reply = {
         "QualificationTypeId": row.mturk_id,
         "CreationTime": seconds(row.created_at),
         "Name": row.name,
@@ -117,9 +116,9 @@ def qualification_type(row: QualificationTypeRow) -> dict[str, Any]:
     return shape | {name: value for name, value in optional.items() if value is not None}
 
 
-def qualification(row: QualificationRow) -> dict[str, Any]:
+def qualification(row: QualificationRow) -> Reply:
     """A qualification that a worker holds or held."""
-    shape: dict[str, Any] = {
+    shape: Reply = {
         "QualificationTypeId": row.type,
         "WorkerId": row.worker,
         "GrantTime": seconds(row.granted_at),
@@ -130,10 +129,10 @@ def qualification(row: QualificationRow) -> dict[str, Any]:
     return shape
 
 
-def qualification_request(row: RequestRow, test: str | None) -> dict[str, Any]:
+def qualification_request(row: RequestRow, test: str | None) -> Reply:
     """A request that waits, with the answers to its test where it has one."""
     assert row.submitted_at is not None
-    shape: dict[str, Any] = {
+    shape: Reply = {
         "QualificationRequestId": row.mturk_id,
         "QualificationTypeId": row.type,
         "WorkerId": row.worker,
@@ -146,6 +145,6 @@ def qualification_request(row: RequestRow, test: str | None) -> dict[str, Any]:
     return shape
 
 
-def worker_block(row: BlockRow) -> dict[str, Any]:
+def worker_block(row: BlockRow) -> Reply:
     """A block with its reason."""
     return {"WorkerId": row.worker, "Reason": row.reason}

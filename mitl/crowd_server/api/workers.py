@@ -1,33 +1,153 @@
-"""Operations on workers: messages to many, and blocks; a qualification that HITs exclude is kinder than a block."""
+"""Operations on workers: qualifications, requests for them, messages to many, and blocks.
+
+A qualification that HITs exclude is kinder than a block.
+"""
 
 from __future__ import annotations
 
-from typing import Any
-
 from mitl.crowd_server.api import notifications
-from mitl.crowd_server.api.notifications import Letter, tell
-from mitl.crowd_server.api.params import Params
-from mitl.crowd_server.api.qualifications import find_worker
-from mitl.crowd_server.api.registry import Call, operation, paged
-from mitl.crowd_server.api.shapes import worker_block
-from mitl.crowd_server.protocol.errors import invalid, missing, out_of_range
-from mitl.crowd_server.store import messages, workers
+from mitl.crowd_server.api.qualification_types import INT32, find_type
+from mitl.crowd_server.api.registry import ApiCall, Params, Reply, operation
+from mitl.crowd_server.api.shapes import qualification, qualification_request, worker_block
+from mitl.crowd_server.protocol.errors import absent, invalid, missing, out_of_range, turk
+from mitl.crowd_server.store import qualifications, workers
+from mitl.crowd_server.store.models import RequestState
+from mitl.crowd_server.store.qualifications import QualificationRow, RequestRow
+from mitl.crowd_server.store.workers import WorkerRow
+
+
+@operation("AssociateQualificationWithWorker", writes=True)
+def associate_qualification(call: ApiCall) -> None:
+    """Give a worker a qualification, or change its value; requests that wait are left alone."""
+    notify = call.params.flag("SendNotification", True)
+    own, worker = find_type(call), find_worker(call)
+    value = call.params.integer("IntegerValue", -INT32, INT32, 1)
+    qualifications.grant(call, own.id, worker.id, value)
+    if notify:
+        workers.tell(call, worker.id, *notifications.granted(own.name, value))
+
+
+@operation("DisassociateQualificationFromWorker", writes=True)
+def disassociate_qualification(call: ApiCall) -> None:
+    """Take a qualification away; where there is a reason, the worker is told."""
+    reason = call.params.text("Reason", longest=1024)
+    own, worker = find_type(call), find_worker(call)
+    held = _granted(call)
+    qualifications.revoke(call, held.id)
+    if reason:
+        workers.tell(call, worker.id, *notifications.revoked(own.name, reason))
+
+
+@operation("GetQualificationScore", writes=False)
+def get_qualification_score(call: ApiCall) -> Reply:
+    """What a worker holds of a type; what was taken back has no score, and MTurk's clients wait for this error."""
+    return {"Qualification": qualification(_granted(call))}
+
+
+@operation("ListWorkersWithQualificationType", writes=False)
+def list_workers_with_qualification_type(call: ApiCall) -> Reply:
+    """Who holds a type, or whose was revoked."""
+    own = find_type(call)
+    status = call.params.choice("Status", ("Granted", "Revoked"), "Granted")
+    portion = call.portion()
+    rows = qualifications.list_holders(call.connection, own.id, portion, granted=status == "Granted")
+    return call.paged(portion, rows, "Qualifications", qualification)
+
+
+def find_worker(call: ApiCall) -> WorkerRow:
+    """The worker whom a call names; TurkError InvalidParameterValue where nobody here has this id."""
+    mturk_id = call.params.worker("WorkerId")
+    worker = workers.known_worker(call, mturk_id)
+    if worker is None:
+        raise invalid("WorkerId", f"no worker {mturk_id} has joined this server in this environment")
+    return worker
+
+
+def _granted(call: ApiCall) -> QualificationRow:
+    held = qualifications.find(call.connection, find_type(call).id, find_worker(call).id)
+    if held is None:
+        raise turk("QualificationDoesNotExist", "You requested a Qualification that does not exist.")
+    if held.revoked_at is not None:
+        raise turk(
+            "InvalidQualificationState",
+            "This Qualification is currently in the state 'Revoked'. "
+            "This operation can be called with a status of: Granted.",
+        )
+    return held
+
+
+_NAMES = {
+    RequestState.TESTING: "Testing",
+    RequestState.PENDING: "Submitted",
+    RequestState.GRANTED: "Granted",
+    RequestState.REJECTED: "Rejected",
+}
+
+
+@operation("ListQualificationRequests", writes=False)
+def list_qualification_requests(call: ApiCall) -> Reply:
+    """Requests that wait for a decision, of one type or of all."""
+    own = find_type(call) if call.params.has("QualificationTypeId") else None
+    portion = call.portion()
+    rows = qualifications.list_requests(call, portion, type_id=None if own is None else own.id)
+    tests = qualifications.tests_of(call.connection, [row.type_id for row in rows])
+
+    def shape(row: RequestRow) -> Reply:
+        return qualification_request(row, tests.get(row.type_id))
+
+    return call.paged(portion, rows, "QualificationRequests", shape)
+
+
+@operation("AcceptQualificationRequest", writes=True)
+def accept_qualification_request(call: ApiCall) -> None:
+    """Grant what a worker asked for, with a value or without."""
+    value = None
+    if call.params.has("IntegerValue"):
+        value = call.params.integer("IntegerValue", -INT32, INT32)
+    own = _pending(call)
+    qualifications.grant(call, own.type_id, own.worker_id, value)
+    qualifications.decide_request(call, own.id, RequestState.GRANTED)
+    workers.tell(call, own.worker_id, *notifications.granted(own.name, value))
+
+
+@operation("RejectQualificationRequest", writes=True)
+def reject_qualification_request(call: ApiCall) -> None:
+    """Refuse what a worker asked for; the reason is shown to them."""
+    reason = call.params.text("Reason", longest=1024)
+    own = _pending(call)
+    qualifications.decide_request(call, own.id, RequestState.REJECTED, reason)
+    workers.tell(call, own.worker_id, *notifications.refused(own.name, reason))
+
+
+def _pending(call: ApiCall) -> RequestRow:
+    mturk_id = call.params.text("QualificationRequestId", required=True)
+    own = qualifications.find_request(call, mturk_id)
+    if own is None:
+        raise absent("QualificationRequest", "QualificationRequestDoesNotExist", mturk_id[:64])
+    if own.state is not RequestState.PENDING:
+        raise turk(
+            "InvalidQualificationRequestState",
+            f"This QualificationRequest is currently in the state '{_NAMES[own.state]}'. "
+            "This operation can be called with a status of: Submitted.",
+        )
+    return own
+
 
 MAX_WORKERS = 100
 
 
 @operation("NotifyWorkers", writes=True)
-def notify_workers(call: Call) -> dict[str, Any]:
+def notify_workers(call: ApiCall) -> Reply:
     """Write to workers whose work was approved or rejected; the reply names those who were not reached."""
     subject = call.params.text("Subject", longest=200, required=True)
     text = call.params.text("MessageText", longest=4096, required=True)
     wanted = _workers(call.params)
-    known = messages.acquaintances(call.connection, call.environment, wanted)
+    known = workers.acquaintances(call, wanted)
     failures: list[dict[str, str]] = []
     for mturk_id in wanted:
         own_id, decided, waits = known.get(mturk_id, (0, False, False))
         if decided:
-            tell(call, own_id, Letter(subject, text))
+            workers.tell(call, own_id, subject, text)
         else:
             failures.append(_failure(mturk_id, joined=mturk_id in known, waits=waits))
     return {"NotifyWorkersFailureStatuses": failures}
@@ -42,7 +162,7 @@ def _workers(params: Params) -> list[str]:
         raise invalid("WorkerIds", "it must be a list of worker ids")
     if len(given) > MAX_WORKERS:
         raise out_of_range("WorkerIds", f"{len(given)} workers long", f"at most {MAX_WORKERS}")
-    return list(dict.fromkeys(Params({"WorkerIds": one}).worker("WorkerIds") for one in given))
+    return list(dict.fromkeys(Params({"WorkerIds": own_id}).worker("WorkerIds") for own_id in given))
 
 
 def _failure(mturk_id: str, *, joined: bool, waits: bool) -> dict[str, str]:
@@ -61,28 +181,25 @@ def _failure(mturk_id: str, *, joined: bool, waits: bool) -> dict[str, str]:
 
 
 @operation("CreateWorkerBlock", writes=True)
-def create_worker_block(call: Call) -> dict[str, Any]:
+def create_worker_block(call: ApiCall) -> None:
     """Keep a worker from all HITs; they are told that, though not the reason, which is the requester's note."""
     worker = find_worker(call)
     reason = call.params.text("Reason", longest=1024, required=True)
-    if workers.block(call.connection, worker, reason, call.now):
-        tell(call, worker.id, notifications.blocked())
-    return {}
+    if workers.block(call, worker, reason):
+        workers.tell(call, worker.id, *notifications.blocked())
 
 
 @operation("DeleteWorkerBlock", writes=True)
-def delete_worker_block(call: Call) -> dict[str, Any]:
+def delete_worker_block(call: ApiCall) -> None:
     """Let a worker take HITs again; nothing happens where they were not blocked."""
     worker = find_worker(call)
     call.params.text("Reason", longest=1024)
-    if workers.unblock(call.connection, worker.id):
-        tell(call, worker.id, notifications.unblocked())
-    return {}
+    if workers.unblock(call, worker.id):
+        workers.tell(call, worker.id, *notifications.unblocked())
 
 
 @operation("ListWorkerBlocks", writes=False)
-def list_worker_blocks(call: Call) -> dict[str, Any]:
+def list_worker_blocks(call: ApiCall) -> Reply:
     """Who is blocked, and why."""
-    after, size = call.page()
-    rows = workers.list_blocks(call.connection, call.environment, after=after, limit=size + 1)
-    return paged(call, rows, size, "WorkerBlocks", worker_block)
+    portion = call.portion()
+    return call.paged(portion, workers.list_blocks(call, portion), "WorkerBlocks", worker_block)

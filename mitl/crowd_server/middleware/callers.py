@@ -1,7 +1,7 @@
 """Who really sent a request that came through proxies, and how often each of many callers may ask.
 
 The headers that proxies add can be forged by anybody, so they count only as far as the operator's own proxies
-wrote them: the list of addresses is read from its end, and the first one that is no trusted proxy is the sender."""
+wrote them: the list of addresses is read from its end, and the first one that is not a trusted proxy is the sender."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def parse_networks(given: Sequence[str]) -> tuple[Network, ...]:
             network = ip_network(text, strict=False)
         except ValueError as error:
             raise UsageError(
-                f"--trusted-proxy is {text!r}, which is no address; write one like 10.0.0.2 or 10.0.0.0/24"
+                f"--trusted-proxy is {text!r}, which is not an address; write one like 10.0.0.2 or 10.0.0.0/24"
             ) from error
         if network.prefixlen == 0:
             raise UsageError(
@@ -59,7 +59,7 @@ def is_of_this_machine(address: Address | None, headers: Mapping[str, str]) -> b
 
 
 def sender(peer: Address | None, forwarded_for: str, proxies: Sequence[Network]) -> Address | None:
-    """The nearest address that is no trusted proxy; ``forwarded_for`` counts only behind a trusted peer."""
+    """The nearest address that is not a trusted proxy; ``forwarded_for`` counts only behind a trusted peer."""
     nearest = peer
     for text in reversed(forwarded_for.split(",")[-MAX_HOPS:]):
         if not is_trusted(nearest, proxies):
@@ -88,7 +88,7 @@ MAX_KEYS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Rate:
+class RequestRate:
     """A steady rate, and how much may come at once before it holds."""
 
     per_second: float
@@ -103,7 +103,7 @@ class TokenBuckets:
     """
 
     def __init__(
-        self, rate: Rate, *, max_keys: int = MAX_KEYS, clock: Callable[[], float] = time.monotonic
+        self, rate: RequestRate, *, max_keys: int = MAX_KEYS, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._rate = rate
         self._max_keys = max_keys

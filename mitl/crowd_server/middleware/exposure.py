@@ -51,7 +51,7 @@ class Exposure:
 
     @property
     def policy(self) -> Policy:
-        """What the outermost layer holds requests against."""
+        """What the outermost layer checks requests by."""
         names = set()
         if self.host not in _EVERYWHERE:
             names.add(host_name(self.host) if ":" not in self.host else self.host)
@@ -137,7 +137,7 @@ def listens_near(host: str) -> bool:
 
 
 def check_secrets(engine: Engine) -> None:
-    """Hold the server's secrets against what a network may throw at them.
+    """Check that the server's secrets are fit for a network.
 
     Raises:
         SettingsError: other users of this machine can read the database, or a secret or key pair is missing,

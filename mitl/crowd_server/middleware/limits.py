@@ -8,6 +8,7 @@ away; and every answer leaves with the headers that keep browsers from guessing 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import re
@@ -23,13 +24,109 @@ from starlette.requests import Request, cookie_parser
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mitl.addresses import Address, names_loopback, parse_address
+from mitl.crowd_server.api.dispatch import MAX_BODY as MAX_API_BODY
 from mitl.crowd_server.middleware import callers, refusals
-from mitl.crowd_server.middleware.bodies import Bodies, BodyLimits, has_body, replay
-from mitl.crowd_server.middleware.callers import Network, Rate, TokenBuckets
+from mitl.crowd_server.middleware.callers import Network, RequestRate, TokenBuckets
 from mitl.crowd_server.middleware.meter import Meter
 from mitl.crowd_server.middleware.refusals import RefusedError, is_api
 from mitl.crowd_server.pages.site import is_foreign
 from mitl.crowd_server.work.visitor import COOKIE
+
+FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
+
+
+@dataclass(frozen=True, slots=True)
+class BodyLimits:
+    """Sizes in bytes, times in seconds."""
+
+    api: int = MAX_API_BODY
+    form: int = 2 * 1024 * 1024
+    other: int = 64 * 1024
+    all_at_once: int = 128 * 1024 * 1024
+    """What all requests together may hold in memory."""
+    drained: int = 16 * 1024 * 1024
+    """How much of a body that is too large is still read: a connection cut earlier may lose the answer."""
+    chunk_within_s: float = 20.0
+    whole_within_s: float = 120.0
+
+
+class Bodies:
+    """Reads bodies and counts what is held of them."""
+
+    def __init__(self, limits: BodyLimits) -> None:
+        self.limits = limits
+        self._held = 0
+
+    async def read(self, scope: Scope, receive: Receive) -> bytearray | None:
+        """The body; None where the sender went away. The caller gives it back by ``release``.
+
+        Raises:
+            RefusedError: the body is too large, too slow, or there is no room for it.
+        """
+        limit = self._limit(scope)
+        body = bytearray()
+        size = 0
+        try:
+            async with asyncio.timeout(self.limits.whole_within_s):
+                while True:
+                    message: Message = await asyncio.wait_for(receive(), self.limits.chunk_within_s)
+                    if message["type"] == "http.disconnect":
+                        self.release(body)
+                        return None
+                    chunk = message.get("body", b"")
+                    size += len(chunk)
+                    if size <= limit:
+                        self._hold(len(chunk))
+                        body += chunk
+                    elif size > self.limits.drained:
+                        break
+                    if not message.get("more_body", False):
+                        break
+        except TimeoutError:
+            self.release(body)
+            raise refusals.too_slow() from None
+        except RefusedError:
+            self.release(body)
+            raise
+        if size > limit:
+            self.release(body)
+            raise refusals.too_large(limit)
+        return body
+
+    def release(self, body: bytearray) -> None:
+        """Count a body as gone."""
+        self._held -= len(body)
+
+    def _hold(self, count: int) -> None:
+        if self._held + count > self.limits.all_at_once:
+            raise refusals.too_full()
+        self._held += count
+
+    def _limit(self, scope: Scope) -> int:
+        if is_api(scope):
+            return self.limits.api
+        kind = Headers(scope=scope).get("content-type", "").partition(";")[0].strip().lower()
+        return self.limits.form if kind in FORM_TYPES else self.limits.other
+
+
+def has_body(scope: Scope) -> bool:
+    """Whether a body follows the head of this request."""
+    return any(name in (b"content-length", b"transfer-encoding") for name, _ in scope["headers"])
+
+
+def replay(body: bytearray, receive: Receive) -> Receive:
+    """A ``receive`` that gives the body in one piece, then whatever else comes."""
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": bytes(body), "more_body": False}
+
+    return again
+
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 HSTS = "max-age=15552000"
@@ -38,7 +135,12 @@ NO_FRAMES = "default-src 'none'; frame-ancestors 'none'; base-uri 'none'"
 
 
 _FILES = ("/i/", "/mturk-public/", "/w/qualifications/static/", "/w/static/", "/w/vendored/")
-PAGES, FILES, API, WORKER = Rate(10, 300), Rate(60, 1500), Rate(100, 300), Rate(2, 60)
+PAGES, FILES, API, WORKER = (
+    RequestRate(10, 300),
+    RequestRate(60, 1500),
+    RequestRate(100, 300),
+    RequestRate(2, 60),
+)
 """A class of 20 people behind one address opens its list, its HIT and 20 pictures each within seconds: about 120
 pages and 500 files at once. A person alone never comes near a worker's rate."""
 
@@ -47,10 +149,10 @@ pages and 500 files at once. A person alone never comes near a worker's rate."""
 class Rates:
     """How often one caller may ask, by kind of request; ``worker`` holds besides ``pages``."""
 
-    pages: Rate = PAGES
-    files: Rate = FILES
-    api: Rate = API
-    worker: Rate = WORKER
+    pages: RequestRate = PAGES
+    files: RequestRate = FILES
+    api: RequestRate = API
+    worker: RequestRate = WORKER
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +228,7 @@ class _Limits:
                 self._bodies.release(body)
 
     def _admit(self, scope: Scope) -> Address | None:
-        """Find the sender and the scheme behind proxies, and hold the host against the server's names."""
+        """Find the sender and the scheme behind proxies, and check the host against the server's names."""
         headers = Headers(scope=scope)
         peer = parse_address(scope["client"][0]) if scope.get("client") else None
         sender = peer
@@ -136,14 +238,15 @@ class _Limits:
             scope["scheme"] = callers.forwarded_scheme(headers, self._policy.public_scheme or scope["scheme"])
         elif self._policy.only_by_proxy and not callers.is_of_this_machine(peer, headers):
             raise refusals.not_by_proxy()
-        if len(headers.getlist("host")) != 1 or not self._is_own_name(host_name(headers["host"])):
+        if len(headers.getlist("host")) != 1:
             raise refusals.wrong_host()
-        if self._policy.public_scheme == "https" and scope["scheme"] == "http" and not _is_local(headers):
+        host = host_name(headers["host"])
+        is_local = names_loopback(host)  # a program on this machine, which needs no encryption
+        if not is_local and host not in self._policy.hosts:
+            raise refusals.wrong_host()
+        if self._policy.public_scheme == "https" and scope["scheme"] == "http" and not is_local:
             raise refusals.not_encrypted(str(Request(scope).url.replace(scheme="https")))
         return sender
-
-    def _is_own_name(self, name: str) -> bool:
-        return names_loopback(name) or name in self._policy.hosts
 
     def _count(self, scope: Scope, sender: Address | None) -> None:
         """Take one token of each bucket that this request falls into."""
@@ -208,11 +311,6 @@ def host_name(host: str) -> str:
         return host[1:].partition("]")[0]
     name, _, port = host.rpartition(":")
     return name.rstrip(".") if name and ":" not in name and (port.isdigit() or not port) else host
-
-
-def _is_local(headers: Headers) -> bool:
-    """Whether a program on this machine asks for it by a loopback name, which needs no encryption."""
-    return names_loopback(host_name(headers["host"]))
 
 
 def _session_of(scope: Scope) -> str | None:

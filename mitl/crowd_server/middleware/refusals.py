@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
+from functools import partial
 
 from starlette.responses import RedirectResponse, Response
 from starlette.types import Scope
@@ -82,52 +83,52 @@ def too_large(limit: int) -> RefusedError:
     )
 
 
-def too_slow() -> RefusedError:
-    """A body that did not arrive in time."""
-    return RefusedError(
-        408,
-        "That took too long",
-        "What was sent did not arrive in time. Please check your connection, go back and send it again.",
-        "RequestTimeoutException",
-        "The body did not arrive in time.",
-        close=True,
-    )
+too_slow = partial(
+    RefusedError,
+    408,
+    "That took too long",
+    "What was sent did not arrive in time. Please check your connection, go back and send it again.",
+    "RequestTimeoutException",
+    "The body did not arrive in time.",
+    close=True,
+)
+"""A body that did not arrive in time."""
 
 
-def too_full() -> RefusedError:
-    """More bodies in flight than the server keeps in memory."""
-    return RefusedError(
-        503,
-        "The server is busy",
-        "Wait a few seconds and reload this page. Nothing is lost: what you entered is kept, or sent again "
-        "when you reload.",
-        "ServiceUnavailableException",
-        "The server holds too many requests; try again.",
-        retry_after_s=5.0,
-        close=True,
-    )
+too_full = partial(
+    RefusedError,
+    503,
+    "The server is busy",
+    "Wait a few seconds and reload this page. Nothing is lost: what you entered is kept, or sent again "
+    "when you reload.",
+    "ServiceUnavailableException",
+    "The server holds too many requests; try again.",
+    retry_after_s=5.0,
+    close=True,
+)
+"""More bodies in flight than the server keeps in memory."""
 
 
-def wrong_host() -> RefusedError:
-    """The request names a host that this server does not go by."""
-    return RefusedError(
-        421,
-        "Not this server",
-        "This server does not go by the name in the address. Open the link that you were given.",
-        "InvalidRequestException",
-        "The Host header is none of this server's names; its operator sets them by --public-url.",
-    )
+wrong_host = partial(
+    RefusedError,
+    421,
+    "Not this server",
+    "This server does not go by the name in the address. Open the link that you were given.",
+    "InvalidRequestException",
+    "The Host header is none of this server's names; its operator sets them by --public-url.",
+)
+"""The request names a host that this server does not go by."""
 
 
-def not_by_proxy() -> RefusedError:
-    """A plain connection that did not come through the proxy."""
-    return RefusedError(
-        403,
-        "Not by this way",
-        "This server is reached through its public address only. Open the link that you were given.",
-        "AccessDeniedException",
-        "This server is reached through its proxy only.",
-    )
+not_by_proxy = partial(
+    RefusedError,
+    403,
+    "Not by this way",
+    "This server is reached through its public address only. Open the link that you were given.",
+    "AccessDeniedException",
+    "This server is reached through its proxy only.",
+)
+"""A plain connection that did not come through the proxy."""
 
 
 def not_encrypted(https: str) -> RefusedError:
@@ -142,12 +143,12 @@ def not_encrypted(https: str) -> RefusedError:
     )
 
 
-def foreign_form() -> RefusedError:
-    """A form that another site's page sent."""
-    return RefusedError(
-        403,
-        "Not done",
-        "Another site sent this form. Use the buttons of this one.",
-        "AccessDeniedException",
-        "Another site sent this.",
-    )
+foreign_form = partial(
+    RefusedError,
+    403,
+    "Not done",
+    "Another site sent this form. Use the buttons of this one.",
+    "AccessDeniedException",
+    "Another site sent this.",
+)
+"""A form that another site's page sent."""

@@ -9,15 +9,15 @@ import hmac
 import re
 from dataclasses import dataclass
 
-from sqlalchemy import Connection
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from mitl.crowd_server.operator.board import many
+from mitl.crowd_server.operator.page import many
 from mitl.crowd_server.operator.session import Fields, action, page
-from mitl.crowd_server.pages.site import Site, origin
+from mitl.crowd_server.pages.site import NoticeError, Site, origin
 from mitl.crowd_server.protocol.ids import token_hash
 from mitl.crowd_server.store import reports, workers
+from mitl.crowd_server.store.database import Books
 from mitl.crowd_server.store.workers import InvitationRow
 from mitl.errors import UsageError
 from mitl.records import Environment
@@ -33,7 +33,7 @@ _KEY = re.compile(r"[A-Za-z0-9_-]{20,64}")
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class InvitationForm:
     """The form's values."""
 
     key: str
@@ -46,7 +46,7 @@ class Wish:
     lasts: dt.timedelta
 
 
-def read_wish(fields: Fields) -> Wish:
+def read_wish(fields: Fields) -> InvitationForm:
     """The form as sent.
 
     Raises:
@@ -54,7 +54,7 @@ def read_wish(fields: Fields) -> Wish:
     """
     key = fields.get("key", "")
     if not _KEY.fullmatch(key):
-        raise UsageError("The form was not whole. Go back, load the page again, and fill it in anew.")
+        raise UsageError("The form was not whole. Go back, load the page again, and fill it in again.")
     environment = fields.get("environment", "")
     if environment not in list(Environment):
         raise UsageError(f"The environment is {environment!r}; choose live or sandbox.")
@@ -66,7 +66,7 @@ def read_wish(fields: Fields) -> Wish:
     kind = fields.get("kind", "")
     if kind not in ("personal", "open"):
         raise UsageError(f"The kind is {kind!r}; choose personal or open.")
-    return Wish(
+    return InvitationForm(
         key=key,
         environment=Environment(environment),
         label=label,
@@ -88,7 +88,16 @@ def invite(site: Site, request: Request, fields: Fields) -> Response:
     with site.database.write(wish.environment) as connection:
         earlier = workers.find_invitation(connection, token_hash(tokens[0]))
         if earlier is None:
-            _add(connection, wish, tokens, now)
+            books = Books(connection, wish.environment, now)
+            for token in tokens:
+                workers.add_invitation(
+                    books,
+                    token,
+                    label=wish.label,
+                    lasts=wish.lasts,
+                    personal=wish.uses is None,
+                    max_uses=wish.uses or 1,
+                )
     if earlier is not None and now - earlier.created_at > SHOWN_AGAIN:
         return site.notice(
             409,
@@ -105,8 +114,6 @@ def invite(site: Site, request: Request, fields: Fields) -> Response:
 def ask_to_revoke(site: Site, request: Request) -> Response:
     """What revoking an invitation would do, with the button that does it."""
     invitation = _invitation(site, request)
-    if invitation is None:
-        return _unknown(site)
     if invitation.revoked_at is not None:
         return RedirectResponse("/operator?done=unchanged", 303)
     people = many(invitation.uses, "person", "people")
@@ -129,25 +136,9 @@ def ask_to_revoke(site: Site, request: Request) -> Response:
 def revoke(site: Site, request: Request, fields: Fields) -> Response:
     """Close an invitation and shut out who came by it."""
     invitation = _invitation(site, request)
-    if invitation is None:
-        return _unknown(site)
     with site.database.write(invitation.environment) as connection:
         changed = workers.revoke_invitation(connection, invitation.id, site.clock())
     return RedirectResponse(f"/operator?done={'revoked' if changed else 'unchanged'}", 303)
-
-
-def _add(connection: Connection, wish: Wish, tokens: list[str], now: dt.datetime) -> None:
-    for token in tokens:
-        workers.add_invitation(
-            connection,
-            wish.environment,
-            token_sha256=token_hash(token),
-            label=wish.label,
-            personal=wish.uses is None,
-            max_uses=1 if wish.uses is None else wish.uses,
-            expires_at=now + wish.lasts,
-            now=now,
-        )
 
 
 def _token(site: Site, key: str, place: int) -> str:
@@ -163,16 +154,13 @@ def _count(fields: Fields, name: str, noun: str, most: int) -> int:
     return int(given)
 
 
-def _invitation(site: Site, request: Request) -> InvitationRow | None:
+def _invitation(site: Site, request: Request) -> InvitationRow:
     number = request.path_params["number"]
-    if number > _LARGEST:
-        return None
     with site.database.read() as connection:
-        return reports.find_invitation(connection, number)
-
-
-def _unknown(site: Site) -> Response:
-    return site.notice(404, "Nothing here", "There is no invitation of this number.", BACK)
+        invitation = reports.find_invitation(connection, number) if number <= _LARGEST else None
+    if invitation is None:
+        raise NoticeError(404, "Nothing here", "There is no invitation of this number.", BACK)
+    return invitation
 
 
 ROUTES = (

@@ -1,28 +1,207 @@
-"""``/operator``: what the person who runs the server sees, and what can be done to groups of HITs, twice as once."""
+"""``/operator``: the rows that the operator sees at one moment, and every number that changes by itself, as text."""
 
 from __future__ import annotations
 
+import datetime as dt
 import hashlib
 import json
+import math
 import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from sqlalchemy import Connection
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, Response
 
-from mitl.crowd_server.operator import board as boards
 from mitl.crowd_server.operator import session as operator_session
-from mitl.crowd_server.operator.board import many, money
-from mitl.crowd_server.operator.session import Fields, action, memory_of, nothing_here, page
-from mitl.crowd_server.pages.site import Site, origin
-from mitl.crowd_server.panels.profiles import PROFILES, Parameters, study_link
-from mitl.crowd_server.store import accounts, progress, reports
+from mitl.crowd_server.operator.session import KeptSpans, memory_of, page
+from mitl.crowd_server.pages.panels import link_of
+from mitl.crowd_server.pages.site import Site, money, origin
+from mitl.crowd_server.store import accounts, panels, progress, reports, workers
 from mitl.crowd_server.store.models import LedgerKind, VisitState
 from mitl.crowd_server.store.panels import PanelRow
-from mitl.crowd_server.store.progress import Group
+from mitl.crowd_server.store.progress import HOUR, GroupRow, Recent, Span
+from mitl.crowd_server.store.workers import InvitationRow, StudyRow
 from mitl.records import Environment
 
-EXPIRED_AT_ONCE = 100
-"""HITs in one transaction; a hundred take some milliseconds."""
+UNKNOWN = "-"
+FEWEST_ANSWERS = 3
+"""A pace from fewer says nothing about when the work will be done."""
+_SHORTEST = dt.timedelta(minutes=1)
+_DAY = dt.timedelta(days=1)
+
+
+def number(count: int) -> str:
+    """A whole number with commas between its thousands."""
+    return f"{count:,}"
+
+
+def many(count: int, one: str, more: str) -> str:
+    """``1 person is``, ``12 people are``."""
+    return f"1 {one}" if count == 1 else f"{number(count)} {more}"
+
+
+def rate(span: Span | None) -> str:
+    """Answers an hour from the first acceptance to the last submission."""
+    if span is None or span.last_submitted_at - span.first_accepted_at < _SHORTEST:
+        return UNKNOWN
+    value = span.count / ((span.last_submitted_at - span.first_accepted_at) / HOUR)
+    return f"{value:,.0f}" if value >= 10 else f"{value:.1f}"
+
+
+def pace(done: int, recent: Recent | None, now: dt.datetime) -> float | None:
+    """Answers an hour of late: over the last hour, or since the work began where that is less ago."""
+    if recent is None or recent.count < FEWEST_ANSWERS:
+        return None
+    span = HOUR
+    if recent.count == done:
+        span = min(HOUR, now - recent.first_accepted_at)
+    return recent.count / (span / HOUR) if span >= _SHORTEST else None
+
+
+def finish(group: GroupRow, recent: Recent | None, now: dt.datetime) -> str:
+    """When a HIT type will be done at its present pace, and whether its HITs expire before that."""
+    speed = pace(group.done, recent, now)
+    if group.state != "open" or speed is None:
+        return UNKNOWN
+    hours = group.left / speed
+    if hours > 365 * 24:
+        return "in more than a year"
+    at = _round_up(now + hours * HOUR, dt.timedelta(minutes=5) if hours < 24 else HOUR)
+    words = in_words(at, now)
+    if group.expires_at is not None and group.expires_at < at:
+        return f"{words}, but HITs expire before"
+    return words
+
+
+def in_words(at: dt.datetime, now: dt.datetime) -> str:
+    """A time to come: ``today, 17:40 UTC``, ``tomorrow, 09:15 UTC``, ``Mon 23 Nov, 09:00 UTC``."""
+    days = (at.date() - now.date()).days
+    if days == 0:
+        day = "today"
+    elif days == 1:
+        day = "tomorrow"
+    else:
+        day = f"{at:%a} {at.day} {at:%b}" + (f" {at.year}" if at.year != now.year else "")
+    return f"{day}, {at:%H:%M} UTC"
+
+
+def _round_up(at: dt.datetime, step: dt.timedelta) -> dt.datetime:
+    midnight = at.replace(hour=0, minute=0, second=0, microsecond=0)
+    return midnight + math.ceil((at - midnight) / step) * step
+
+
+SHOWN_INVITATIONS = 50
+ALWAYS = f"always {money(accounts.SANDBOX_CENTS)}"
+
+Visits = Mapping[VisitState, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """The page's content.
+
+    ``texts`` holds every number that changes without new rows, by the name that the page's markup gives its place;
+    ``bars`` done and wanted of each progress bar.
+    """
+
+    groups: Sequence[GroupRow]
+    invitations: Sequence[tuple[InvitationRow, str]]
+    """Each with its state."""
+    invited: int
+    """How many invitations there are; the rows are the newest of them."""
+    panels: Sequence[tuple[PanelRow, Visits]]
+    studies: Sequence[StudyRow]
+    texts: Mapping[str, str]
+    bars: Mapping[str, tuple[int, int]]
+
+    @property
+    def shape(self) -> str:
+        """Which rows there are and in which state: when it changes, new numbers alone do not do."""
+        rows = [
+            [(group.mturk_id, group.state, group.is_over) for group in self.groups],
+            [(row.id, state) for row, state in self.invitations],
+            [(row.slug, row.closed_at is None) for row, _ in self.panels],
+            [(study.environment, study.version) for study in self.studies],
+        ]
+        return hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]
+
+
+def settle(site: Site) -> None:
+    """Write what fell due by the clock, so that the numbers are true."""
+    for environment in Environment:
+        accounts.settle_due(site.database, environment, site.clock())
+
+
+def read_board(connection: Connection, spans: KeptSpans, now: dt.datetime) -> Board:
+    """Read everything in one view of the database."""
+    groups = progress.groups(connection, now)
+    recent = progress.recent(connection, now)
+    span_of = spans.of(connection, sum(group.done for group in groups), now)
+    invitations, invited = reports.invitations(connection, limit=SHOWN_INVITATIONS)
+    known_panels = panels.list_panels(connection)
+    texts = {"late": number(reports.count_late(connection))}
+    for environment in Environment:
+        texts |= _sums(environment, [group for group in groups if group.environment is environment], recent)
+    for group in groups:
+        texts |= _group(group, recent.get(group.id), span_of.get(group.id), now)
+    for row in invitations:
+        texts[f"invitation-{row.id}.uses"] = number(row.uses)
+    for panel, visits in known_panels:
+        texts |= {f"panel-{panel.slug}.{state}": number(visits.get(state, 0)) for state in VisitState}
+    bonuses = reports.bonus_sums(connection)
+    for environment in Environment:
+        texts |= _money(environment, accounts.balance(connection, environment), bonuses.get(environment, 0))
+    return Board(
+        groups=groups,
+        invitations=[(row, row.state(now)) for row in invitations],
+        invited=invited,
+        panels=known_panels,
+        studies=[study for of in Environment if (study := workers.find_study(connection, of)) is not None],
+        texts=texts,
+        bars={group.mturk_id: (group.done, group.wanted) for group in groups},
+    )
+
+
+def _group(group: GroupRow, recent: Recent | None, span: Span | None, now: dt.datetime) -> dict[str, str]:
+    values = {
+        "hits": number(group.hits),
+        "wanted": number(group.wanted),
+        "done": number(group.done),
+        "waiting": number(group.waiting),
+        "rejected": number(group.rejected),
+        "working": number(group.working),
+        "hour": number(recent.count if recent else 0),
+        "overall": rate(span),
+        "finish": finish(group, recent, now),
+    }
+    return {f"{group.mturk_id}.{name}": value for name, value in values.items()}
+
+
+def _sums(
+    environment: Environment, groups: Sequence[GroupRow], recent: Mapping[int, Recent]
+) -> dict[str, str]:
+    hour = sum(recent[group.id].count for group in groups if group.id in recent)
+    return {
+        f"{environment}.working": number(sum(group.working for group in groups)),
+        f"{environment}.waiting": number(sum(group.waiting for group in groups)),
+        f"{environment}.hour": number(hour),
+    }
+
+
+def _money(environment: Environment, balance: accounts.Balance, bonuses: int) -> dict[str, str]:
+    practice = environment is Environment.SANDBOX
+    return {
+        f"{environment}.budget": money(balance.budget),
+        f"{environment}.held": money(balance.held),
+        f"{environment}.approved": money(balance.spent - bonuses),
+        f"{environment}.bonuses": money(bonuses),
+        f"{environment}.owed": money(balance.spent),
+        f"{environment}.available": ALWAYS if practice else money(balance.available),
+    }
+
+
 NOTICES = {
     "paused": "Paused. Nobody gets another of its HITs; who holds one may finish it.",
     "resumed": "Resumed. Its HITs are given out again.",
@@ -48,10 +227,10 @@ def operator(site: Site, request: Request) -> Response:
 
 @page
 def _overview(site: Site, request: Request) -> Response:
-    boards.settle(site)
+    settle(site)
     now = site.clock()
     with site.database.read() as connection:
-        board = boards.board(connection, memory_of(request).spans, now)
+        board = read_board(connection, memory_of(request).spans, now)
         sums = reports.ledger_sums(connection)
         balances = {of: accounts.balance(connection, of) for of in Environment}
     response = site.page(
@@ -64,7 +243,7 @@ def _overview(site: Site, request: Request) -> Response:
         notice=NOTICES.get(request.query_params.get("done", ""), ""),
         form_key=secrets.token_urlsafe(24),
         server_id=site.server_id,
-        links={row.slug: _study_link(request, row) for row, _ in board.panels},
+        links={row.slug: link_of(row, origin(request)) for row, _ in board.panels},
         now=now,
     )
     response.headers["Content-Security-Policy"] += "; connect-src 'self'"
@@ -75,9 +254,9 @@ def state(site: Site, request: Request) -> Response:
     """The numbers of the page as JSON; nothing where they are those that the browser has."""
     if not operator_session.is_signed_in(site, request):
         return JSONResponse({"signed_in": False}, 403, {"Cache-Control": "no-store"})
-    boards.settle(site)
+    settle(site)
     with site.database.read() as connection:
-        board = boards.board(connection, memory_of(request).spans, site.clock())
+        board = read_board(connection, memory_of(request).spans, site.clock())
     body = json.dumps({"texts": board.texts, "bars": board.bars, "shape": board.shape}).encode()
     tag = f'"{hashlib.sha256(body).hexdigest()[:24]}"'
     headers = {"ETag": tag, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
@@ -104,12 +283,6 @@ def late(site: Site, request: Request) -> Response:
     return site.page("operator_late.html.j2", rows=rows)
 
 
-def _study_link(request: Request, row: PanelRow) -> str:
-    """What to paste into the panel."""
-    names = Parameters(row.worker_parameter, row.study_parameter, row.session_parameter)
-    return study_link(origin(request), row.slug, PROFILES[row.profile], names)
-
-
 def _balances(
     environment: Environment, balance: accounts.Balance, sums: dict[tuple[Environment, LedgerKind], int]
 ) -> bool:
@@ -120,95 +293,9 @@ def _balances(
     return (moved[LedgerKind.BUDGET], held, spent) == (balance.budget, balance.held, balance.spent)
 
 
-@action
-def pause(site: Site, request: Request, fields: Fields) -> Response:
-    """Give out no more HITs of a group."""
-    group = _group(site, request)
-    if group is None:
-        return _unknown(site)
-    with site.database.write(group.environment) as connection:
-        changed = progress.pause(connection, group, site.clock())
-    return back("paused" if changed else "unchanged")
-
-
-@action
-def resume(site: Site, request: Request, fields: Fields) -> Response:
-    """Give out a group's HITs again."""
-    group = _group(site, request)
-    if group is None:
-        return _unknown(site)
-    with site.database.write(group.environment) as connection:
-        changed = progress.resume(connection, group)
-    return back("resumed" if changed else "unchanged")
-
-
-@page
-def ask_to_expire(site: Site, request: Request) -> Response:
-    """What expiring a group would do, with the button that does it."""
-    now = site.clock()
-    with site.database.read() as connection:
-        rows = progress.groups(connection, now)
-    row = next((one for one in rows if one.mturk_id == request.path_params["group"]), None)
-    if row is None:
-        return _unknown(site)
-    if not row.open_hits:
-        return back("unchanged")
-    free = max(0, row.left - row.working)
-    lines = [
-        f"{many(row.open_hits, 'HIT is', 'HITs are')} open; {many(row.left, 'answer is', 'answers are')} still wanted. "
-        "Nobody could accept one any more.",
-        f"{many(row.working, 'worker holds a HIT', 'workers hold a HIT')} just now and may finish it.",
-        f"Up to {money(free * row.reward_cents)} that is held for them would be free again.",
-        "Pausing stops the work too, and can be undone; to undo this, the requester has to move each HIT's expiry.",
-    ]
-    return site.page(
-        "operator_confirm.html.j2",
-        title=f"Expire “{row.title}”?",
-        lines=lines,
-        target=f"/operator/groups/{row.mturk_id}/expire",
-        button="Expire the group",
-    )
-
-
-@action
-def expire(site: Site, request: Request, fields: Fields) -> Response:
-    """Expire all open HITs of a group; who holds one may finish it."""
-    group = _group(site, request)
-    if group is None:
-        return _unknown(site)
-    now, total = site.clock(), 0
-    while True:
-        with site.database.write(group.environment) as connection:
-            count = progress.expire_some(connection, group, now, limit=EXPIRED_AT_ONCE)
-        total += count
-        if count < EXPIRED_AT_ONCE:
-            return back("expired" if total else "unchanged")
-
-
-def back(done: str) -> Response:
-    """Back to the overview, which says what was done."""
-    return RedirectResponse(f"/operator?done={done}", 303)
-
-
-def _group(site: Site, request: Request) -> Group | None:
-    if not request.path_params["group"].isalnum():
-        return None
-    with site.database.read() as connection:
-        return progress.find_group(connection, request.path_params["group"])
-
-
-def _unknown(site: Site) -> Response:
-    text = "There is no group of HITs with this id. Go back and use the buttons of the list."
-    return nothing_here(site, text)
-
-
 ROUTES = (
     ("/operator", operator),
     ("/operator/state", state),
     ("/operator/active", active),
     ("/operator/late", late),
-    ("/operator/groups/{group}/pause", pause, "POST"),
-    ("/operator/groups/{group}/resume", resume, "POST"),
-    ("/operator/groups/{group}/expire", ask_to_expire),
-    ("/operator/groups/{group}/expire", expire, "POST"),
 )

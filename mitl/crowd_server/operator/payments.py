@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from mitl.crowd_server.operator import board as boards
+from mitl.core.formats import table
+from mitl.core.pricing import amount
+from mitl.crowd_server.operator import page as boards
 from mitl.crowd_server.operator import payout_files
-from mitl.crowd_server.operator.payout_files import CURRENCY, PayFormat, amount, table
+from mitl.crowd_server.operator.payout_files import CURRENCY, PayFormat
 from mitl.crowd_server.operator.session import nothing_here, page
-from mitl.crowd_server.pages.site import Site
+from mitl.crowd_server.pages.site import NoticeError, Site
 from mitl.crowd_server.store import panels, reports
 from mitl.crowd_server.store.panels import PanelRow
-from mitl.crowd_server.store.reports import Payee
+from mitl.crowd_server.store.reports import LateRow, LedgerRow, Payee, Payment
 from mitl.records import Environment
 
 SHOWN = 500
@@ -24,16 +27,52 @@ SHOWN = 500
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
 
 
+RowT = TypeVar("RowT")
+Columns: TypeAlias = Mapping[str, Callable[[RowT], object]]
+"""The columns of a CSV file: header to value."""
+_LEDGER: Columns[LedgerRow] = {
+    "number": lambda row: row.id,
+    "time": lambda row: f"{row.at:%Y-%m-%dT%H:%M:%SZ}",
+    "kind": lambda row: row.kind,
+    "hit": lambda row: row.hit,
+    "assignment": lambda row: row.assignment,
+    "worker": lambda row: row.worker,
+    "amount": lambda row: ("-" if row.cents < 0 else "") + amount(abs(row.cents)),
+    "currency": lambda row: CURRENCY,
+}
+_PAYMENTS: Columns[Payment] = {
+    "worker": lambda row: row.worker,
+    "approved_hits": lambda row: row.approved,
+    "rewards": lambda row: amount(row.reward_cents),
+    "bonuses": lambda row: amount(row.bonus_cents),
+    "amount": lambda row: amount(row.total_cents),
+    "currency": lambda row: CURRENCY,
+}
+_LATE: Columns[LateRow] = {
+    "environment": lambda row: row.environment,
+    "received": lambda row: f"{row.received_at:%Y-%m-%dT%H:%M:%SZ}",
+    "worker": lambda row: row.worker,
+    "panel_id": lambda row: row.external_id,
+    "hit": lambda row: row.hit,
+    "assignment": lambda row: row.assignment,
+    "title": lambda row: row.title,
+    "reward": lambda row: amount(row.reward_cents),
+    "currency": lambda row: CURRENCY,
+}
+
+
+def _lines(columns: Columns[RowT], rows: Iterable[RowT]) -> str:
+    return table([value(row) for value in columns.values()] for row in rows)
+
+
 @page
 def ledger_csv(site: Site, request: Request) -> Response:
     """Every movement of an environment's money, oldest first; sent in portions, however long it is."""
     environment = _environment(request)
-    if environment is None:
-        return unknown(site)
     boards.settle(site)
 
     def portions() -> Iterator[str]:
-        yield table([("number", "time", "kind", "hit", "assignment", "worker", "amount", "currency")])
+        yield table([tuple(_LEDGER)])
         after = 0
         while True:
             with site.database.read() as connection:
@@ -41,19 +80,7 @@ def ledger_csv(site: Site, request: Request) -> Response:
             if not rows:
                 return
             after = rows[-1].id
-            yield table(
-                (
-                    row.id,
-                    f"{row.at:%Y-%m-%dT%H:%M:%SZ}",
-                    row.kind,
-                    row.hit,
-                    row.assignment,
-                    row.worker,
-                    ("-" if row.cents < 0 else "") + amount(abs(row.cents)),
-                    CURRENCY,
-                )
-                for row in rows
-            )
+            yield _lines(_LEDGER, rows)
 
     return StreamingResponse(portions(), headers=_headers(f"ledger-{environment}"), media_type="text/csv")
 
@@ -62,24 +89,10 @@ def ledger_csv(site: Site, request: Request) -> Response:
 def payments_csv(site: Site, request: Request) -> Response:
     """What each worker of an environment is owed."""
     environment = _environment(request)
-    if environment is None:
-        return unknown(site)
     boards.settle(site)
     with site.database.read() as connection:
         rows = reports.payments(connection, environment)
-    body = [
-        (
-            row.worker,
-            row.approved,
-            amount(row.reward_cents),
-            amount(row.bonus_cents),
-            amount(row.total_cents),
-            CURRENCY,
-        )
-        for row in rows
-    ]
-    header = ("worker", "approved_hits", "rewards", "bonuses", "amount", "currency")
-    return _file(f"payments-{environment}", table([header, *body]))
+    return _file(f"payments-{environment}", table([tuple(_PAYMENTS)]) + _lines(_PAYMENTS, rows))
 
 
 @page
@@ -90,18 +103,18 @@ def panel_csv(site: Site, request: Request) -> Response:
         slug = request.path_params["slug"]
         row = None if "\0" in slug else panels.find(connection, slug)
         if row is None:
-            return unknown(site)
+            raise _no_file()
         payees = reports.payees(connection, row)
     wanted = request.query_params
     kind = next(
-        (one for one in payout_files.formats_of(row.profile) if one.name == wanted.get("format")), None
+        (kind for kind in payout_files.formats_of(row.profile) if kind.name == wanted.get("format")), None
     )
     choice, part = wanted.get("pay", ""), wanted.get("part", "1")
     if kind is None or choice not in payout_files.CHOICES:
-        return unknown(site)
+        raise _no_file()
     files = payout_files.parts(payout_files.to_pay(payees, kind, choice), kind)
     if not (part.isascii() and part.isdigit() and 1 <= int(part[:9]) <= len(files)):
-        return unknown(site)
+        raise _no_file()
     name = f"{row.slug}-{kind.name}-{choice}" + (f"-{part}" if len(files) > 1 else "")
     return _file(name, payout_files.pay_file(files[int(part[:9]) - 1], kind))
 
@@ -110,44 +123,21 @@ def panel_csv(site: Site, request: Request) -> Response:
 def late_csv(site: Site, request: Request) -> Response:
     """Answers that came after their assignment's time, with the reward that each would have earned."""
     with site.database.read() as connection:
-        rows = list(reports.late_answers(connection))
-    header = (
-        "environment",
-        "received",
-        "worker",
-        "panel_id",
-        "hit",
-        "assignment",
-        "title",
-        "reward",
-        "currency",
+        rows = reports.late_answers(connection)
+    return _file("late-answers", table([tuple(_LATE)]) + _lines(_LATE, rows))
+
+
+def _no_file() -> NoticeError:
+    return nothing_here(
+        "There is no such file, or nobody is owed anything in it. Use the links of the operator's page."
     )
-    body = [
-        (
-            row.environment,
-            f"{row.received_at:%Y-%m-%dT%H:%M:%SZ}",
-            row.worker,
-            row.external_id,
-            row.hit,
-            row.assignment,
-            row.title,
-            amount(row.reward_cents),
-            CURRENCY,
-        )
-        for row in rows
-    ]
-    return _file("late-answers", table([header, *body]))
 
 
-def unknown(site: Site) -> Response:
-    """The page for an address that leads to no file."""
-    text = "There is no such file, or nobody is owed anything in it. Use the links of the operator's page."
-    return nothing_here(site, text)
-
-
-def _environment(request: Request) -> Environment | None:
+def _environment(request: Request) -> Environment:
     given = request.path_params["environment"]
-    return Environment(given) if given in list(Environment) else None
+    if given not in list(Environment):
+        raise _no_file()
+    return Environment(given)
 
 
 def _file(name: str, text: str) -> Response:
@@ -188,10 +178,7 @@ class PanelPay:
 @page
 def payments(site: Site, request: Request) -> Response:
     """The table of workers and the panels' files."""
-    given = request.path_params["environment"]
-    if given not in list(Environment):
-        return unknown(site)
-    environment = Environment(given)
+    environment = _environment(request)
     boards.settle(site)
     with site.database.read() as connection:
         rows = reports.payments(connection, environment)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from mitl.core.formats import table
+from mitl.core.pricing import amount
 from mitl.crowd_server.store.reports import Payee
 
 CURRENCY = "USD"
 MESSAGE = "Thank you for your work."
-_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +28,6 @@ class PayFormat:
     """Whether people whose panel id was deleted are left out."""
     row: Callable[[Payee, int], Sequence[object]]
     """One line for a person and the cents to pay them."""
-
-
-def amount(cents: int) -> str:
-    """Decimal dollars, as panels read them: ``1.50``."""
-    assert cents >= 0, "nobody is owed less than nothing"
-    return f"{cents // 100}.{cents % 100:02d}"
 
 
 PROLIFIC = PayFormat(
@@ -80,7 +71,7 @@ CHOICES: dict[str, Callable[[Payee], int]] = {
 
 def formats_of(profile: str) -> tuple[PayFormat, ...]:
     """The files that make sense for a panel of this kind."""
-    own = {one.name: one for one in (PROLIFIC, CONNECT)}
+    own = {kind.name: kind for kind in (PROLIFIC, CONNECT)}
     return (own[profile], GENERIC) if profile in own else (GENERIC,)
 
 
@@ -95,7 +86,7 @@ def to_pay(payees: Iterable[Payee], kind: PayFormat, choice: str) -> list[tuple[
 
 
 def parts(lines: Sequence[tuple[Payee, int]], kind: PayFormat) -> list[Sequence[tuple[Payee, int]]]:
-    """The lines, parted as the panel takes them."""
+    """The lines, split as the panel takes them."""
     size = kind.per_file or max(1, len(lines))
     return [lines[start : start + size] for start in range(0, len(lines), size)]
 
@@ -104,19 +95,3 @@ def pay_file(lines: Sequence[tuple[Payee, int]], kind: PayFormat) -> str:
     """The text of one file."""
     rows = (kind.row(payee, cents) for payee, cents in lines)
     return table([kind.header, *rows] if kind.header else rows)
-
-
-def table(rows: Iterable[Sequence[object]]) -> str:
-    """CSV text, one line a row."""
-    sink = io.StringIO()
-    writer = csv.writer(sink, lineterminator="\n")
-    writer.writerows([cell(value) for value in row] for row in rows)
-    return sink.getvalue()
-
-
-def cell(value: object) -> str:
-    """A value that no spreadsheet takes for a formula, on one line."""
-    text = "" if value is None else str(value)
-    line = _CONTROL.sub(" ", text)
-    is_formula = text.startswith(("\t", "\r", "\n")) or line.lstrip().startswith(_FORMULA)
-    return f"'{line}" if is_formula else line

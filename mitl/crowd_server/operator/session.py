@@ -20,7 +20,7 @@ from starlette.responses import RedirectResponse, Response
 
 from mitl.addresses import parse_address
 from mitl.crowd_server.middleware.callers import key_of
-from mitl.crowd_server.pages.site import Site, is_foreign, read_form
+from mitl.crowd_server.pages.site import NoticeError, Site, read_form
 from mitl.crowd_server.protocol.ids import seal, token_hash, unseal
 from mitl.crowd_server.store import progress
 from mitl.crowd_server.store.progress import Span
@@ -90,7 +90,7 @@ class EndedSessions:
 
 
 class KeptSpans:
-    """From first to last answer by HIT type: asked anew at most once a minute, and only after new answers."""
+    """From first to last answer by HIT type: read again at most once a minute, and only after new answers."""
 
     def __init__(self) -> None:
         self._found: dict[int, Span] = {}
@@ -116,17 +116,10 @@ class Memory:
     spans: KeptSpans = field(default_factory=KeptSpans)
 
 
-_MAKING = threading.Lock()
-
-
 def memory_of(request: Request) -> Memory:
     """The memory of the application that answers this request."""
-    with _MAKING:
-        state = request.app.state
-        if not hasattr(state, "operator_memory"):
-            state.operator_memory = Memory()
-        memory: Memory = state.operator_memory
-        return memory
+    memory: Memory = request.app.state.operator_memory
+    return memory
 
 
 def is_signed_in(site: Site, request: Request) -> bool:
@@ -156,9 +149,9 @@ def action(handler: Action) -> Callable[[Site, Request], Awaitable[Response]]:
     return _form(answer)
 
 
-def nothing_here(site: Site, text: str, way_on: tuple[str, str] = BACK) -> Response:
+def nothing_here(text: str) -> NoticeError:
     """The page for an address that leads to nothing."""
-    return site.notice(404, "Nothing here", text, way_on)
+    return NoticeError(404, "Nothing here", text, BACK)
 
 
 def ask(site: Site, request: Request, *, status: int = 403, problem: str = "") -> Response:
@@ -216,10 +209,7 @@ def _sign_out(site: Site, request: Request, fields: Fields) -> Response:
 def _form(answer: Action) -> Callable[[Site, Request], Awaitable[Response]]:
     @functools.wraps(answer)
     async def read(site: Site, request: Request) -> Response:
-        if is_foreign(request):
-            text = "Another site sent this form. Use the buttons of this one."
-            return site.notice(403, "Not done", text, BACK)
-        pairs = await read_form(request, MAX_FORM, _MAX_FIELDS)
+        pairs = await read_form(request, MAX_FORM, _MAX_FIELDS, BACK)
         if pairs is None:
             return site.notice(413, "Not done", "That form is longer than any of this page's own.", BACK)
         fields = {name: value.strip() for name, value in reversed(pairs)}

@@ -1,1 +1,1 @@
-"""Templates, scripts and styles of all pages, and what every handler of one needs. No handler lives here."""
+"""Templates, scripts and styles of pages, links of panels, and what every handler needs. No handler lives here."""

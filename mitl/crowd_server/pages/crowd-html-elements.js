@@ -1,5 +1,5 @@
 "use strict";
-// The crowd elements that pages for Mechanical Turk use most, written anew from their documentation: same names,
+// The crowd elements that pages for Mechanical Turk use most, written from scratch after their documentation: same names,
 // attributes and answers, made of the browser's own controls.
 (() => {
   if (customElements.get("crowd-form")) return;

@@ -23,7 +23,7 @@
     else if (answers(form, button && button.getAttribute("formaction") || actionOf(form))) {
       bind(form);
       if (button) for (const name of ["formaction", "formmethod", "formtarget", "formenctype"]) button.removeAttribute(name);
-    } else if (nowhere(actionOf(form))) event.preventDefault(); // it would load the page anew, and lose what was entered
+    } else if (nowhere(actionOf(form))) event.preventDefault(); // it would load the page again, and lose what was entered
   };
   // First, for pages that stop the event on its way; and last, for those that change the form meanwhile.
   addEventListener("submit", sending, true);

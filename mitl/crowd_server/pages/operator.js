@@ -47,7 +47,7 @@
     }
   };
   const ask = (address, headers) => fetch(address, {headers, cache: "no-store", signal: AbortSignal.timeout(patience)});
-  // Rows came, went or changed their state: take the tables anew from the page itself, and leave forms alone.
+  // Rows came, went or changed their state: take the tables again from the page itself, and leave forms alone.
   const renew = async () => {
     const reply = await ask("/operator", {});
     if (!reply.ok) throw new Error("refused");

@@ -28,7 +28,7 @@ _UNFIT = re.compile(r"[\x00-\x20\\<>\"\x7f]")
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class ShownQuestion:
     """What a worker's frame shows: a page of HTML, or the address of one elsewhere."""
 
     html: str | None
@@ -46,24 +46,24 @@ def check(xml: str, sources: html_page.Sources) -> None:
         raise invalid("Question", unfit)
 
 
-def read(xml: str) -> Question:
+def read(xml: str) -> ShownQuestion:
     """The question of this XML."""
     with turk_xml.reading("Question"):
         return _read(xml)
 
 
-def _read(xml: str) -> Question:
+def _read(xml: str) -> ShownQuestion:
     root = turk_xml.parse_any("Question", xml)
     if root.tag == f"{_HTML}HTMLQuestion":
         html = root.findtext(f"{_HTML}HTMLContent") or ""
         if not html.strip():
             raise turk_xml.refusal("HTMLQuestion has no HTMLContent.")
-        return Question(html, None, _height(root.findtext(f"{_HTML}FrameHeight")))
+        return ShownQuestion(html, None, _height(root.findtext(f"{_HTML}FrameHeight")))
     if root.tag == f"{_EXTERNAL}ExternalQuestion":
         url = (root.findtext(f"{_EXTERNAL}ExternalURL") or "").strip()
-        return Question(None, url, _height(root.findtext(f"{_EXTERNAL}FrameHeight")))
+        return ShownQuestion(None, url, _height(root.findtext(f"{_EXTERNAL}FrameHeight")))
     if _is_form(root):
-        return Question(form_html(question_form.parse(xml, "Question")), None, 0)
+        return ShownQuestion(form_html(question_form.parse(xml, "Question")), None, 0)
     raise turk_xml.refusal(
         f"A HIT's question must be an HTMLQuestion ({_HTML[1:-1]}), an ExternalQuestion ({_EXTERNAL[1:-1]}) or a "
         f"QuestionForm, not {str(root.tag)[:200]}.",
@@ -94,7 +94,7 @@ def _is_secure(url: str) -> bool:
 def _height(text: str | None) -> int:
     """FrameHeight in pixels; 0 means as high as the window."""
     if text is None or not text.strip().isascii() or not text.strip().isdigit():
-        raise turk_xml.refusal("FrameHeight is missing or no number.")
+        raise turk_xml.refusal("FrameHeight is missing or not a number.")
     return min(int(text.strip()[:6]), 20_000)
 
 

@@ -28,8 +28,10 @@ _PAGE_HEADERS = {
 }
 
 
-def _money(cents: int) -> str:
-    return f"${cents // 100:,}.{cents % 100:02d}"
+def money(cents: int) -> str:
+    """Dollars and cents: ``$1,234.56``, ``-$0.05``."""
+    sign = "-" if cents < 0 else ""
+    return f"{sign}${abs(cents) // 100:,}.{abs(cents) % 100:02d}"
 
 
 def _span(seconds: int) -> str:
@@ -54,7 +56,7 @@ def template_environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
     )
-    environment.filters |= {"money": _money, "span": _span, "when": _when}
+    environment.filters |= {"money": money, "span": _span, "when": _when}
     return environment
 
 
@@ -83,6 +85,10 @@ class Site:
         return self.page("notice.html.j2", status=status, title=title, text=text, link=link)
 
 
+class NoticeError(Exception):
+    """Ends a page in a notice; its arguments are those of ``Site.notice``."""
+
+
 def origin(request: Request) -> str:
     """Where the browser found this server, as the start of an absolute address."""
     return f"{request.url.scheme}://{request.url.netloc}"
@@ -96,8 +102,16 @@ def is_foreign(request: Request) -> bool:
     return request.headers.get("sec-fetch-site", "none") not in ("none", "same-origin")
 
 
-async def read_form(request: Request, most_bytes: int, most_fields: int) -> list[tuple[str, str]] | None:
-    """The fields of a form in their order, repeated names included; None where there is more of it."""
+async def read_form(
+    request: Request, most_bytes: int, most_fields: int, back: tuple[str, str]
+) -> list[tuple[str, str]] | None:
+    """The fields of a form in their order, repeated names included; None where there is more of it.
+
+    Args:
+        back: the way back for who came by a form of another site.
+    """
+    if is_foreign(request):
+        raise NoticeError(403, "Not done", "Another site sent this form. Use the buttons of this one.", back)
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

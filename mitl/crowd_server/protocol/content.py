@@ -50,16 +50,16 @@ def sanitized(xhtml: str) -> tuple[Markup, frozenset[str]]:
         root = defusedxml.ElementTree.fromstring(f"<div>{source}</div>", forbid_dtd=True)
     except (ParseError, DefusedXmlException, ValueError) as error:
         raise _refusal(f"it is not well-formed: {error}") from error
-    found: set[str] = set()
-    made = _inside(root, found, 0)
-    return made, frozenset(found)
+    origins: set[str] = set()
+    made = _inside(root, origins, 0)
+    return made, frozenset(origins)
 
 
 def origin(url: str) -> str:
     """Where a picture lies."""
-    found = PICTURE.fullmatch(url)
-    assert found is not None
-    return found[1]
+    match = PICTURE.fullmatch(url)
+    assert match is not None
+    return match[1]
 
 
 def _character(entity: re.Match[str]) -> str:
@@ -69,33 +69,33 @@ def _character(entity: re.Match[str]) -> str:
     return html.unescape(entity[0])
 
 
-def _inside(element: Element, found: set[str], depth: int) -> Markup:
+def _inside(element: Element, origins: set[str], depth: int) -> Markup:
     if depth > MAX_DEPTH:
         raise _refusal(f"its elements are nested more than {MAX_DEPTH} deep")
     made = escape(element.text or "")
     for child in element:
-        made += _shown(child, found, depth) + escape(child.tail or "")
+        made += _shown(child, origins, depth) + escape(child.tail or "")
     return made
 
 
-def _shown(element: Element, found: set[str], depth: int) -> Markup:
+def _shown(element: Element, origins: set[str], depth: int) -> Markup:
     tag = str(element.tag)
     if tag not in _KNOWN:
         raise _refusal(f"the element {tag[:80]} may not stand there")
-    values = _attributes(tag, element, found)
+    values = _attributes(tag, element, origins)
     opening = Markup("<{}{}>").format(tag, values)
     if tag in _VOID:
         return opening
-    return opening + _inside(element, found, depth + 1) + Markup("</{}>").format(tag)
+    return opening + _inside(element, origins, depth + 1) + Markup("</{}>").format(tag)
 
 
-def _attributes(tag: str, element: Element, found: set[str]) -> Markup:
+def _attributes(tag: str, element: Element, origins: set[str]) -> Markup:
     made = Markup()
     for name, value in element.items():
         if tag == "img" and name == "src":
             if not PICTURE.fullmatch(value):
                 raise _refusal("an image's src must be an https address without spaces")
-            found.add(origin(value))
+            origins.add(origin(value))
         elif tag == "a" and name == "href":
             if not _LINK.fullmatch(value):
                 raise _refusal("a link's href must be an http or https address without spaces")
@@ -173,10 +173,10 @@ KINDS = ("Title", "Text", "List", "Binary", "EmbeddedBinary", "FormattedContent"
 
 def read(element: Element) -> tuple[Content, ...]:
     """The contents of an Overview or a QuestionContent, in their order."""
-    found = tuple(read_one(child) for child in turk_xml.children(element, KINDS))
-    if not found:
+    contents = tuple(read_one(child) for child in turk_xml.children(element, KINDS))
+    if not contents:
         raise turk_xml.refusal(f"{turk_xml.name(element)} is empty.")
-    return found
+    return contents
 
 
 def read_one(element: Element) -> Content:
@@ -197,13 +197,13 @@ def read_one(element: Element) -> Content:
 
 def origins(contents: tuple[Content, ...]) -> frozenset[str]:
     """Where the pictures of these contents lie, for the page's policy."""
-    found: set[str] = set()
+    those: set[str] = set()
     for content in contents:
         if isinstance(content, Picture):
-            found.add(origin(content.url))
+            those.add(origin(content.url))
         elif isinstance(content, Formatted):
-            found |= content.origins
-    return frozenset(found)
+            those |= content.origins
+    return frozenset(those)
 
 
 def _picture(element: Element) -> Picture:

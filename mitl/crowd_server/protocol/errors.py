@@ -42,9 +42,9 @@ def missing(name: str) -> TurkError:
     return TurkError("AWS.MissingParameters", f"The request is missing the parameter {name}.")
 
 
-def out_of_range(name: str, found: object, allowed: str) -> TurkError:
+def out_of_range(name: str, value: object, allowed: str) -> TurkError:
     """A value lies outside its documented bounds."""
-    return TurkError("AWS.ParameterOutOfRange", f"{name} is {found}, but it must be {allowed}.")
+    return TurkError("AWS.ParameterOutOfRange", f"{name} is {value}, but it must be {allowed}.")
 
 
 def invalid(name: str, message: str) -> TurkError:

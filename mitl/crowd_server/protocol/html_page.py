@@ -150,8 +150,8 @@ def allow(hosts: Sequence[str], vendored: Path | None, *, configured: Sequence[s
         configured: more hosts, from ``mitl.toml``.
 
     Raises:
-        SettingsError: something in ``mitl.toml`` is no bare name of a host.
-        UsageError: something among ``hosts`` is none.
+        SettingsError: something in ``mitl.toml`` is not a bare host name.
+        UsageError: something among ``hosts`` is not.
     """
     bare = "give a bare host name, such as cdn.jsdelivr.net, without https:// and path"
     for host in configured:
@@ -423,6 +423,7 @@ def _tags(html: str) -> Iterator[_Tag]:
 
     One pass, each character looked at a bounded number of times: the standard library's parser needs minutes for
     65,535 bytes of ``<a``, and who holds a requester's keys may send anything.
+    html5lib does not say where in the text a tag stands, which ``bind`` has to know to leave all else as it was posted.
     """
     at = noscript_end = 0
     templates: list[bool] = []  # those that are open, and whether what is within them is inert

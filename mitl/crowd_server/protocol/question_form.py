@@ -27,7 +27,7 @@ _STYLES = {
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A regular expression that the browser holds a text against; MTurk too left this to the browser."""
+    """A regular expression that the browser checks a text with; MTurk too left this to the browser."""
 
     regex: str
     message: str
@@ -94,10 +94,10 @@ Field: TypeAlias = FreeText | Selection
 
 def read_field(element: Element) -> Field:
     """The field of an AnswerSpecification."""
-    found = turk_xml.children(element, ("FreeTextAnswer", "SelectionAnswer"))
-    if len(found) != 1:
+    fields = turk_xml.children(element, ("FreeTextAnswer", "SelectionAnswer"))
+    if len(fields) != 1:
         raise turk_xml.refusal("AnswerSpecification must hold one FreeTextAnswer or one SelectionAnswer.")
-    own = found[0]
+    own = fields[0]
     return _free_text(own) if turk_xml.name(own) == "FreeTextAnswer" else _selection(own)
 
 
@@ -171,10 +171,10 @@ def _selection(element: Element) -> Selection:
 def _style(element: Element | None) -> str:
     if element is None:
         return "radio"
-    found = turk_xml.text(element)
-    if found not in _STYLES:
-        raise turk_xml.refusal(f"StyleSuggestion is {found[:40]!r}, but must be one of {', '.join(_STYLES)}.")
-    return _STYLES[found]
+    style = turk_xml.text(element)
+    if style not in _STYLES:
+        raise turk_xml.refusal(f"StyleSuggestion is {style[:40]!r}, but must be one of {', '.join(_STYLES)}.")
+    return _STYLES[style]
 
 
 def _options(element: Element) -> tuple[tuple[Option, ...], FreeText | None]:
@@ -226,12 +226,12 @@ class QuestionForm:
     @property
     def image_origins(self) -> list[str]:
         """Where its images lie, in order."""
-        found = set(form_content.origins(self.overview))
+        origins = set(form_content.origins(self.overview))
         for question in self.questions:
-            found |= form_content.origins(question.content)
+            origins |= form_content.origins(question.content)
             if isinstance(question.field, Selection):
-                found |= form_content.origins(tuple(option.content for option in question.field.options))
-        return sorted(found)
+                origins |= form_content.origins(tuple(option.content for option in question.field.options))
+        return sorted(origins)
 
 
 def parse(xml: str, parameter: str = "Test") -> QuestionForm:
@@ -277,7 +277,7 @@ def _question(element: Element) -> Question:
 
 
 def _boolean(element: Element) -> bool:
-    found = turk_xml.text(element)
-    if found not in ("true", "false", "1", "0"):
-        raise turk_xml.refusal(f"{turk_xml.name(element)} is {found[:40]!r}, but must be true or false.")
-    return found in ("true", "1")
+    value = turk_xml.text(element)
+    if value not in ("true", "false", "1", "0"):
+        raise turk_xml.refusal(f"{turk_xml.name(element)} is {value[:40]!r}, but must be true or false.")
+    return value in ("true", "1")

@@ -92,7 +92,7 @@ def _check_scope(parts: re.Match[str], stamp: str, now: dt.datetime) -> None:
     try:
         signed_at = dt.datetime.strptime(stamp, _STAMP).replace(tzinfo=dt.UTC)
     except ValueError as error:
-        raise _refusal("IncompleteSignatureException", f"X-Amz-Date is no time: {stamp}") from error
+        raise _refusal("IncompleteSignatureException", f"X-Amz-Date is not a time: {stamp}") from error
     if signed_at < now - MAX_SKEW:
         raise _refusal(
             "InvalidSignatureException",

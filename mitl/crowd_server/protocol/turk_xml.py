@@ -31,11 +31,11 @@ def parse(parameter: str, xml: str, root: str, versions: Collection[str]) -> Ele
     Raises:
         TurkError: the XML is too long, malformed, declares a document type, or is of another schema.
     """
-    found = parse_any(parameter, xml)
+    element = parse_any(parameter, xml)
     known = [f"{_SCHEMAS}{version}/{root}.xsd" for version in versions]
-    if found.tag not in [f"{{{namespace}}}{root}" for namespace in known]:
-        raise refusal(f"It must be a {root} of {' or '.join(known)}, not {str(found.tag)[:200]}.")
-    return found
+    if element.tag not in [f"{{{namespace}}}{root}" for namespace in known]:
+        raise refusal(f"It must be a {root} of {' or '.join(known)}, not {str(element.tag)[:200]}.")
+    return element
 
 
 def parse_any(parameter: str, xml: str) -> Element:
@@ -44,12 +44,12 @@ def parse_any(parameter: str, xml: str) -> Element:
     if size > MAX_BYTES:
         raise out_of_range(parameter, f"{size} bytes long", f"at most {MAX_BYTES}")
     try:
-        found: Element = defusedxml.ElementTree.fromstring(xml.lstrip("\ufeff \t\r\n"), forbid_dtd=True)
+        root: Element = defusedxml.ElementTree.fromstring(xml.lstrip("\ufeff \t\r\n"), forbid_dtd=True)
     except DefusedXmlException as error:
         raise refusal("It declares a document type or entities, which are not read.") from error
     except (ParseError, ValueError, LookupError) as error:
         raise refusal(f"It is not well-formed: {error}.") from error
-    return found
+    return root
 
 
 @contextmanager
@@ -85,25 +85,25 @@ def children(element: Element, allowed: Collection[str]) -> list[Element]:
 
 def fields(element: Element, required: Collection[str], optional: Collection[str] = ()) -> dict[str, Element]:
     """The elements within one by their names, each at most once."""
-    found: dict[str, Element] = {}
+    parts: dict[str, Element] = {}
     for child in children(element, [*required, *optional]):
-        if name(child) in found:
+        if name(child) in parts:
             raise refusal(f"{name(element)} holds {name(child)} twice.")
-        found[name(child)] = child
+        parts[name(child)] = child
     for wanted in required:
-        if wanted not in found:
+        if wanted not in parts:
             raise refusal(f"{name(element)} lacks {wanted}.")
-    return found
+    return parts
 
 
 def text(element: Element, *, required: bool = True) -> str:
     """The text of an element that holds nothing else, without the space around it."""
     if len(element):
         raise refusal(f"{name(element)} may hold text alone.")
-    found = (element.text or "").strip()
-    if required and not found:
+    value = (element.text or "").strip()
+    if required and not value:
         raise refusal(f"{name(element)} is empty.")
-    return found
+    return value
 
 
 def integer(element: Element, low: int, high: int) -> int:
@@ -111,28 +111,28 @@ def integer(element: Element, low: int, high: int) -> int:
     return number(name(element), text(element), low, high)
 
 
-def number(what: str, found: str, low: int, high: int) -> int:
+def number(what: str, value: str, low: int, high: int) -> int:
     """A number between two bounds, from the text of an element or an attribute."""
-    if not _INTEGER.fullmatch(found) or not low <= int(found) <= high:
-        raise refusal(f"{what} is {found[:40]!r}, but must be a whole number from {low} to {high}.")
-    return int(found)
+    if not _INTEGER.fullmatch(value) or not low <= int(value) <= high:
+        raise refusal(f"{what} is {value[:40]!r}, but must be a whole number from {low} to {high}.")
+    return int(value)
 
 
 def attribute(element: Element, wanted: str, low: int, high: int) -> int | None:
     """The number of an attribute; None where it is absent."""
-    found = element.get(wanted)
-    return None if found is None else number(f"{wanted} of {name(element)}", found.strip(), low, high)
+    value = element.get(wanted)
+    return None if value is None else number(f"{wanted} of {name(element)}", value.strip(), low, high)
 
 
 def known_attributes(element: Element, allowed: Collection[str]) -> None:
     """TurkError where an element has an attribute that this server does not read."""
-    for found in element.keys():  # noqa: SIM118 - iterating an Element gives its children
-        if found not in allowed:
-            raise refusal(f"{name(element)} has the unknown attribute {found[:80]}.")
+    for given in element.keys():  # noqa: SIM118 - iterating an Element gives its children
+        if given not in allowed:
+            raise refusal(f"{name(element)} has the unknown attribute {given[:80]}.")
 
 
 def unique(what: str, identifiers: list[str]) -> None:
     """TurkError where an identifier stands twice."""
     if len(set(identifiers)) < len(identifiers):
-        twice = next(one for one in identifiers if identifiers.count(one) > 1)
+        twice = next(name for name in identifiers if identifiers.count(name) > 1)
         raise refusal(f"The {what} {twice[:80]} stands twice.")

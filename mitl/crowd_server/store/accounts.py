@@ -1,15 +1,33 @@
-"""Settings, key pairs, request tokens, and money: every change of an account's sums comes with its ledger row."""
+"""Settings, key pairs, request tokens, and money: every change of an account's sums comes with its ledger row.
+
+``settle`` writes what falls due by the clock alone: auto-approval, the release of money that nobody can earn any
+more, and the disposal of HITs 120 days after their expiry. Nothing runs at night: each request first asks whether
+something is due in its environment and, if so, writes what should have been written at that time.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, and_, bindparam, case, delete, exists, func, insert, or_, select, update
 
 from mitl.crowd_server.protocol.errors import turk
-from mitl.crowd_server.store.models import Account, LedgerEntry, LedgerKind, RequestToken, Setting
+from mitl.crowd_server.store.database import Books, Database, Wide, add_row, change_row
+from mitl.crowd_server.store.models import (
+    WORK,
+    Account,
+    Assignment,
+    AssignmentState,
+    Hit,
+    HitType,
+    LedgerEntry,
+    LedgerKind,
+    RequestToken,
+    Setting,
+)
 from mitl.records import Environment
 
 SANDBOX_CENTS = 1_000_000
@@ -30,6 +48,7 @@ class Balance:
         return self.budget - self.held - self.spent
 
 
+# Statements of every request are built once: SQLAlchemy takes longer to build one than SQLite to run it.
 _BALANCE = select(Account.budget_cents, Account.held_cents, Account.spent_cents).where(
     Account.environment == bindparam("environment")
 )
@@ -61,21 +80,12 @@ def key_pairs(connection: Connection) -> dict[Environment, tuple[str, str]]:
     return {environment: (access, secret) for environment, access, secret in rows}
 
 
-def add_account(
-    connection: Connection, environment: Environment, keys: tuple[str, str], cents: int, now: dt.datetime
-) -> None:
+def add_account(books: Books, keys: tuple[str, str], cents: int) -> None:
     """Open an environment's account with its first budget."""
-    connection.execute(
-        insert(Account).values(
-            environment=environment,
-            access_key=keys[0],
-            secret_key=keys[1],
-            budget_cents=0,
-            held_cents=0,
-            spent_cents=0,
-        )
-    )
-    add_budget(connection, environment, cents, now)
+    sums = {"budget_cents": 0, "held_cents": 0, "spent_cents": 0}
+    own = {"environment": books.environment, "access_key": keys[0], "secret_key": keys[1]}
+    books.connection.execute(insert(Account).values(own | sums))
+    add_budget(books, cents)
 
 
 def balance(connection: Connection, environment: Environment) -> Balance:
@@ -83,68 +93,57 @@ def balance(connection: Connection, environment: Environment) -> Balance:
     return Balance(*connection.execute(_BALANCE, {"environment": environment}).one())
 
 
-def add_budget(connection: Connection, environment: Environment, cents: int, now: dt.datetime) -> None:
+def add_budget(books: Books, cents: int) -> None:
     """Raise the budget, or lower it by a negative number."""
-    _move(connection, environment, budget=cents)
-    _write(connection, environment, LedgerKind.BUDGET, cents, now)
+    _move(books, budget=cents)
+    _write(books, LedgerKind.BUDGET, cents)
 
 
-def hold(connection: Connection, environment: Environment, hit_id: int, cents: int, now: dt.datetime) -> None:
+def hold(books: Books, hit_id: int, cents: int) -> None:
     """Set money aside for a HIT; TurkError InsufficientFunds where there is too little."""
     if cents:
-        _require(connection, environment, cents)
-        _move(connection, environment, held=cents)
-        _write(connection, environment, LedgerKind.HOLD, cents, now, hit_id)
+        _require(books, cents)
+        _move(books, held=cents)
+        _write(books, LedgerKind.HOLD, cents, hit_id)
 
 
-def release(
-    connection: Connection, environment: Environment, hit_id: int, cents: int, now: dt.datetime
-) -> None:
+def release(books: Books, hit_id: int, cents: int) -> None:
     """Set money free again."""
     if cents:
-        _move(connection, environment, held=-cents)
-        _write(connection, environment, LedgerKind.RELEASE, cents, now, hit_id)
+        _move(books, held=-cents)
+        _write(books, LedgerKind.RELEASE, cents, hit_id)
 
 
-def pay(
-    connection: Connection,
-    environment: Environment,
-    rewards: Sequence[tuple[int, int, int, dt.datetime]],
-) -> None:
+def pay(books: Books, rewards: Sequence[tuple[int, int, int, dt.datetime]]) -> None:
     """Turn held money into rewards owed; each reward is (hit id, assignment id, cents, time)."""
     total = sum(cents for _, _, cents, _ in rewards)
-    _move(connection, environment, held=-total, spent=total)
-    rows = []
-    for hit_id, assignment_id, cents, at in rewards:
-        common = {
-            "environment": environment,
+    _move(books, held=-total, spent=total)
+    rows = [
+        {
+            "environment": books.environment,
+            "kind": kind,
             "hit_id": hit_id,
             "assignment_id": assignment_id,
             "cents": cents,
             "at": at,
         }
-        rows.append(common | {"kind": LedgerKind.RELEASE})
-        rows.append(common | {"kind": LedgerKind.REWARD})
-    connection.execute(_ENTER, rows)
+        for hit_id, assignment_id, cents, at in rewards
+        for kind in (LedgerKind.RELEASE, LedgerKind.REWARD)
+    ]
+    books.connection.execute(_ENTER, rows)
 
 
-def grant(
-    connection: Connection,
-    environment: Environment,
-    hit_id: int,
-    assignment_id: int,
-    cents: int,
-    now: dt.datetime,
-) -> None:
+def grant(books: Books, hit_id: int, assignment_id: int, cents: int) -> None:
     """Spend a bonus; TurkError InsufficientFunds where there is too little."""
-    _require(connection, environment, cents)
-    _move(connection, environment, spent=cents)
-    _write(connection, environment, LedgerKind.BONUS, cents, now, hit_id, assignment_id)
+    _require(books, cents)
+    _move(books, spent=cents)
+    _write(books, LedgerKind.BONUS, cents, hit_id, assignment_id)
 
 
-def _require(connection: Connection, environment: Environment, cents: int) -> None:
-    account = balance(connection, environment)
-    available = SANDBOX_CENTS if environment is Environment.SANDBOX else account.available
+def _require(books: Books, cents: int) -> None:
+    available = SANDBOX_CENTS
+    if books.environment is not Environment.SANDBOX:
+        available = balance(books.connection, books.environment).available
     if cents > available:
         raise turk(
             "InsufficientFunds",
@@ -152,30 +151,16 @@ def _require(connection: Connection, environment: Environment, cents: int) -> No
         )
 
 
-def _move(
-    connection: Connection, environment: Environment, *, budget: int = 0, held: int = 0, spent: int = 0
-) -> None:
-    connection.execute(_MOVE, {"of": environment, "budget": budget, "held": held, "spent": spent})
+def _move(books: Books, *, budget: int = 0, held: int = 0, spent: int = 0) -> None:
+    change = {"of": books.environment, "budget": budget, "held": held, "spent": spent}
+    books.connection.execute(_MOVE, change)
 
 
 def _write(
-    connection: Connection,
-    environment: Environment,
-    kind: LedgerKind,
-    cents: int,
-    at: dt.datetime,
-    hit_id: int | None = None,
-    assignment_id: int | None = None,
+    books: Books, kind: LedgerKind, cents: int, hit_id: int | None = None, assignment_id: int | None = None
 ) -> None:
-    entry = {
-        "environment": environment,
-        "kind": kind,
-        "hit_id": hit_id,
-        "assignment_id": assignment_id,
-        "cents": cents,
-        "at": at,
-    }
-    connection.execute(_ENTER, entry)
+    of = {"environment": books.environment, "hit_id": hit_id, "assignment_id": assignment_id}
+    books.connection.execute(_ENTER, of | {"kind": kind, "cents": cents, "at": books.now})
 
 
 TOKEN_MEMORY = dt.timedelta(hours=24)
@@ -185,30 +170,123 @@ _FIND_TOKEN = select(RequestToken.id, RequestToken.result, RequestToken.used_at)
     RequestToken.kind == bindparam("kind"),
     RequestToken.token == bindparam("token"),
 )
-_ADD_TOKEN = insert(RequestToken)
 
 
-def recall(
-    connection: Connection, environment: Environment, kind: str, token: str, now: dt.datetime
-) -> str | None:
+def recall(books: Books, kind: str, token: str) -> str | None:
     """What the earlier request with this token made; None after 24 hours or for a new token."""
-    row = connection.execute(
-        _FIND_TOKEN, {"environment": environment, "kind": kind, "token": token}
-    ).one_or_none()
+    wanted = {"environment": books.environment, "kind": kind, "token": token}
+    row = books.connection.execute(_FIND_TOKEN, wanted).one_or_none()
     if row is None:
         return None
     own_id, result, used_at = row
-    if used_at + TOKEN_MEMORY > now:
+    if used_at + TOKEN_MEMORY > books.now:
         return result
-    connection.execute(delete(RequestToken).where(RequestToken.id == own_id))
+    books.connection.execute(delete(RequestToken).where(RequestToken.id == own_id))
     return None
 
 
-def remember(
-    connection: Connection, environment: Environment, kind: str, token: str, result: str, now: dt.datetime
-) -> None:
+def remember(books: Books, kind: str, token: str, result: str) -> None:
     """Keep what a request with this token made."""
-    connection.execute(
-        _ADD_TOKEN,
-        {"environment": environment, "kind": kind, "token": token, "result": result, "used_at": now},
-    )
+    of = {"environment": books.environment, "kind": kind, "token": token}
+    add_row(books.connection, RequestToken, **of, result=result, used_at=books.now)
+
+
+DISPOSED_AFTER = dt.timedelta(days=120)
+"""After this long past its expiry a HIT is deleted by itself, as on MTurk."""
+
+_DUE = (
+    Assignment.environment == bindparam("of"),
+    Assignment.state == AssignmentState.SUBMITTED,
+    Assignment.auto_approve_at <= bindparam("now"),
+)
+_TO_SETTLE = (Hit.environment == bindparam("of"), Hit.settle_at <= bindparam("now"))
+_IS_DUE = select(or_(exists().where(*_DUE), exists().where(*_TO_SETTLE)))
+_HIT: Wide = (
+    select(Hit.slots_left, Hit.held_slots, Hit.expires_at, Hit.deleted_at, HitType.reward_cents)
+    .join(HitType)
+    .where(Hit.id == bindparam("own"))
+)
+_LIVE = and_(Assignment.state == AssignmentState.ACCEPTED, Assignment.deadline_at > bindparam("now"))
+_UNDECIDED = Assignment.state == AssignmentState.SUBMITTED
+_ON_HIT = select(
+    func.count(case((_UNDECIDED, 1))).label("undecided"),
+    func.count(case((_LIVE, 1))).label("leases"),
+    func.max(case((_LIVE, Assignment.deadline_at))).label("last_deadline"),
+    func.max(case((_UNDECIDED, Assignment.auto_approve_at))).label("last_approval"),
+).where(Assignment.hit_id == bindparam("own"))
+
+
+def is_due(books: Books) -> bool:
+    """Whether ``settle`` would change anything."""
+    return bool(books.connection.scalar(_IS_DUE, {"of": books.environment, "now": books.now}))
+
+
+def settle(books: Books) -> None:
+    """Approve what is due for auto-approval, then release what expired HITs no longer need."""
+    _auto_approve(books)
+    due = {"of": books.environment, "now": books.now}
+    for hit_id in books.connection.scalars(select(Hit.id).where(*_TO_SETTLE), due).all():
+        settle_hit(books, hit_id)
+
+
+def settle_due(database: Database, environment: Environment, now: dt.datetime) -> None:
+    """Settle in a transaction of its own, where something is due."""
+    with database.read() as connection:
+        due = is_due(Books(connection, environment, now))
+    if due:
+        with database.write(environment) as connection:
+            settle(Books(connection, environment, now))
+
+
+def settle_hit(books: Books, hit_id: int) -> None:
+    """Make the money held for one HIT fit what can still be earned on it.
+
+    Before its expiry that is every assignment not yet decided; after it, those submitted and those still under
+    a running lease. Holding more (after an extension) raises InsufficientFunds where the balance is too small.
+    A HIT on which nothing is open is disposed of 120 days after its expiry.
+    """
+    hit = books.connection.execute(_HIT, {"own": hit_id}).one()
+    work = books.connection.execute(_ON_HIT, {"own": hit_id, "now": books.now}).one()
+    disposed_at = hit.expires_at + DISPOSED_AFTER
+    settle_at: dt.datetime | None
+    if hit.deleted_at is not None:
+        needed, settle_at = 0, None
+    elif hit.expires_at > books.now:
+        needed, settle_at = work.undecided + hit.slots_left, hit.expires_at
+    else:
+        needed = work.undecided + work.leases
+        settle_at = work.last_deadline or max(disposed_at, work.last_approval or disposed_at)
+    values: dict[str, object] = {"held_slots": needed}
+    if settle_at is not None and settle_at <= books.now and not needed:
+        values["deleted_at"], settle_at = books.now, None
+    _hold_more(books, hit_id, (needed - hit.held_slots) * hit.reward_cents)
+    change_row(books.connection, Hit, hit_id, **values, settle_at=settle_at)
+
+
+def change_type(books: Books, hit_id: int, type_id: int, reward_cents: int) -> None:
+    """Give a HIT another type, and hold what that pays; InsufficientFunds where the balance is too small."""
+    settle_hit(books, hit_id)
+    hit = books.connection.execute(_HIT, {"own": hit_id}).one()
+    _hold_more(books, hit_id, hit.held_slots * (reward_cents - hit.reward_cents))
+    change_row(books.connection, Hit, hit_id, hit_type_id=type_id)
+
+
+def _hold_more(books: Books, hit_id: int, cents: int) -> None:
+    """Hold this much more for a HIT, or less where it is negative."""
+    if cents > 0:
+        hold(books, hit_id, cents)
+    else:
+        release(books, hit_id, -cents)
+
+
+def _auto_approve(books: Books) -> None:
+    due = {"of": books.environment, "now": books.now}
+    wanted = select(Assignment.id, Assignment.hit_id, HitType.reward_cents, Assignment.auto_approve_at)
+    rows = books.connection.execute(wanted.select_from(WORK).where(*_DUE).order_by(Assignment.id), due).all()
+    if not rows:
+        return
+    pay(books, [(hit, own, cents, at or books.now) for own, hit, cents, at in rows])
+    approved = {"state": AssignmentState.APPROVED, "decided_at": Assignment.auto_approve_at}
+    books.connection.execute(update(Assignment).where(*_DUE).values(approved), due)
+    for hit_id, count in Counter(hit for _, hit, _, _ in rows).items():
+        change_row(books.connection, Hit, hit_id, held_slots=Hit.held_slots - count)

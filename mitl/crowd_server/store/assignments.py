@@ -1,17 +1,30 @@
-"""Assignments as the requester sees and decides them."""
+"""Submissions as the requester sees and decides them and as their worker sees them; how long HITs take."""
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
-from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from mitl.crowd_server.store import accounts
-from mitl.crowd_server.store.database import Wide, every, first
-from mitl.crowd_server.store.models import Assignment, AssignmentState, Bonus, Hit, HitType, Worker
-from mitl.records import Environment
+from mitl.crowd_server.store.database import Books, Portion, Wide, add_row, columns, every, first
+from mitl.crowd_server.store.leases import LeaseRow, OpenGroup
+from mitl.crowd_server.store.models import (
+    WORK,
+    Assignment,
+    AssignmentState,
+    Bonus,
+    Hit,
+    HitQuestion,
+    HitType,
+    LateAnswer,
+    Worker,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,29 +59,19 @@ class BonusRow:
     granted_at: dt.datetime
 
 
-_COLUMNS = (
-    Assignment.id,
-    Assignment.mturk_id,
-    Worker.mturk_id,
-    Assignment.hit_id,
-    Hit.mturk_id,
-    Assignment.state,
-    Assignment.accepted_at,
-    Assignment.deadline_at,
-    Assignment.submitted_at,
-    Assignment.auto_approve_at,
-    Assignment.decided_at,
-    Assignment.feedback,
-    Assignment.answer,
-    HitType.reward_cents,
-)
 _SELECT: Wide = (
-    select(*_COLUMNS)
-    .join(Worker, Worker.id == Assignment.worker_id)
-    .join(Hit, Hit.id == Assignment.hit_id)
-    .join(HitType, HitType.id == Hit.hit_type_id)
+    select(
+        *columns(
+            AssignmentRow,
+            Assignment,
+            worker=Worker.mturk_id,
+            hit=Hit.mturk_id,
+            reward_cents=HitType.reward_cents,
+        )
+    )
+    .select_from(WORK)
+    .join(Worker)
 )
-
 _FIND = _SELECT.where(
     Assignment.mturk_id == bindparam("mturk_id"),
     Assignment.environment == bindparam("environment"),
@@ -92,25 +95,23 @@ _DECIDE = (
 
 
 def list_of_hit(
-    connection: Connection, hit_id: int, *, states: Sequence[AssignmentState], after: int, limit: int
+    connection: Connection, hit_id: int, states: Sequence[AssignmentState], portion: Portion
 ) -> list[AssignmentRow]:
-    """A HIT's assignments in these states, oldest first, from the one after id ``after``."""
-    return every(connection, AssignmentRow, _OF_HIT, hit_id=hit_id, after=after, states=states, limit=limit)
+    """A HIT's assignments in these states, oldest first."""
+    wanted = {"hit_id": hit_id, "states": states, "after": portion.after, "limit": portion.limit}
+    return every(connection, AssignmentRow, _OF_HIT, **wanted)
 
 
-def find(connection: Connection, environment: Environment, mturk_id: str) -> AssignmentRow | None:
+def find(books: Books, mturk_id: str) -> AssignmentRow | None:
     """The submitted assignment of this id."""
-    return first(connection, AssignmentRow, _FIND, mturk_id=mturk_id, environment=environment)
+    wanted = {"mturk_id": mturk_id, "environment": books.environment}
+    return first(books.connection, AssignmentRow, _FIND, **wanted)
 
 
 def latest_of_type(connection: Connection, hit_type_id: int, *, limit: int) -> list[AssignmentRow]:
     """The submissions of a HIT type that were accepted last, latest first."""
-    wanted = (
-        _SELECT.where(Hit.hit_type_id == hit_type_id, Assignment.submitted_at.is_not(None))
-        .order_by(Assignment.id.desc())
-        .limit(limit)
-    )
-    return every(connection, AssignmentRow, wanted)
+    wanted = _SELECT.where(Hit.hit_type_id == hit_type_id, Assignment.submitted_at.is_not(None))
+    return every(connection, AssignmentRow, wanted.order_by(Assignment.id.desc()).limit(limit))
 
 
 def find_row(connection: Connection, own_id: int) -> AssignmentRow | None:
@@ -119,82 +120,227 @@ def find_row(connection: Connection, own_id: int) -> AssignmentRow | None:
     return first(connection, AssignmentRow, wanted)
 
 
-def is_known(connection: Connection, environment: Environment, mturk_id: str) -> bool:
+def is_known(books: Books, mturk_id: str) -> bool:
     """Whether a worker accepted an assignment of this id, submitted or not."""
-    row = connection.execute(
-        select(Assignment.id).where(Assignment.mturk_id == mturk_id, Assignment.environment == environment)
-    ).first()
-    return row is not None
+    of_id = (Assignment.mturk_id == mturk_id, Assignment.environment == books.environment)
+    return books.connection.scalar(select(Assignment.id).where(*of_id).limit(1)) is not None
 
 
-def approve(
-    connection: Connection,
-    environment: Environment,
-    own: AssignmentRow,
-    *,
-    feedback: str,
-    now: dt.datetime,
-) -> None:
-    """Owe the reward for this assignment; after a rejection its money has to be set aside anew first."""
-    cents = own.reward_cents
+def approve(books: Books, own: AssignmentRow, feedback: str) -> None:
+    """Owe the reward for this assignment; after a rejection its money has to be set aside again first."""
     if own.state is AssignmentState.REJECTED:
-        accounts.hold(connection, environment, own.hit_id, cents, now)
+        accounts.hold(books, own.hit_id, own.reward_cents)
     else:
-        connection.execute(_DROP_HOLD, {"own": own.hit_id})
-    accounts.pay(connection, environment, [(own.hit_id, own.id, cents, now)])
-    connection.execute(_DECIDE, {"own": own.id, "to": AssignmentState.APPROVED, "why": feedback, "now": now})
+        books.connection.execute(_DROP_HOLD, {"own": own.hit_id})
+    accounts.pay(books, [(own.hit_id, own.id, own.reward_cents, books.now)])
+    _decide(books, own, AssignmentState.APPROVED, feedback)
 
 
-def reject(
-    connection: Connection,
-    environment: Environment,
-    own: AssignmentRow,
-    *,
-    feedback: str,
-    now: dt.datetime,
-) -> None:
+def reject(books: Books, own: AssignmentRow, feedback: str) -> None:
     """Refuse this assignment; its money is free again."""
-    connection.execute(_DROP_HOLD, {"own": own.hit_id})
-    accounts.release(connection, environment, own.hit_id, own.reward_cents, now)
-    connection.execute(_DECIDE, {"own": own.id, "to": AssignmentState.REJECTED, "why": feedback, "now": now})
+    books.connection.execute(_DROP_HOLD, {"own": own.hit_id})
+    accounts.release(books, own.hit_id, own.reward_cents)
+    _decide(books, own, AssignmentState.REJECTED, feedback)
 
 
-def add_bonus(
-    connection: Connection,
-    environment: Environment,
-    own: AssignmentRow,
-    *,
-    cents: int,
-    reason: str,
-    now: dt.datetime,
-) -> None:
+def _decide(books: Books, own: AssignmentRow, state: AssignmentState, feedback: str) -> None:
+    decision = {"own": own.id, "to": state, "why": feedback, "now": books.now}
+    books.connection.execute(_DECIDE, decision)
+
+
+def add_bonus(books: Books, own: AssignmentRow, *, cents: int, reason: str) -> None:
     """Owe a bonus; TurkError InsufficientFunds where there is too little."""
-    accounts.grant(connection, environment, own.hit_id, own.id, cents, now)
-    connection.execute(
-        insert(Bonus).values(
-            environment=environment, assignment_id=own.id, cents=cents, reason=reason, granted_at=now
-        )
-    )
+    accounts.grant(books, own.hit_id, own.id, cents)
+    kept = {"environment": books.environment, "cents": cents, "reason": reason, "granted_at": books.now}
+    add_row(books.connection, Bonus, assignment_id=own.id, **kept)
 
 
 def list_bonuses(
-    connection: Connection,
-    environment: Environment,
-    *,
-    hit_id: int | None,
-    assignment_id: int | None,
-    after: int,
-    limit: int,
+    books: Books, portion: Portion, *, hit_id: int | None, assignment_id: int | None
 ) -> list[BonusRow]:
     """Bonuses granted for this HIT and this assignment where given, oldest first."""
     wanted = (
-        select(Bonus.id, Worker.mturk_id, Assignment.mturk_id, Bonus.cents, Bonus.reason, Bonus.granted_at)
+        select(*columns(BonusRow, Bonus, worker=Worker.mturk_id, assignment=Assignment.mturk_id))
         .join(Assignment, Assignment.id == Bonus.assignment_id)
         .join(Worker, Worker.id == Assignment.worker_id)
-        .where(Bonus.environment == environment, Bonus.id > after)
+        .where(Bonus.environment == books.environment, Bonus.id > portion.after)
     )
     if hit_id is not None:
         wanted = wanted.where(Assignment.hit_id == hit_id)
     if assignment_id is not None:
         wanted = wanted.where(Assignment.id == assignment_id)
-    return every(connection, BonusRow, wanted.order_by(Bonus.id).limit(limit))
+    return every(books.connection, BonusRow, wanted.order_by(Bonus.id).limit(portion.limit))
+
+
+MAX_LATE = 5
+"""Late answers kept for one assignment; more can only be a script's."""
+_MOST_SHOWN = 100
+_RECENT_ASSIGNMENTS = 200
+_ENOUGH = 5
+
+
+@dataclass(frozen=True, slots=True)
+class WorkRow:
+    """One submission as its worker sees it."""
+
+    bonuses: tuple[tuple[int, str], ...]
+    """Cents and the requester's reason, oldest first."""
+    title: str
+    reward_cents: int
+    state: AssignmentState
+    submitted_at: dt.datetime
+    auto_approve_at: dt.datetime
+    feedback: str
+
+
+@dataclass(frozen=True, slots=True)
+class LateWork:
+    """Answers that came after their time."""
+
+    title: str
+    reward_cents: int
+    received_at: dt.datetime
+
+
+_SUBMISSIONS: Wide = (
+    select(
+        *columns(
+            WorkRow,
+            Assignment,
+            bonuses=Assignment.id,
+            title=HitType.title,
+            reward_cents=HitType.reward_cents,
+        )
+    )
+    .select_from(WORK)
+    .where(Assignment.worker_id == bindparam("me"), Assignment.submitted_at.is_not(None))
+    .order_by(Assignment.submitted_at.desc(), Assignment.id.desc())
+    .limit(_MOST_SHOWN)
+)
+_BONUSES = (
+    select(Bonus.assignment_id, Bonus.cents, Bonus.reason)
+    .join(Assignment, Assignment.id == Bonus.assignment_id)
+    .where(Assignment.worker_id == bindparam("me"))
+    .order_by(Bonus.id)
+)
+_LATE = (
+    select(HitType.title, HitType.reward_cents, LateAnswer.received_at)
+    .select_from(WORK)
+    .join(LateAnswer)
+    .where(Assignment.worker_id == bindparam("me"))
+    .order_by(LateAnswer.id.desc())
+    .limit(_MOST_SHOWN)
+)
+# Without the environment, so that the table is read from its end and not by an index that needs sorting.
+_TIMES = (
+    select(Hit.hit_type_id, Assignment.accepted_at, Assignment.submitted_at)
+    .join(Hit, Hit.id == Assignment.hit_id)
+    .where(Assignment.submitted_at.is_not(None))
+    .order_by(Assignment.id.desc())
+    .limit(_RECENT_ASSIGNMENTS)
+)
+_QUESTION = select(HitQuestion.xml).join(Hit).where(Hit.mturk_id == bindparam("of_hit"))
+_LATEST_QUESTION = (
+    select(HitQuestion.xml)
+    .select_from(WORK)
+    .join(Worker)
+    .join(HitQuestion, HitQuestion.hit_id == Hit.id)
+    .where(
+        Worker.mturk_id == bindparam("me"),
+        HitType.title == bindparam("title"),
+        Assignment.submitted_at.is_not(None),
+    )
+    .order_by(Assignment.id.desc())
+    .limit(1)
+)
+
+
+def submissions(connection: Connection, worker_id: int) -> list[WorkRow]:
+    """A worker's newest submissions, newest first, each with its bonuses."""
+    bonuses: defaultdict[int, list[tuple[int, str]]] = defaultdict(list)
+    for assignment_id, cents, reason in connection.execute(_BONUSES, {"me": worker_id}):
+        bonuses[assignment_id].append((cents, reason))
+    rows = connection.execute(_SUBMISSIONS, {"me": worker_id})
+    return [WorkRow(tuple(bonuses[row[0]]), *row[1:]) for row in rows]
+
+
+def late_answers(connection: Connection, worker_id: int) -> list[LateWork]:
+    """What of a worker's came too late, newest first."""
+    return every(connection, LateWork, _LATE, me=worker_id)
+
+
+def keep_late(connection: Connection, assignment_id: int, answer: str, now: dt.datetime) -> None:
+    """Keep answers that came after their time; the same again, or more than a person sends, is not kept."""
+    own = LateAnswer.assignment_id == assignment_id
+    kept = connection.scalars(select(LateAnswer.answer).where(own)).all()
+    if answer not in kept and len(kept) < MAX_LATE:
+        add_row(connection, LateAnswer, assignment_id=assignment_id, answer=answer, received_at=now)
+
+
+def is_late_kept(connection: Connection, assignment_id: int) -> bool:
+    """Whether a late answer of an assignment is kept."""
+    own = LateAnswer.assignment_id == assignment_id
+    return connection.scalar(select(LateAnswer.id).where(own).limit(1)) is not None
+
+
+def latest_question(connection: Connection, lease: LeaseRow) -> str | None:
+    """The question XML that a lease's worker answered last under the title of its HIT; None before the first."""
+    return connection.scalar(_LATEST_QUESTION, {"me": lease.worker, "title": lease.title})
+
+
+_STATED = re.compile(r"\babout (?:(an?|one)|([0-9]{1,3})) minutes?\b")
+_BY_PEOPLE_S = 20
+_LOOKED_AT = 20
+"""Groups whose page is read for what it says; more are never on one list."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeEstimate:
+    """The time of one HIT."""
+
+    seconds: int
+    is_measured: bool
+    """Whether half of the latest submissions took no longer; else the requester says so."""
+
+    def cents_an_hour(self, reward_cents: int) -> int:
+        """What an hour of such HITs pays, rounded down."""
+        return reward_cents * 3600 // max(1, self.seconds)
+
+
+def estimates(connection: Connection, groups: Sequence[OpenGroup]) -> Mapping[int, TimeEstimate]:
+    """The estimates of listed groups by the row of their type, where there is one."""
+    measured = _measured(connection) if groups else {}
+    by_type = {}
+    for group in groups[:_LOOKED_AT]:
+        own = measured.get(group.hit_type_id)
+        if own is None:
+            own = _stated(connection.execute(_QUESTION, {"of_hit": group.sample}).scalar_one())
+        if own is not None:
+            by_type[group.hit_type_id] = own
+    return by_type
+
+
+def estimate(connection: Connection, hit_type_id: int, question_xml: str) -> TimeEstimate | None:
+    """The estimate of one HIT, whose question is at hand."""
+    return _measured(connection).get(hit_type_id) or _stated(question_xml)
+
+
+def _measured(connection: Connection) -> dict[int, TimeEstimate]:
+    """The median time of the latest submissions by HIT type, where there are five or more.
+
+    Times that only scripts have tell a person nothing.
+    """
+    taken: defaultdict[int, list[float]] = defaultdict(list)
+    for hit_type_id, accepted_at, submitted_at in connection.execute(_TIMES):
+        assert submitted_at is not None
+        taken[hit_type_id].append((submitted_at - accepted_at).total_seconds())
+    medians = {own: round(median(times)) for own, times in taken.items() if len(times) >= _ENOUGH}
+    return {own: TimeEstimate(seconds, True) for own, seconds in medians.items() if seconds >= _BY_PEOPLE_S}
+
+
+def _stated(question_xml: str) -> TimeEstimate | None:
+    match = _STATED.search(question_xml)
+    if match is None:
+        return None
+    minutes = 1 if match[1] else int(match[2])
+    return TimeEstimate(60 * minutes, False) if minutes else None

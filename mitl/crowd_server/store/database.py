@@ -7,10 +7,11 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import fields
+from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, TypeAlias, TypeVar
 
-from sqlalchemy import Connection, CursorResult, Engine, Select, select
+from sqlalchemy import Connection, Engine, Insert, Select, insert, select, update
 from sqlalchemy.orm import InstrumentedAttribute
 
 from mitl.crowd_server.store.models import Account, Base
@@ -131,15 +132,42 @@ class Database:
             yield connection
 
 
+@dataclass(frozen=True, slots=True)
+class Books:
+    """One environment's rows at one moment, within a transaction."""
+
+    connection: Connection
+    environment: Environment
+    now: dt.datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Which part of a listing is wanted: the rows after that of this id, at most so many."""
+
+    after: int
+    limit: int
+
+
 Wide: TypeAlias = Select[*tuple[Any, ...]]
 """A select of more columns than the type checker counts."""
 
 
-def new_id(result: CursorResult[Any]) -> int:
-    """The key of the row just inserted."""
-    key = result.inserted_primary_key
+def add_row(connection: Connection, table: type[Base], **values: object) -> int:
+    """Insert a row; its key."""
+    key = connection.execute(_insertion(table), values).inserted_primary_key
     assert key is not None
     return int(key[0])
+
+
+@cache
+def _insertion(table: type[Base]) -> Insert:
+    return insert(table)
+
+
+def change_row(connection: Connection, table: type[Base], key: int, **values: object) -> None:
+    """Set these columns of the row with this ``id``; a value may be an expression."""
+    connection.execute(update(table).where(table.__table__.c.id == key).values(**values))
 
 
 def first(
@@ -157,6 +185,7 @@ def every(
     return [record(*row) for row in connection.execute(wanted, values)]
 
 
-def columns(record: type, table: type[Base]) -> tuple[InstrumentedAttribute[Any], ...]:
-    """The columns of a table that have the names of a record's fields, in the record's order."""
-    return tuple(getattr(table, field.name) for field in fields(record))
+def columns(record: type, table: type[Base], **others: Any) -> tuple[InstrumentedAttribute[Any], ...]:
+    """What to select for a record: for each field the one of ``others``, else the table's column of that name."""
+    names = [field.name for field in fields(record)]
+    return tuple(others[name] if name in others else getattr(table, name) for name in names)

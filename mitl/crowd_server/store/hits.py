@@ -3,19 +3,66 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, case, exists, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, exists, func, insert, or_, select
 
 from mitl.crowd_server.protocol.ids import entity_id
 from mitl.crowd_server.store import accounts
-from mitl.crowd_server.store.database import Wide, new_id
-from mitl.crowd_server.store.hit_types import COLUMNS as TYPE_COLUMNS
-from mitl.crowd_server.store.hit_types import TypeRow, type_row
+from mitl.crowd_server.store.database import Books, Portion, Wide, add_row, change_row, columns, first
 from mitl.crowd_server.store.models import Assignment, AssignmentState, Hit, HitQuestion, HitType
-from mitl.records import Environment
+
+
+@dataclass(frozen=True, slots=True)
+class TypeValues:
+    """What makes one HIT type differ from another."""
+
+    title: str
+    description: str
+    keywords: str
+    reward_cents: int
+    duration_s: int
+    auto_approval_s: int
+    requirements: str
+
+
+@dataclass(frozen=True, slots=True)
+class TypeRow:
+    """A HIT type as kept."""
+
+    id: int
+    mturk_id: str
+    group_id: str
+    values: TypeValues
+
+
+_TYPE: Wide = select(HitType.id, HitType.mturk_id, HitType.group_id, *columns(TypeValues, HitType))
+_FIND_TYPE = _TYPE.where(
+    HitType.mturk_id == bindparam("mturk_id"), HitType.environment == bindparam("environment")
+)
+
+
+def add_type(books: Books, digest: str, values: TypeValues) -> TypeRow:
+    """The HIT type of these values, made at its first use."""
+    wanted = _TYPE.where(HitType.environment == books.environment, HitType.digest == digest)
+    kept = first(books.connection, _type_row, wanted)
+    if kept is not None:
+        return kept
+    mturk_id, group_id = entity_id(), entity_id()
+    own = {"environment": books.environment, "digest": digest, "created_at": books.now, **asdict(values)}
+    own_id = add_row(books.connection, HitType, mturk_id=mturk_id, group_id=group_id, **own)
+    return TypeRow(own_id, mturk_id, group_id, values)
+
+
+def find_type(books: Books, mturk_id: str) -> TypeRow | None:
+    """The HIT type of this id."""
+    return first(books.connection, _type_row, _FIND_TYPE, mturk_id=mturk_id, environment=books.environment)
+
+
+def _type_row(own_id: int, mturk_id: str, group_id: str, *values: Any) -> TypeRow:
+    return TypeRow(own_id, mturk_id, group_id, TypeValues(*values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +71,6 @@ class HitRow:
 
     id: int
     mturk_id: str
-    type: TypeRow
     annotation: str
     max_assignments: int
     slots_left: int
@@ -32,6 +78,7 @@ class HitRow:
     created_at: dt.datetime
     expires_at: dt.datetime
     deleted_at: dt.datetime | None
+    type: TypeRow
     pending: int
     completed: int
 
@@ -51,7 +98,7 @@ class HitRow:
         return "Reviewing" if self.reviewing else "Reviewable"
 
 
-_HIT_COLUMNS = (
+_OWN = (
     Hit.id,
     Hit.mturk_id,
     Hit.annotation,
@@ -62,14 +109,14 @@ _HIT_COLUMNS = (
     Hit.expires_at,
     Hit.deleted_at,
 )
-
-SELECT: Wide = select(*_HIT_COLUMNS, *TYPE_COLUMNS).join(HitType, HitType.id == Hit.hit_type_id)
+# Statements of every request are built once: SQLAlchemy takes longer to build one than SQLite to run it.
+_HIT: Wide = select(*_OWN, *_TYPE.selected_columns).join(HitType, HitType.id == Hit.hit_type_id)
 _OF_ID = (Hit.mturk_id == bindparam("mturk_id"), Hit.environment == bindparam("environment"))
-_FIND_HIT = SELECT.where(*_OF_ID)
+_FIND_HIT = _HIT.where(*_OF_ID)
 _HIT_KEY = select(Hit.id).where(*_OF_ID)
 _QUESTION = select(HitQuestion.xml).where(HitQuestion.hit_id == bindparam("hit_id"))
 _FORM = _QUESTION.where(HitQuestion.xml.contains("/QuestionForm.xsd"))
-_ADD_HIT, _ADD_QUESTION = insert(Hit), insert(HitQuestion)
+_ADD_QUESTION = insert(HitQuestion)
 _LIVE = and_(Assignment.state == AssignmentState.ACCEPTED, Assignment.deadline_at > bindparam("now"))
 _DECIDED = Assignment.decided_at.is_not(None)
 _COUNTS = (
@@ -77,65 +124,47 @@ _COUNTS = (
     .where(Assignment.hit_id.in_(bindparam("hit_ids", expanding=True)))
     .group_by(Assignment.hit_id)
 )
-"""Statements of every request are built once: SQLAlchemy takes longer to build one than SQLite to run it."""
 
 
 def add_hit(
-    connection: Connection,
-    environment: Environment,
-    hit_type: TypeRow,
-    *,
-    question: str,
-    annotation: str,
-    max_assignments: int,
-    lifetime_s: int,
-    now: dt.datetime,
+    books: Books, hit_type: TypeRow, *, question: str, annotation: str, max_assignments: int, lifetime_s: int
 ) -> HitRow:
     """Post a HIT and set its money aside; TurkError InsufficientFunds where there is too little."""
-    mturk_id = entity_id()
-    expires_at = now + dt.timedelta(seconds=lifetime_s)
+    expires_at = books.now + dt.timedelta(seconds=lifetime_s)
     values: dict[str, Any] = {
-        "mturk_id": mturk_id,
+        "mturk_id": entity_id(),
         "annotation": annotation,
         "max_assignments": max_assignments,
         "slots_left": max_assignments,
         "reviewing": False,
-        "created_at": now,
+        "created_at": books.now,
         "expires_at": expires_at,
         "deleted_at": None,
     }
-    kept = {"environment": environment, "hit_type_id": hit_type.id, "held_slots": max_assignments}
-    hit_id = new_id(connection.execute(_ADD_HIT, values | kept | {"settle_at": expires_at}))
-    connection.execute(_ADD_QUESTION, {"hit_id": hit_id, "xml": question})
-    accounts.hold(connection, environment, hit_id, max_assignments * hit_type.values.reward_cents, now)
+    kept = {"environment": books.environment, "hit_type_id": hit_type.id, "held_slots": max_assignments}
+    hit_id = add_row(books.connection, Hit, **values, **kept, settle_at=expires_at)
+    books.connection.execute(_ADD_QUESTION, {"hit_id": hit_id, "xml": question})
+    accounts.hold(books, hit_id, max_assignments * hit_type.values.reward_cents)
     return HitRow(id=hit_id, type=hit_type, pending=0, completed=0, **values)
 
 
-def find_hit(
-    connection: Connection, environment: Environment, mturk_id: str, now: dt.datetime
-) -> HitRow | None:
+def find_hit(books: Books, mturk_id: str) -> HitRow | None:
     """The HIT of this id, deleted or not."""
-    return next(iter(rows(connection, _FIND_HIT, now, mturk_id=mturk_id, environment=environment)), None)
+    of_id = {"mturk_id": mturk_id, "environment": books.environment}
+    return next(iter(_rows(books, _FIND_HIT, of_id)), None)
 
 
-def hit_key(connection: Connection, environment: Environment, mturk_id: str) -> int | None:
+def hit_key(books: Books, mturk_id: str) -> int | None:
     """The row of the HIT of this id."""
-    return connection.execute(
-        _HIT_KEY, {"mturk_id": mturk_id, "environment": environment}
-    ).scalar_one_or_none()
+    return books.connection.scalar(_HIT_KEY, {"mturk_id": mturk_id, "environment": books.environment})
 
 
-def is_promised(connection: Connection, hit_id: int, now: dt.datetime) -> bool:
+def is_promised(books: Books, hit_id: int) -> bool:
     """Whether somebody has this HIT, or submitted it and may still be paid for it."""
     open_states = (AssignmentState.SUBMITTED, AssignmentState.REJECTED)
-    wanted = select(Assignment.id).where(
-        Assignment.hit_id == hit_id,
-        or_(
-            Assignment.state.in_(open_states),
-            and_(Assignment.state == AssignmentState.ACCEPTED, Assignment.deadline_at > now),
-        ),
-    )
-    return connection.execute(wanted.limit(1)).first() is not None
+    promised = or_(Assignment.state.in_(open_states), _LIVE)
+    wanted = select(Assignment.id).where(Assignment.hit_id == hit_id, promised).limit(1)
+    return books.connection.scalar(wanted, {"now": books.now}) is not None
 
 
 def question(connection: Connection, hit_id: int) -> str:
@@ -145,113 +174,75 @@ def question(connection: Connection, hit_id: int) -> str:
 
 def form(connection: Connection, hit_id: int) -> str | None:
     """The question XML where it speaks of QuestionForm; few HITs have one, so that others need not be read."""
-    return connection.execute(_FORM, {"hit_id": hit_id}).scalar_one_or_none()
+    return connection.scalar(_FORM, {"hit_id": hit_id})
 
 
-def set_expiration(connection: Connection, hit_id: int, expires_at: dt.datetime) -> None:
-    """Move a HIT's expiry; the caller settles its money."""
-    connection.execute(update(Hit).where(Hit.id == hit_id).values(expires_at=expires_at))
+def set_expiration(books: Books, hit_id: int, expires_at: dt.datetime) -> None:
+    """Move a HIT's expiry, and hold or free its money accordingly."""
+    change_row(books.connection, Hit, hit_id, expires_at=expires_at)
+    accounts.settle_hit(books, hit_id)
 
 
-def set_reviewing(connection: Connection, hit_id: int, reviewing: bool) -> None:
+def set_reviewing(books: Books, hit_id: int, reviewing: bool) -> None:
     """Set or lift the requester's own marker."""
-    connection.execute(update(Hit).where(Hit.id == hit_id).values(reviewing=reviewing))
+    change_row(books.connection, Hit, hit_id, reviewing=reviewing)
 
 
-def add_slots(connection: Connection, hit_id: int, count: int) -> None:
-    """Ask for more assignments; the caller settles the HIT's money."""
-    connection.execute(
-        update(Hit)
-        .where(Hit.id == hit_id)
-        .values(max_assignments=Hit.max_assignments + count, slots_left=Hit.slots_left + count)
-    )
+def add_slots(books: Books, hit_id: int, count: int) -> None:
+    """Ask for more assignments, and hold what they pay."""
+    more = {"max_assignments": Hit.max_assignments + count, "slots_left": Hit.slots_left + count}
+    change_row(books.connection, Hit, hit_id, **more)
+    accounts.settle_hit(books, hit_id)
 
 
-def delete(connection: Connection, hit_id: int, now: dt.datetime) -> None:
-    """Dispose of a HIT; its rows stay."""
-    connection.execute(update(Hit).where(Hit.id == hit_id).values(deleted_at=now))
+def delete(books: Books, hit_id: int) -> None:
+    """Dispose of a HIT and free its money; its rows stay."""
+    change_row(books.connection, Hit, hit_id, deleted_at=books.now)
+    accounts.settle_hit(books, hit_id)
 
 
-def rows(connection: Connection, wanted: Wide, now: dt.datetime, **parameters: object) -> list[HitRow]:
-    """The HITs that a narrowing of ``SELECT`` finds, with what their assignments do now."""
-    found_rows = connection.execute(wanted, parameters).all()
-    counts = _counts(connection, [row[0] for row in found_rows], now)
-    split = len(_HIT_COLUMNS)
-    records = []
-    for row in found_rows:
-        own = dict(zip((column.key for column in _HIT_COLUMNS), row[:split], strict=True))
-        pending, completed = counts.get(own["id"], (0, 0))
-        records.append(HitRow(**own, type=type_row(tuple(row[split:])), pending=pending, completed=completed))
-    return records
+def _rows(books: Books, wanted: Wide, parameters: Mapping[str, object]) -> list[HitRow]:
+    """The HITs that a narrowing of ``_HIT`` selects, with what their assignments do now."""
+    rows = books.connection.execute(wanted, parameters).all()
+    if not rows:
+        return []
+    those = {"hit_ids": [row[0] for row in rows], "now": books.now}
+    counts = {own: doing for own, *doing in books.connection.execute(_COUNTS, those)}
+    hits = []
+    for row in rows:
+        own, hit_type = row[: len(_OWN)], _type_row(*row[len(_OWN) :])
+        values: list[Any] = [*own, hit_type, *counts.get(row[0], (0, 0))]
+        hits.append(HitRow(*values))
+    return hits
 
 
-def _counts(connection: Connection, hit_ids: Sequence[int], now: dt.datetime) -> dict[int, tuple[int, int]]:
-    """Live leases and decided assignments of these HITs."""
-    if not hit_ids:
-        return {}
-    rows = connection.execute(_COUNTS, {"hit_ids": hit_ids, "now": now})
-    return {hit_id: (pending, completed) for hit_id, pending, completed in rows}
+_OF_REQUESTER = (Hit.environment == bindparam("environment"), Hit.deleted_at.is_(None))
 
 
-def list_hits(
-    connection: Connection, environment: Environment, *, after: int, limit: int, now: dt.datetime
-) -> list[HitRow]:
-    """HITs that are not deleted, oldest first, from the one after id ``after``."""
-    wanted = SELECT.where(Hit.environment == environment, Hit.id > after, Hit.deleted_at.is_(None))
-    return rows(connection, wanted.order_by(Hit.id).limit(limit), now)
+def list_hits(books: Books, portion: Portion, *narrowing: ColumnElement[bool]) -> list[HitRow]:
+    """HITs that are not deleted, oldest first."""
+    wanted = _HIT.where(*_OF_REQUESTER, *narrowing, Hit.id > portion.after)
+    of = {"environment": books.environment, "now": books.now}
+    return _rows(books, wanted.order_by(Hit.id).limit(portion.limit), of)
 
 
-def list_of_type(
-    connection: Connection, hit_type_id: int, *, after: int, limit: int, now: dt.datetime
-) -> list[HitRow]:
+def list_of_type(books: Books, hit_type_id: int, portion: Portion) -> list[HitRow]:
     """HITs of a HIT type, deleted ones too, oldest first."""
-    wanted = SELECT.where(Hit.hit_type_id == hit_type_id, Hit.id > after)
-    return rows(connection, wanted.order_by(Hit.id).limit(limit), now)
+    wanted = _HIT.where(Hit.hit_type_id == hit_type_id, Hit.id > portion.after)
+    return _rows(books, wanted.order_by(Hit.id).limit(portion.limit), {})
 
 
 def list_reviewable(
-    connection: Connection,
-    environment: Environment,
-    *,
-    hit_type_id: int | None,
-    reviewing: bool,
-    after: int,
-    limit: int,
-    now: dt.datetime,
+    books: Books, portion: Portion, *, hit_type_id: int | None, reviewing: bool
 ) -> list[HitRow]:
     """HITs on which no further work will come, marked as being reviewed or not."""
-    lease = exists().where(
-        Assignment.hit_id == Hit.id,
-        Assignment.state == AssignmentState.ACCEPTED,
-        Assignment.deadline_at > now,
-    )
-    wanted = SELECT.where(
-        Hit.environment == environment,
-        Hit.id > after,
-        Hit.deleted_at.is_(None),
-        Hit.reviewing.is_(reviewing),
-        or_(Hit.slots_left == 0, Hit.expires_at <= now),
-        ~lease,
-    )
+    over = or_(Hit.slots_left == 0, Hit.expires_at <= books.now)
+    narrowing = [Hit.reviewing.is_(reviewing), over, ~exists().where(Assignment.hit_id == Hit.id, _LIVE)]
     if hit_type_id is not None:
-        wanted = wanted.where(Hit.hit_type_id == hit_type_id)
-    return rows(connection, wanted.order_by(Hit.id).limit(limit), now)
+        narrowing.append(Hit.hit_type_id == hit_type_id)
+    return list_hits(books, portion, *narrowing)
 
 
-def list_requiring(
-    connection: Connection,
-    environment: Environment,
-    mention: str,
-    *,
-    after: int,
-    limit: int,
-    now: dt.datetime,
-) -> list[HitRow]:
+def list_requiring(books: Books, mention: str, portion: Portion) -> list[HitRow]:
     """HITs that are not deleted and whose type's requirements hold this text."""
-    wanted = SELECT.where(
-        Hit.environment == environment,
-        Hit.id > after,
-        Hit.deleted_at.is_(None),
-        HitType.requirements.contains(mention, autoescape=True),
-    )
-    return rows(connection, wanted.order_by(Hit.id).limit(limit), now)
+    return list_hits(books, portion, HitType.requirements.contains(mention, autoescape=True))

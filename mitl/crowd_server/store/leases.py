@@ -14,7 +14,6 @@ from sqlalchemy import (
     case,
     exists,
     func,
-    insert,
     literal_column,
     null,
     or_,
@@ -23,14 +22,22 @@ from sqlalchemy import (
 )
 
 from mitl.crowd_server.protocol.ids import entity_id
-from mitl.crowd_server.store.database import Wide, every, first, new_id
-from mitl.crowd_server.store.models import Assignment, AssignmentState, Hit, HitType, Worker, WorkerBlock
+from mitl.crowd_server.store.database import Books, Wide, add_row, columns, every, first
+from mitl.crowd_server.store.models import (
+    WORK,
+    Assignment,
+    AssignmentState,
+    Hit,
+    HitType,
+    Worker,
+    WorkerBlock,
+)
 from mitl.crowd_server.store.workers import WorkerRow
 from mitl.records import Environment
 
 
 @dataclass(frozen=True, slots=True)
-class GroupRow:
+class OpenGroup:
     """A HIT type with the number of HITs that one worker may take."""
 
     hit_type_id: int
@@ -82,37 +89,27 @@ class LeaseRow:
 
 _LEASE: Wide = (
     select(
-        Assignment.id,
-        Assignment.mturk_id,
-        Assignment.state,
-        Assignment.accepted_at,
-        Assignment.deadline_at,
-        Assignment.submitted_at,
-        Assignment.environment,
-        Assignment.hit_id,
-        Hit.mturk_id,
-        Worker.mturk_id,
-        HitType.mturk_id,
-        HitType.title,
-        HitType.description,
-        HitType.reward_cents,
-        HitType.duration_s,
-        HitType.auto_approval_s,
-        HitType.id,
+        *columns(
+            LeaseRow,
+            Assignment,
+            hit=Hit.mturk_id,
+            worker=Worker.mturk_id,
+            hit_type=HitType.mturk_id,
+            title=HitType.title,
+            description=HitType.description,
+            reward_cents=HitType.reward_cents,
+            duration_s=HitType.duration_s,
+            auto_approval_s=HitType.auto_approval_s,
+            hit_type_id=HitType.id,
+        )
     )
-    .join(Hit, Hit.id == Assignment.hit_id)
-    .join(HitType, HitType.id == Hit.hit_type_id)
-    .join(Worker, Worker.id == Assignment.worker_id)
+    .select_from(WORK)
+    .join(Worker)
 )
-
-
 _ME: BindParameter[Any] = bindparam("me")
 _NOW: BindParameter[Any] = bindparam("now")
-_LIVE_LEASE = and_(
-    Assignment.hit_id == Hit.id,
-    Assignment.state == AssignmentState.ACCEPTED,
-    Assignment.deadline_at > _NOW,
-)
+_LIVE = and_(Assignment.state == AssignmentState.ACCEPTED, Assignment.deadline_at > _NOW)
+_LIVE_LEASE = and_(Assignment.hit_id == Hit.id, _LIVE)
 _FREE = (
     HitType.environment == bindparam("environment"),
     HitType.paused_at.is_(None),
@@ -130,31 +127,20 @@ _BARRED = or_(
 _MINE = and_(Assignment.hit_id == Hit.id, Assignment.worker_id == _ME)
 _GROUPS: Wide = (
     select(
-        HitType.id,
-        HitType.mturk_id,
-        HitType.title,
-        HitType.description,
-        HitType.reward_cents,
-        HitType.duration_s,
-        HitType.auto_approval_s,
-        HitType.requirements,
-        func.count(Hit.id),
-        func.min(Hit.mturk_id),
+        *columns(
+            OpenGroup,
+            HitType,
+            hit_type_id=HitType.id,
+            available=func.count(Hit.id),
+            sample=func.min(Hit.mturk_id),
+        )
     )
     .join(Hit, Hit.hit_type_id == HitType.id)
     .where(*_FREE, ~exists().where(_MINE, _BARRED))
     .group_by(HitType.id)
     .order_by(HitType.id)
 )
-_CURRENT = (
-    _LEASE.where(
-        Assignment.worker_id == _ME,
-        Assignment.state == AssignmentState.ACCEPTED,
-        Assignment.deadline_at > _NOW,
-    )
-    .order_by(Assignment.id)
-    .limit(1)
-)
+_CURRENT = _LEASE.where(Assignment.worker_id == _ME, _LIVE).order_by(Assignment.id).limit(1)
 _FIND = _LEASE.where(Assignment.id == bindparam("own"))
 _REQUIREMENTS = select(HitType.requirements).where(
     HitType.mturk_id == bindparam("hit_type"), HitType.environment == bindparam("environment")
@@ -174,17 +160,13 @@ _AGAIN = (
     .order_by(Hit.id)
     .limit(1)
 )
-_HELD = or_(
-    Assignment.submitted_at.is_not(None),
-    and_(Assignment.state == AssignmentState.ACCEPTED, Assignment.deadline_at > _NOW),
-)
+_HELD = or_(Assignment.submitted_at.is_not(None), _LIVE)
 _IDS = (
     select(Assignment.mturk_id, func.max(case((_HELD, 1), else_=0)))
     .where(Assignment.hit_id == bindparam("hit_id"))
     .group_by(Assignment.mturk_id)
     .order_by(func.min(Assignment.id))
 )
-_ADD = insert(Assignment)
 _RENEW = (
     update(Assignment)
     .where(Assignment.id == bindparam("own"))
@@ -209,21 +191,20 @@ _SUBMIT = (
 _TAKE_SLOT = update(Hit).where(Hit.id == bindparam("hit")).values(slots_left=Hit.slots_left - 1)
 
 
-def groups(connection: Connection, worker: WorkerRow, now: dt.datetime) -> list[GroupRow]:
+def groups(books: Books, worker: WorkerRow) -> list[OpenGroup]:
     """HIT types with HITs that this worker may take, oldest first; qualifications are the caller's business."""
-    return every(connection, GroupRow, _GROUPS, environment=worker.environment, me=worker.id, now=now)
+    wanted = {"environment": worker.environment, "me": worker.id, "now": books.now}
+    return every(books.connection, OpenGroup, _GROUPS, **wanted)
 
 
-def requirements(connection: Connection, environment: Environment, hit_type: str) -> str | None:
+def requirements(books: Books, hit_type: str) -> str | None:
     """A HIT type's QualificationRequirements; None where there is no such type."""
-    return connection.execute(
-        _REQUIREMENTS, {"hit_type": hit_type, "environment": environment}
-    ).scalar_one_or_none()
+    return books.connection.scalar(_REQUIREMENTS, {"hit_type": hit_type, "environment": books.environment})
 
 
-def current(connection: Connection, worker: WorkerRow, now: dt.datetime) -> LeaseRow | None:
+def current(books: Books, worker: WorkerRow) -> LeaseRow | None:
     """The one assignment that this worker has open."""
-    return first(connection, LeaseRow, _CURRENT, me=worker.id, now=now)
+    return first(books.connection, LeaseRow, _CURRENT, me=worker.id, now=books.now)
 
 
 def find(connection: Connection, assignment_id: int) -> LeaseRow | None:
@@ -231,42 +212,39 @@ def find(connection: Connection, assignment_id: int) -> LeaseRow | None:
     return first(connection, LeaseRow, _FIND, own=assignment_id)
 
 
-def accept(
-    connection: Connection, worker: WorkerRow, hit_type: str, now: dt.datetime
-) -> tuple[int, dt.datetime] | None:
+def accept(books: Books, worker: WorkerRow, hit_type: str) -> tuple[int, dt.datetime] | None:
     """Lease one HIT of this type that the worker has not done: (assignment row, time); None where there is none.
 
     HITs come in the order of posting, those that this worker had before last. One that they gave back is not
     offered to them again until its old deadline.
     """
+    connection, now = books.connection, books.now
     wanted = {"environment": worker.environment, "hit_type": hit_type, "me": worker.id, "now": now}
     row = connection.execute(_NEXT, wanted).one_or_none() or connection.execute(_AGAIN, wanted).one_or_none()
     if row is None:
         return None
     hit_id, duration_s, own_id = row
-    fresh = _free_id(connection, hit_id, now) or entity_id()
+    ids = connection.execute(_IDS, {"hit_id": hit_id, "now": now})
+    # An AssignmentId of this HIT that nobody holds any more, if there is one: MTurk gives such ids out again.
+    mturk_id = next((mturk_id for mturk_id, held in ids if not held), None) or entity_id()
     until = now + dt.timedelta(seconds=duration_s)
     if own_id is not None:
-        connection.execute(_RENEW, {"own": own_id, "new_id": fresh, "now": now, "until": until})
+        connection.execute(_RENEW, {"own": own_id, "new_id": mturk_id, "now": now, "until": until})
         return int(own_id), now
-    result = connection.execute(
-        _ADD,
-        {
-            "mturk_id": fresh,
-            "state": AssignmentState.ACCEPTED,
-            "accepted_at": now,
-            "deadline_at": until,
-            "environment": worker.environment,
-            "hit_id": hit_id,
-            "worker_id": worker.id,
-            "submitted_at": None,
-            "auto_approve_at": None,
-            "decided_at": None,
-            "feedback": "",
-            "answer": "",
-        },
+    own_id = add_row(
+        connection,
+        Assignment,
+        environment=worker.environment,
+        hit_id=hit_id,
+        worker_id=worker.id,
+        mturk_id=mturk_id,
+        state=AssignmentState.ACCEPTED,
+        accepted_at=now,
+        deadline_at=until,
+        feedback="",
+        answer="",
     )
-    return new_id(result), now
+    return own_id, now
 
 
 def give_back(connection: Connection, assignment_id: int) -> None:
@@ -274,14 +252,9 @@ def give_back(connection: Connection, assignment_id: int) -> None:
     connection.execute(_RETURN, {"own": assignment_id})
 
 
-def submit(connection: Connection, lease: LeaseRow, answer: str, now: dt.datetime) -> None:
+def submit(books: Books, lease: LeaseRow, answer: str) -> None:
     """Keep a worker's answer, once."""
-    approve_at = now + dt.timedelta(seconds=lease.auto_approval_s)
-    connection.execute(_SUBMIT, {"own": lease.id, "now": now, "approve_at": approve_at, "xml": answer})
-    connection.execute(_TAKE_SLOT, {"hit": lease.hit_id})
-
-
-def _free_id(connection: Connection, hit_id: int, now: dt.datetime) -> str | None:
-    """An AssignmentId of this HIT that nobody holds any more: MTurk gives such ids out again."""
-    rows = connection.execute(_IDS, {"hit_id": hit_id, "now": now})
-    return next((mturk_id for mturk_id, held in rows if not held), None)
+    approve_at = books.now + dt.timedelta(seconds=lease.auto_approval_s)
+    sent = {"own": lease.id, "now": books.now, "approve_at": approve_at, "xml": answer}
+    books.connection.execute(_SUBMIT, sent)
+    books.connection.execute(_TAKE_SLOT, {"hit": lease.hit_id})

@@ -9,9 +9,9 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from sqlalchemy import Connection, bindparam, case, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, case, delete, func, or_, select
 
-from mitl.crowd_server.store.database import Wide, columns, every, first, new_id
+from mitl.crowd_server.store.database import Wide, add_row, change_row, columns, every, first
 from mitl.crowd_server.store.models import Assignment, Panel, PanelIdentity, PanelVisit, VisitState, Worker
 from mitl.crowd_server.store.workers import WorkerRow
 from mitl.records import Environment
@@ -78,16 +78,14 @@ class VisitRow:
 
 _PANEL: Wide = select(*columns(PanelRow, Panel))
 _VISIT: Wide = select(
-    PanelVisit.id,
-    PanelVisit.worker_id,
-    PanelVisit.session,
-    PanelVisit.study,
-    PanelVisit.state,
-    PanelVisit.hits_done,
-    Panel.slug,
-    Panel.profile,
-    Panel.hits_per_visit,
-    Panel.ends,
+    *columns(
+        VisitRow,
+        PanelVisit,
+        slug=Panel.slug,
+        profile=Panel.profile,
+        hits_per_visit=Panel.hits_per_visit,
+        ends=Panel.ends,
+    )
 ).join(Panel, Panel.id == PanelVisit.panel_id)
 _BY_ID = _VISIT.where(PanelVisit.id == bindparam("own"))
 _LATEST = (
@@ -107,10 +105,9 @@ _OF_ASSIGNMENT = (
 
 def add(connection: Connection, panel: PanelRow) -> int:
     """Keep a new panel; its ``id`` is not looked at."""
-    result = connection.execute(
-        insert(Panel).values({name: value for name, value in asdict(panel).items() if name != "id"})
+    return add_row(
+        connection, Panel, **{name: value for name, value in asdict(panel).items() if name != "id"}
     )
-    return new_id(result)
 
 
 def find(connection: Connection, slug: str) -> PanelRow | None:
@@ -121,41 +118,28 @@ def find(connection: Connection, slug: str) -> PanelRow | None:
 def list_panels(connection: Connection) -> list[tuple[PanelRow, Mapping[VisitState, int]]]:
     """All panels, newest first, each with its number of visits by state."""
     counts: defaultdict[int, Counter[VisitState]] = defaultdict(Counter)
-    for panel_id, state, count in connection.execute(
-        select(PanelVisit.panel_id, PanelVisit.state, func.count()).group_by(
-            PanelVisit.panel_id, PanelVisit.state
-        )
-    ):
+    by_state = (PanelVisit.panel_id, PanelVisit.state)
+    for panel_id, state, count in connection.execute(select(*by_state, func.count()).group_by(*by_state)):
         counts[panel_id][state] = count
-    rows = connection.execute(_PANEL.order_by(Panel.id.desc()))
-    return [(PanelRow(*row), counts[row[0]]) for row in rows]
+    return [(row, counts[row.id]) for row in every(connection, PanelRow, _PANEL.order_by(Panel.id.desc()))]
 
 
 def visit_records(connection: Connection, panel_id: int) -> list[VisitRecord]:
     """All visits of a panel, oldest first."""
-    known: Wide = (
-        select(
-            Worker.mturk_id,
-            select(func.min(PanelIdentity.external_id))
-            .where(PanelIdentity.worker_id == Worker.id)
-            .scalar_subquery(),
-            PanelVisit.session,
-            PanelVisit.study,
-            PanelVisit.state,
-            PanelVisit.hits_done,
-            PanelVisit.started_at,
-            PanelVisit.ended_at,
-        )
+    known_as = select(func.min(PanelIdentity.external_id)).where(PanelIdentity.worker_id == Worker.id)
+    names = {"worker": Worker.mturk_id, "external_id": known_as.scalar_subquery()}
+    wanted = (
+        select(*columns(VisitRecord, PanelVisit, **names))
         .join(Worker, Worker.id == PanelVisit.worker_id)
         .where(PanelVisit.panel_id == panel_id)
         .order_by(PanelVisit.id)
     )
-    return every(connection, VisitRecord, known)
+    return every(connection, VisitRecord, wanted)
 
 
 def close(connection: Connection, panel_id: int, now: dt.datetime) -> None:
     """Let nobody new in by this panel's link."""
-    connection.execute(update(Panel).where(Panel.id == panel_id).values(closed_at=now))
+    change_row(connection, Panel, panel_id, closed_at=now)
 
 
 def is_closed(connection: Connection, panel_id: int) -> bool:
@@ -184,28 +168,14 @@ def add_visit(
     connection: Connection, panel_id: int, worker_id: int, session: str, study: str, now: dt.datetime
 ) -> int:
     """A new open visit."""
-    result = connection.execute(
-        insert(PanelVisit).values(
-            panel_id=panel_id,
-            worker_id=worker_id,
-            session=session,
-            study=study,
-            state=VisitState.OPEN,
-            hits_done=0,
-            started_at=now,
-            ended_at=None,
-        )
-    )
-    return new_id(result)
+    of = {"panel_id": panel_id, "worker_id": worker_id, "session": session, "study": study}
+    return add_row(connection, PanelVisit, **of, state=VisitState.OPEN, hits_done=0, started_at=now)
 
 
 def set_state(connection: Connection, visit_id: int, state: VisitState, now: dt.datetime) -> None:
     """End a visit, or open it again."""
-    connection.execute(
-        update(PanelVisit)
-        .where(PanelVisit.id == visit_id)
-        .values(state=state, ended_at=None if state is VisitState.OPEN else now)
-    )
+    ended_at = None if state is VisitState.OPEN else now
+    change_row(connection, PanelVisit, visit_id, state=state, ended_at=ended_at)
 
 
 def count_hit(connection: Connection, assignment_id: int, now: dt.datetime) -> None:
@@ -214,9 +184,7 @@ def count_hit(connection: Connection, assignment_id: int, now: dt.datetime) -> N
     if row is None:
         return
     visit_id, hits_done, wanted = row
-    connection.execute(
-        update(PanelVisit).where(PanelVisit.id == visit_id).values(hits_done=PanelVisit.hits_done + 1)
-    )
+    change_row(connection, PanelVisit, visit_id, hits_done=PanelVisit.hits_done + 1)
     if hits_done + 1 >= wanted:
         set_state(connection, visit_id, VisitState.COMPLETED, now)
 
@@ -242,48 +210,33 @@ def find_identity(
 
 def add_identity(connection: Connection, worker: WorkerRow, scope: str, external_id: str) -> None:
     """Remember which worker this participant is."""
-    connection.execute(
-        insert(PanelIdentity).values(
-            environment=worker.environment, profile=scope, external_id=external_id, worker_id=worker.id
-        )
-    )
+    own = {"environment": worker.environment, "worker_id": worker.id}
+    add_row(connection, PanelIdentity, **own, profile=scope, external_id=external_id)
 
 
 def external_id(connection: Connection, worker_id: int) -> str | None:
     """The panel's id of this worker; None once it was forgotten."""
-    return connection.execute(
-        select(PanelIdentity.external_id).where(PanelIdentity.worker_id == worker_id).limit(1)
-    ).scalar_one_or_none()
+    wanted = select(PanelIdentity.external_id).where(PanelIdentity.worker_id == worker_id)
+    return connection.scalar(wanted.limit(1))
 
 
 def known_as(connection: Connection, name: str) -> list[int]:
     """Rows of the workers with this worker id or this panel's id."""
-    return list(
-        connection.execute(
-            select(PanelIdentity.worker_id)
-            .join(Worker, Worker.id == PanelIdentity.worker_id)
-            .where(or_(PanelIdentity.external_id == name, Worker.mturk_id == name))
-        ).scalars()
-    )
+    by_name = or_(PanelIdentity.external_id == name, Worker.mturk_id == name)
+    wanted = select(PanelIdentity.worker_id).join(Worker, Worker.id == PanelIdentity.worker_id)
+    return list(connection.scalars(wanted.where(by_name)))
 
 
 def identified(connection: Connection, environment: Environment) -> list[int]:
     """Rows of all workers of this environment whose panel's id is known."""
-    return list(
-        connection.execute(
-            select(PanelIdentity.worker_id).where(PanelIdentity.environment == environment)
-        ).scalars()
-    )
+    wanted = select(PanelIdentity.worker_id).where(PanelIdentity.environment == environment)
+    return list(connection.scalars(wanted))
 
 
 def forget(connection: Connection, worker_ids: Sequence[int]) -> None:
     """Delete what a panel calls these workers, in their visits too; their work and what they are owed stay."""
     for worker_id in worker_ids:
         connection.execute(delete(PanelIdentity).where(PanelIdentity.worker_id == worker_id))
-        visits = connection.execute(select(PanelVisit.id).where(PanelVisit.worker_id == worker_id)).scalars()
+        visits = connection.scalars(select(PanelVisit.id).where(PanelVisit.worker_id == worker_id))
         for visit_id in visits.all():
-            connection.execute(
-                update(PanelVisit)
-                .where(PanelVisit.id == visit_id)
-                .values(session=f"{FORGOTTEN}{visit_id}", study="")
-            )
+            change_row(connection, PanelVisit, visit_id, session=f"{FORGOTTEN}{visit_id}", study="")

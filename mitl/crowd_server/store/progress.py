@@ -13,9 +13,17 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, and_, bindparam, case, func, or_, select, update
 
-from mitl.crowd_server.store import settling
-from mitl.crowd_server.store.database import Wide, every, first
-from mitl.crowd_server.store.models import DONE_STATES, Assignment, AssignmentState, Hit, HitType, Worker
+from mitl.crowd_server.store import accounts
+from mitl.crowd_server.store.database import Books, Wide, columns, every, first
+from mitl.crowd_server.store.models import (
+    DONE_STATES,
+    WORK,
+    Assignment,
+    AssignmentState,
+    Hit,
+    HitType,
+    Worker,
+)
 from mitl.records import Environment
 
 HOUR = dt.timedelta(hours=1)
@@ -117,8 +125,7 @@ _STATES = (
 _DELAYS = select(HitType.auto_approval_s).distinct()
 _RECENT = (
     select(Hit.hit_type_id, func.count(), func.min(Assignment.accepted_at))
-    .join(Hit, Hit.id == Assignment.hit_id)
-    .join(HitType, HitType.id == Hit.hit_type_id)
+    .select_from(WORK)
     .where(
         Assignment.environment.in_(tuple(Environment)),
         Assignment.state.in_(DONE_STATES),
@@ -134,16 +141,9 @@ _SPANS: Wide = (
     .group_by(Hit.hit_type_id)
 )
 _ACTIVE = (
-    select(
-        Worker.mturk_id,
-        Assignment.environment,
-        HitType.title,
-        Assignment.accepted_at,
-        Assignment.deadline_at,
-    )
-    .join(Worker, Worker.id == Assignment.worker_id)
-    .join(Hit, Hit.id == Assignment.hit_id)
-    .join(HitType, HitType.id == Hit.hit_type_id)
+    select(*columns(ActiveRow, Assignment, worker=Worker.mturk_id, title=HitType.title))
+    .select_from(WORK)
+    .join(Worker)
     .where(
         Assignment.environment.in_(tuple(Environment)),
         Assignment.state == AssignmentState.ACCEPTED,
@@ -203,59 +203,43 @@ def active(connection: Connection, now: dt.datetime) -> list[ActiveRow]:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupKey:
     """A HIT type to act on."""
 
     id: int
     environment: Environment
-    title: str
 
 
-def find_group(connection: Connection, mturk_id: str) -> Group | None:
+def find_group(connection: Connection, mturk_id: str) -> GroupKey | None:
     """The HIT type of this id, of either environment."""
-    wanted = select(HitType.id, HitType.environment, HitType.title).where(HitType.mturk_id == mturk_id)
-    return first(connection, Group, wanted)
+    return first(
+        connection, GroupKey, select(*columns(GroupKey, HitType)).where(HitType.mturk_id == mturk_id)
+    )
 
 
-def pause(connection: Connection, group: Group, now: dt.datetime) -> bool:
+def pause(connection: Connection, group: GroupKey, now: dt.datetime) -> bool:
     """Give out no more of its HITs; False where that was so already."""
-    result = connection.execute(
-        update(HitType).where(HitType.id == group.id, HitType.paused_at.is_(None)).values(paused_at=now)
-    )
-    return result.rowcount == 1
+    running = (HitType.id == group.id, HitType.paused_at.is_(None))
+    return connection.execute(update(HitType).where(*running).values(paused_at=now)).rowcount == 1
 
 
-def resume(connection: Connection, group: Group) -> bool:
+def resume(connection: Connection, group: GroupKey) -> bool:
     """Give out its HITs again; False where they were not paused."""
-    result = connection.execute(
-        update(HitType).where(HitType.id == group.id, HitType.paused_at.is_not(None)).values(paused_at=None)
-    )
-    return result.rowcount == 1
+    paused = (HitType.id == group.id, HitType.paused_at.is_not(None))
+    return connection.execute(update(HitType).where(*paused).values(paused_at=None)).rowcount == 1
 
 
-def expire_some(connection: Connection, group: Group, now: dt.datetime, *, limit: int) -> int:
+def expire_some(connection: Connection, group: GroupKey, now: dt.datetime, *, limit: int) -> int:
     """Expire the first ``limit`` of its open HITs and settle their money; how many there were.
 
     Few at a time, because one writes at a time: workers who submit meanwhile wait for one portion alone. What a
     portion did stands, so an interruption costs nothing but another call.
     """
-    ids = (
-        connection.execute(
-            select(Hit.id)
-            .where(
-                Hit.environment == group.environment,
-                Hit.hit_type_id == group.id,
-                Hit.deleted_at.is_(None),
-                Hit.expires_at > now,
-            )
-            .order_by(Hit.id)
-            .limit(limit)
-        )
-        .scalars()
-        .all()
-    )
+    is_open = (Hit.hit_type_id == group.id, Hit.deleted_at.is_(None), Hit.expires_at > now)
+    wanted = select(Hit.id).where(Hit.environment == group.environment, *is_open)
+    ids = connection.scalars(wanted.order_by(Hit.id).limit(limit)).all()
     if ids:
         connection.execute(update(Hit).where(Hit.id.in_(ids)).values(expires_at=now))
     for hit_id in ids:
-        settling.settle_hit(connection, group.environment, hit_id, now)
+        accounts.settle_hit(Books(connection, group.environment, now), hit_id)
     return len(ids)

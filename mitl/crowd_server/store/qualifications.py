@@ -1,22 +1,40 @@
-"""Qualification types of requesters and who holds them."""
+"""Qualification types of requesters, who holds them, and workers' requests from the opened test to the decision."""
 
 from __future__ import annotations
 
 import datetime as dt
+import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Row, bindparam, insert, select, update
+from sqlalchemy import Connection, bindparam, exists, func, or_, select, update
 
 from mitl.crowd_server.protocol.ids import entity_id
-from mitl.crowd_server.store.database import Wide, columns, every, first, new_id
-from mitl.crowd_server.store.models import Qualification, QualificationType, Worker
+from mitl.crowd_server.store.database import (
+    Books,
+    Portion,
+    Wide,
+    add_row,
+    change_row,
+    columns,
+    every,
+    first,
+)
+from mitl.crowd_server.store.models import (
+    Hit,
+    HitType,
+    Qualification,
+    QualificationRequest,
+    QualificationType,
+    RequestState,
+    Worker,
+)
 from mitl.crowd_server.store.workers import WorkerRow
-from mitl.records import Environment
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class QualificationTerms:
     """How a qualification is asked for."""
 
     test: str | None = None
@@ -40,7 +58,7 @@ class QualificationTypeRow:
     keywords: str
     active: bool
     created_at: dt.datetime
-    terms: Terms
+    terms: QualificationTerms
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +81,14 @@ _TYPE: Wide = select(
     QualificationType.keywords,
     QualificationType.active,
     QualificationType.created_at,
-    *columns(Terms, QualificationType),
+    *columns(QualificationTerms, QualificationType),
 ).where(QualificationType.description != "")
 """A deleted type keeps its row, because HITs may still ask for it; its description, which no other lacks, is empty."""
 _HELD: Wide = (
-    select(
-        Qualification.id,
-        QualificationType.mturk_id,
-        Worker.mturk_id,
-        Qualification.value,
-        Qualification.granted_at,
-        Qualification.revoked_at,
-    )
+    select(*columns(QualificationRow, Qualification, type=QualificationType.mturk_id, worker=Worker.mturk_id))
     .join(QualificationType, QualificationType.id == Qualification.qualification_type_id)
     .join(Worker, Worker.id == Qualification.worker_id)
 )
-
 _HELD_BY = (
     select(QualificationType.mturk_id, Qualification.value)
     .join(QualificationType, QualificationType.id == Qualification.qualification_type_id)
@@ -87,95 +97,63 @@ _HELD_BY = (
 
 
 def add_type(
-    connection: Connection,
-    environment: Environment,
-    *,
-    name: str,
-    description: str,
-    keywords: str,
-    active: bool,
-    terms: Terms,
-    now: dt.datetime,
+    books: Books, *, name: str, description: str, keywords: str, active: bool, terms: QualificationTerms
 ) -> QualificationTypeRow | None:
     """A new type; None where the name is taken."""
-    taken = select(QualificationType.id).where(
-        QualificationType.environment == environment, QualificationType.name == name
-    )
-    if connection.execute(taken).first() is not None:
+    taken = (QualificationType.environment == books.environment, QualificationType.name == name)
+    if books.connection.scalar(select(QualificationType.id).where(*taken)) is not None:
         return None
-    mturk_id = entity_id()
-    result = connection.execute(
-        insert(QualificationType).values(
-            environment=environment,
-            mturk_id=mturk_id,
-            name=name,
-            description=description,
-            keywords=keywords,
-            active=active,
-            created_at=now,
-            **asdict(terms),
-        )
-    )
-    own_id = new_id(result)
-    return QualificationTypeRow(own_id, mturk_id, name, description, keywords, active, now, terms)
+    values: dict[str, Any] = {
+        "mturk_id": entity_id(),
+        "name": name,
+        "description": description,
+        "keywords": keywords,
+        "active": active,
+        "created_at": books.now,
+    }
+    kept = {"environment": books.environment, **values, **asdict(terms)}
+    return QualificationTypeRow(add_row(books.connection, QualificationType, **kept), **values, terms=terms)
 
 
-def update_type(connection: Connection, own: QualificationTypeRow) -> None:
+def update_type(books: Books, own: QualificationTypeRow) -> None:
     """Keep a type's description, status and terms as they are in ``own``."""
-    connection.execute(
-        update(QualificationType)
-        .where(QualificationType.id == own.id)
-        .values(description=own.description, active=own.active, **asdict(own.terms))
-    )
+    changes = {"description": own.description, "active": own.active, **asdict(own.terms)}
+    change_row(books.connection, QualificationType, own.id, **changes)
 
 
-def delete_type(connection: Connection, own: QualificationTypeRow) -> None:
+def delete_type(books: Books, own: QualificationTypeRow) -> None:
     """Take a type out of use: its name is free again; who holds it goes on to meet the HITs that ask for it."""
-    connection.execute(
-        update(QualificationType)
-        .where(QualificationType.id == own.id)
-        # Longer than any name that the API takes, so that no type can be in its way.
-        .values(name=f"deleted {own.mturk_id} ".ljust(240, "-"), description="", keywords="", active=False)
-    )
+    # Longer than any name that the API takes, so that no type can be in its way.
+    name = f"deleted {own.mturk_id} ".ljust(240, "-")
+    gone = {"name": name, "description": "", "keywords": "", "active": False}
+    change_row(books.connection, QualificationType, own.id, **gone)
 
 
-def find_type(connection: Connection, environment: Environment, mturk_id: str) -> QualificationTypeRow | None:
+def find_type(books: Books, mturk_id: str) -> QualificationTypeRow | None:
     """The type of this id."""
-    row = connection.execute(
-        _TYPE.where(QualificationType.mturk_id == mturk_id, QualificationType.environment == environment)
-    ).one_or_none()
-    return None if row is None else _type_row(row)
+    of_id = (QualificationType.mturk_id == mturk_id, QualificationType.environment == books.environment)
+    return first(books.connection, _type_row, _TYPE.where(*of_id))
 
 
 def list_types(
-    connection: Connection,
-    environment: Environment,
-    *,
-    query: str | None = None,
-    requestable: bool = False,
-    after: int = 0,
-    limit: int | None = None,
+    books: Books, portion: Portion | None = None, *, query: str = "", requestable: bool = False
 ) -> list[QualificationTypeRow]:
     """Types whose name, description or keywords hold ``query``, oldest first."""
-    wanted = _TYPE.where(QualificationType.environment == environment, QualificationType.id > after)
+    wanted = _TYPE.order_by(QualificationType.id)
+    if portion is not None:
+        wanted = wanted.where(QualificationType.id > portion.after).limit(portion.limit)
     if query:
-        wanted = wanted.where(
-            QualificationType.name.icontains(query, autoescape=True)
-            | QualificationType.description.icontains(query, autoescape=True)
-            | QualificationType.keywords.icontains(query, autoescape=True)
-        )
+        texts = (QualificationType.name, QualificationType.description, QualificationType.keywords)
+        wanted = wanted.where(or_(*(text.icontains(query, autoescape=True) for text in texts)))
     if requestable:
         wanted = wanted.where(QualificationType.active)
-    rows = connection.execute(wanted.order_by(QualificationType.id).limit(limit))
-    return [_type_row(row) for row in rows]
+    of_requester = wanted.where(QualificationType.environment == books.environment)
+    return every(books.connection, _type_row, of_requester)
 
 
-def find_worker(connection: Connection, environment: Environment, mturk_id: str) -> WorkerRow | None:
-    """The worker of this id, whether shut out or not."""
-    wanted = select(*columns(WorkerRow, Worker)).where(
-        Worker.mturk_id == mturk_id, Worker.environment == environment
-    )
-    return first(connection, WorkerRow, wanted)
+def _type_row(*row: Any) -> QualificationTypeRow:
+    record: list[Any] = [*row[:7], QualificationTerms(*row[7:])]
+    return QualificationTypeRow(*record)
 
 
 def find(connection: Connection, type_id: int, worker_id: int) -> QualificationRow | None:
@@ -192,50 +170,33 @@ def find_held(connection: Connection, type_id: int, worker_id: int) -> Qualifica
 
 def list_held(connection: Connection, worker_id: int) -> dict[str, QualificationRow]:
     """What a worker holds, by type id."""
-    rows = connection.execute(
-        _HELD.where(Qualification.worker_id == worker_id, Qualification.revoked_at.is_(None))
-    )
-    return {row.type: row for row in (QualificationRow(*values) for values in rows)}
+    wanted = _HELD.where(Qualification.worker_id == worker_id, Qualification.revoked_at.is_(None))
+    return {row.type: row for row in every(connection, QualificationRow, wanted)}
 
 
-def grant(connection: Connection, type_id: int, worker_id: int, value: int | None, now: dt.datetime) -> None:
+def grant(books: Books, type_id: int, worker_id: int, value: int | None) -> None:
     """Give a worker a qualification, or change its value."""
-    kept = find(connection, type_id, worker_id)
+    kept = find(books.connection, type_id, worker_id)
+    granted = {"value": value, "granted_at": books.now, "revoked_at": None}
     if kept is None:
-        connection.execute(
-            insert(Qualification).values(
-                qualification_type_id=type_id,
-                worker_id=worker_id,
-                value=value,
-                granted_at=now,
-                revoked_at=None,
-            )
-        )
+        own = {"qualification_type_id": type_id, "worker_id": worker_id}
+        add_row(books.connection, Qualification, **own, **granted)
     else:
-        connection.execute(
-            update(Qualification)
-            .where(Qualification.id == kept.id)
-            .values(value=value, granted_at=now, revoked_at=None)
-        )
+        change_row(books.connection, Qualification, kept.id, **granted)
 
 
-def revoke(connection: Connection, qualification_id: int, now: dt.datetime) -> None:
+def revoke(books: Books, qualification_id: int) -> None:
     """Take a qualification away; its row stays."""
-    connection.execute(
-        update(Qualification).where(Qualification.id == qualification_id).values(revoked_at=now)
-    )
+    change_row(books.connection, Qualification, qualification_id, revoked_at=books.now)
 
 
 def list_holders(
-    connection: Connection, type_id: int, *, granted: bool, after: int, limit: int
+    connection: Connection, type_id: int, portion: Portion, *, granted: bool
 ) -> list[QualificationRow]:
     """Who holds this type, or whose was revoked, oldest first."""
     state = Qualification.revoked_at.is_(None) if granted else Qualification.revoked_at.is_not(None)
-    wanted = (
-        _HELD.where(Qualification.qualification_type_id == type_id, Qualification.id > after, state)
-        .order_by(Qualification.id)
-        .limit(limit)
-    )
+    of_type = (Qualification.qualification_type_id == type_id, Qualification.id > portion.after, state)
+    wanted = _HELD.where(*of_type).order_by(Qualification.id).limit(portion.limit)
     return every(connection, QualificationRow, wanted)
 
 
@@ -244,7 +205,146 @@ def held_by(connection: Connection, worker: WorkerRow) -> dict[str, int | None]:
     return dict(connection.execute(_HELD_BY, {"me": worker.id}).all())
 
 
-def _type_row(row: Row[Any]) -> QualificationTypeRow:
-    own_id, mturk_id, name, description, keywords, active, created_at, *terms = tuple(row)
-    own_terms = Terms(*terms)
-    return QualificationTypeRow(own_id, mturk_id, name, description, keywords, active, created_at, own_terms)
+@dataclass(frozen=True, slots=True)
+class RequestRow:
+    """A request."""
+
+    id: int
+    mturk_id: str
+    type_id: int
+    type: str
+    name: str
+    """Of the type."""
+    worker_id: int
+    worker: str
+    state: RequestState
+    answer: str
+    started_at: dt.datetime
+    submitted_at: dt.datetime | None
+    decided_at: dt.datetime | None
+    reason: str
+    test_duration_s: int | None
+
+    @property
+    def deadline(self) -> dt.datetime:
+        """Until when the test may be sent."""
+        return self.started_at + dt.timedelta(seconds=self.test_duration_s or 0)
+
+
+_REQUEST: Wide = (
+    select(
+        *columns(
+            RequestRow,
+            QualificationRequest,
+            type=QualificationType.mturk_id,
+            name=QualificationType.name,
+            worker=Worker.mturk_id,
+            test_duration_s=QualificationType.test_duration_s,
+        )
+    )
+    .join(QualificationType, QualificationType.id == QualificationRequest.type_id)
+    .join(Worker, Worker.id == QualificationRequest.worker_id)
+)
+UNDECIDED = (RequestState.TESTING, RequestState.PENDING)
+
+
+def add_request(books: Books, worker: WorkerRow, type_id: int, state: RequestState) -> RequestRow:
+    """A new request, as a test that starts or, without one, as sent and perhaps granted at once."""
+    own_id = add_row(
+        books.connection,
+        QualificationRequest,
+        mturk_id=entity_id(),
+        environment=worker.environment,
+        type_id=type_id,
+        worker_id=worker.id,
+        state=state,
+        answer="",
+        started_at=books.now,
+        submitted_at=None if state is RequestState.TESTING else books.now,
+        decided_at=books.now if state is RequestState.GRANTED else None,
+        reason="",
+    )
+    return RequestRow(*books.connection.execute(_REQUEST.where(QualificationRequest.id == own_id)).one())
+
+
+def find_request(books: Books, mturk_id: str) -> RequestRow | None:
+    """The request of this id."""
+    of_id = (QualificationRequest.mturk_id == mturk_id, QualificationRequest.environment == books.environment)
+    return first(books.connection, RequestRow, _REQUEST.where(*of_id))
+
+
+def latest_requests(
+    connection: Connection, worker_id: int, type_id: int | None = None
+) -> dict[str, RequestRow]:
+    """A worker's last request for each type, or for one, by type id."""
+    last = select(func.max(QualificationRequest.id)).where(QualificationRequest.worker_id == worker_id)
+    if type_id is not None:
+        last = last.where(QualificationRequest.type_id == type_id)
+    wanted = _REQUEST.where(QualificationRequest.id.in_(last.group_by(QualificationRequest.type_id)))
+    return {row.type: row for row in every(connection, RequestRow, wanted)}
+
+
+def list_requests(books: Books, portion: Portion, *, type_id: int | None) -> list[RequestRow]:
+    """Requests that wait for a decision, of all types or of one, oldest first."""
+    wanted = _REQUEST.where(
+        QualificationRequest.environment == books.environment,
+        QualificationRequest.state == RequestState.PENDING,
+        QualificationRequest.id > portion.after,
+    )
+    if type_id is not None:
+        wanted = wanted.where(QualificationRequest.type_id == type_id)
+    wanted = wanted.order_by(QualificationRequest.id).limit(portion.limit)
+    return every(books.connection, RequestRow, wanted)
+
+
+def tests_of(connection: Connection, type_ids: Sequence[int]) -> dict[int, str]:
+    """The tests of those types that have one."""
+    rows = connection.execute(
+        select(QualificationType.id, QualificationType.test).where(
+            QualificationType.id.in_(type_ids), QualificationType.test.is_not(None)
+        )
+    )
+    return {own_id: test for own_id, test in rows if test is not None}
+
+
+def restart_test(books: Books, request_id: int) -> None:
+    """Give a test its full time again."""
+    change_row(books.connection, QualificationRequest, request_id, started_at=books.now)
+
+
+def submit_test(books: Books, request_id: int, answer: str) -> None:
+    """Keep the answers to a test; the request then waits for its decision."""
+    sent = {"state": RequestState.PENDING, "answer": answer, "submitted_at": books.now}
+    change_row(books.connection, QualificationRequest, request_id, **sent)
+
+
+def decide_request(books: Books, request_id: int, state: RequestState, reason: str = "") -> None:
+    """Grant or reject a request; who holds the qualification is noted elsewhere."""
+    decision = {"state": state, "reason": reason, "decided_at": books.now}
+    change_row(books.connection, QualificationRequest, request_id, **decision)
+
+
+def reject_undecided(books: Books, type_id: int, reason: str) -> list[int]:
+    """Reject all requests for a type, tests in hand too; gives the keys of the workers whose request waited."""
+    mine = (QualificationRequest.type_id == type_id, QualificationRequest.state.in_(UNDECIDED))
+    told = books.connection.scalars(select(QualificationRequest.worker_id).where(*mine).distinct()).all()
+    rejected = {"state": RequestState.REJECTED, "reason": reason, "decided_at": books.now}
+    books.connection.execute(update(QualificationRequest).where(*mine).values(rejected))
+    return list(told)
+
+
+def asked_for(books: Books) -> set[str]:
+    """The types that workers need for a HIT which can be taken now; one that shuts its holders out is none."""
+    is_open = (Hit.slots_left > 0, Hit.expires_at > books.now, Hit.deleted_at.is_(None))
+    wanted = (
+        select(HitType.requirements)
+        .where(HitType.environment == books.environment, HitType.requirements != "[]")
+        .where(exists().where(Hit.hit_type_id == HitType.id, *is_open))
+        .distinct()
+    )
+    return {
+        requirement["QualificationTypeId"]
+        for requirements in books.connection.scalars(wanted)
+        for requirement in json.loads(requirements)
+        if requirement["Comparator"] != "DoesNotExist"
+    }

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, and_, case, func, select
 
 from mitl.crowd_server.store.database import Wide, columns, every, first
 from mitl.crowd_server.store.models import (
+    WORK,
     Account,
     Assignment,
     AssignmentState,
@@ -93,11 +94,8 @@ class LateRow:
 
 def ledger_sums(connection: Connection) -> dict[tuple[Environment, LedgerKind], int]:
     """Cents moved, by environment and kind; reads the whole ledger."""
-    rows = connection.execute(
-        select(LedgerEntry.environment, LedgerEntry.kind, func.sum(LedgerEntry.cents)).group_by(
-            LedgerEntry.environment, LedgerEntry.kind
-        )
-    )
+    by_kind = (LedgerEntry.environment, LedgerEntry.kind)
+    rows = connection.execute(select(*by_kind, func.sum(LedgerEntry.cents)).group_by(*by_kind))
     return {(environment, kind): int(cents) for environment, kind, cents in rows}
 
 
@@ -109,16 +107,9 @@ def bonus_sums(connection: Connection) -> dict[Environment, int]:
 
 def ledger(connection: Connection, environment: Environment, *, after: int) -> list[LedgerRow]:
     """The next portion of an environment's ledger, oldest first, from the row after id ``after``."""
+    ids = {"hit": Hit.mturk_id, "assignment": Assignment.mturk_id, "worker": Worker.mturk_id}
     wanted = (
-        select(
-            LedgerEntry.id,
-            LedgerEntry.at,
-            LedgerEntry.kind,
-            LedgerEntry.cents,
-            Hit.mturk_id,
-            Assignment.mturk_id,
-            Worker.mturk_id,
-        )
+        select(*columns(LedgerRow, LedgerEntry, **ids))
         .outerjoin(Hit, Hit.id == LedgerEntry.hit_id)
         .outerjoin(Assignment, Assignment.id == LedgerEntry.assignment_id)
         .outerjoin(Worker, Worker.id == Assignment.worker_id)
@@ -144,8 +135,7 @@ def _owed(connection: Connection, of: ColumnElement[bool]) -> dict[int, tuple[in
         worker_id: (count, int(cents))
         for worker_id, count, cents in connection.execute(
             select(Assignment.worker_id, func.count(), func.sum(HitType.reward_cents))
-            .join(Hit, Hit.id == Assignment.hit_id)
-            .join(HitType, HitType.id == Hit.hit_type_id)
+            .select_from(WORK)
             .where(Assignment.state == AssignmentState.APPROVED, of)
             .group_by(Assignment.worker_id)
         )
@@ -181,35 +171,35 @@ def count_late(connection: Connection) -> int:
 
 _LATE: Wide = (
     select(
-        Assignment.environment,
-        Worker.mturk_id,
-        _PANEL_ID,
-        Hit.mturk_id,
-        Assignment.mturk_id,
-        HitType.title,
-        HitType.reward_cents,
-        Assignment.accepted_at,
-        LateAnswer.received_at,
-        LateAnswer.id,
-        Assignment.hit_id,
+        *columns(
+            LateRow,
+            LateAnswer,
+            environment=Assignment.environment,
+            worker=Worker.mturk_id,
+            external_id=_PANEL_ID,
+            hit=Hit.mturk_id,
+            assignment=Assignment.mturk_id,
+            title=HitType.title,
+            reward_cents=HitType.reward_cents,
+            accepted_at=Assignment.accepted_at,
+            hit_id=Assignment.hit_id,
+        )
     )
-    .join(Assignment, Assignment.id == LateAnswer.assignment_id)
+    .select_from(WORK)
+    .join(LateAnswer)
     .join(Worker, Worker.id == Assignment.worker_id)
-    .join(Hit, Hit.id == Assignment.hit_id)
-    .join(HitType, HitType.id == Hit.hit_type_id)
 )
 
 
-def late_answers(connection: Connection) -> Iterator[LateRow]:
+def late_answers(connection: Connection) -> list[LateRow]:
     """Late answers of both environments, newest first."""
-    return (LateRow(*row) for row in connection.execute(_LATE.order_by(LateAnswer.id.desc())))
+    return every(connection, LateRow, _LATE.order_by(LateAnswer.id.desc()))
 
 
 def late_answer(connection: Connection, own_id: int) -> tuple[LateRow, str] | None:
     """One late answer with its QuestionFormAnswers XML."""
-    row = connection.execute(
-        _LATE.add_columns(LateAnswer.answer).where(LateAnswer.id == own_id)
-    ).one_or_none()
+    wanted = _LATE.add_columns(LateAnswer.answer).where(LateAnswer.id == own_id)
+    row = connection.execute(wanted).one_or_none()
     return None if row is None else (LateRow(*row[:-1]), row[-1])
 
 

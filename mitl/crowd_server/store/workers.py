@@ -1,21 +1,25 @@
-"""Invitations, workers, what they have earned, and whom a requester keeps from all HITs."""
+"""Invitations, workers, their earnings, consent and messages, and whom a requester keeps from all HITs."""
 
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, exists, func, insert, select, update
 
-from mitl.crowd_server.protocol.ids import worker_id
-from mitl.crowd_server.store.database import columns, every, first, new_id
+from mitl.crowd_server.protocol.ids import token_hash, worker_id
+from mitl.crowd_server.store.database import Books, Portion, Wide, add_row, change_row, columns, every, first
 from mitl.crowd_server.store.models import (
+    WORK,
     Assignment,
     AssignmentState,
     Bonus,
-    Hit,
+    Consent,
     HitType,
     Invitation,
+    Message,
+    Study,
     Worker,
     WorkerBlock,
 )
@@ -73,92 +77,57 @@ class Earnings:
         return self.reward_cents + self.bonus_cents
 
 
-_WORKER = columns(WorkerRow, Worker)
-_INVITATION = columns(InvitationRow, Invitation)
+_WORKER = select(*columns(WorkerRow, Worker))
+_INVITATION = select(*columns(InvitationRow, Invitation))
 
-_FIND = (
-    select(*_WORKER)
-    .join(Invitation, Invitation.id == Worker.invitation_id)
-    .where(Worker.mturk_id == bindparam("mturk_id"), Invitation.revoked_at.is_(None))
+_FIND = _WORKER.join(Invitation, Invitation.id == Worker.invitation_id).where(
+    Worker.mturk_id == bindparam("mturk_id"), Invitation.revoked_at.is_(None)
 )
 
 
 def add_invitation(
-    connection: Connection,
-    environment: Environment,
-    *,
-    token_sha256: str,
-    label: str,
-    personal: bool,
-    max_uses: int | None,
-    expires_at: dt.datetime,
-    now: dt.datetime,
+    books: Books, token: str, *, label: str, lasts: dt.timedelta, personal: bool, max_uses: int | None
 ) -> int:
-    """Keep a new invitation."""
-    result = connection.execute(
-        insert(Invitation).values(
-            environment=environment,
-            token_sha256=token_sha256,
-            label=label,
-            personal=personal,
-            max_uses=max_uses,
-            uses=0,
-            created_at=now,
-            expires_at=expires_at,
-            revoked_at=None,
-        )
-    )
-    return new_id(result)
+    """Keep a new invitation, by its token's hash."""
+    own = {"environment": books.environment, "token_sha256": token_hash(token), "label": label}
+    uses = {"personal": personal, "max_uses": max_uses, "uses": 0}
+    times = {"created_at": books.now, "expires_at": books.now + lasts}
+    return add_row(books.connection, Invitation, **own, **uses, **times)
 
 
 def find_invitation(connection: Connection, token_sha256: str) -> InvitationRow | None:
     """The invitation whose token has this hash."""
-    wanted = select(*_INVITATION).where(Invitation.token_sha256 == token_sha256)
-    return first(connection, InvitationRow, wanted)
+    return first(connection, InvitationRow, _INVITATION.where(Invitation.token_sha256 == token_sha256))
 
 
 def invitation(connection: Connection, invitation_id: int) -> InvitationRow:
     """An invitation by its row."""
-    row = connection.execute(select(*_INVITATION).where(Invitation.id == invitation_id)).one()
-    return InvitationRow(*row)
+    return InvitationRow(*connection.execute(_INVITATION.where(Invitation.id == invitation_id)).one())
 
 
 def list_invitations(connection: Connection) -> list[InvitationRow]:
     """All invitations, newest first."""
-    return every(connection, InvitationRow, select(*_INVITATION).order_by(Invitation.id.desc()))
+    return every(connection, InvitationRow, _INVITATION.order_by(Invitation.id.desc()))
 
 
 def revoke_invitation(connection: Connection, invitation_id: int, now: dt.datetime) -> bool:
     """Close an invitation and shut out the workers who came by it; whether it was open."""
-    result = connection.execute(
-        update(Invitation)
-        .where(Invitation.id == invitation_id, Invitation.revoked_at.is_(None))
-        .values(revoked_at=now)
-    )
-    return result.rowcount == 1
+    is_open = (Invitation.id == invitation_id, Invitation.revoked_at.is_(None))
+    return connection.execute(update(Invitation).where(*is_open).values(revoked_at=now)).rowcount == 1
 
 
 def worker_of_invitation(connection: Connection, invitation_id: int) -> WorkerRow | None:
     """The first worker whom an invitation made."""
-    wanted = select(*_WORKER).where(Worker.invitation_id == invitation_id).order_by(Worker.id).limit(1)
+    wanted = _WORKER.where(Worker.invitation_id == invitation_id).order_by(Worker.id).limit(1)
     return first(connection, WorkerRow, wanted)
 
 
 def add_worker(connection: Connection, invitation: InvitationRow, now: dt.datetime) -> WorkerRow:
     """A new worker by this invitation, whose use is counted."""
     mturk_id = worker_id()
-    result = connection.execute(
-        insert(Worker).values(
-            environment=invitation.environment,
-            mturk_id=mturk_id,
-            invitation_id=invitation.id,
-            created_at=now,
-        )
-    )
-    connection.execute(
-        update(Invitation).where(Invitation.id == invitation.id).values(uses=Invitation.uses + 1)
-    )
-    own_id = new_id(result)
+    own = {"environment": invitation.environment, "mturk_id": mturk_id, "invitation_id": invitation.id}
+    own_id = add_row(connection, Worker, **own, created_at=now)
+    change_row(connection, Invitation, invitation.id, uses=Invitation.uses + 1)
     return WorkerRow(own_id, mturk_id, invitation.environment, invitation.id)
 
 
@@ -167,12 +136,17 @@ def find_worker(connection: Connection, mturk_id: str) -> WorkerRow | None:
     return first(connection, WorkerRow, _FIND, mturk_id=mturk_id)
 
 
+def known_worker(books: Books, mturk_id: str) -> WorkerRow | None:
+    """The worker of this id, whether shut out or not."""
+    wanted = _WORKER.where(Worker.mturk_id == mturk_id, Worker.environment == books.environment)
+    return first(books.connection, WorkerRow, wanted)
+
+
 def earnings(connection: Connection, worker: WorkerRow) -> Earnings:
     """What became of this worker's submissions."""
     rows = connection.execute(
         select(Assignment.state, func.count(), func.coalesce(func.sum(HitType.reward_cents), 0))
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(HitType, HitType.id == Hit.hit_type_id)
+        .select_from(WORK)
         .where(Assignment.worker_id == worker.id)
         .group_by(Assignment.state)
     )
@@ -203,40 +177,156 @@ class BlockRow:
 
 def is_blocked(connection: Connection, worker_id: int) -> bool:
     """Whether this worker is kept from all HITs."""
-    block_row = connection.execute(select(WorkerBlock.worker_id).where(WorkerBlock.worker_id == worker_id))
-    return block_row.first() is not None
+    wanted = select(WorkerBlock.worker_id).where(WorkerBlock.worker_id == worker_id)
+    return connection.scalar(wanted) is not None
 
 
-def block(connection: Connection, worker: WorkerRow, reason: str, now: dt.datetime) -> bool:
+def block(books: Books, worker: WorkerRow, reason: str) -> bool:
     """Block a worker; whether they were not blocked before. A second block changes the reason alone."""
-    if is_blocked(connection, worker.id):
-        connection.execute(
-            update(WorkerBlock).where(WorkerBlock.worker_id == worker.id).values(reason=reason)
-        )
+    kept = update(WorkerBlock).where(WorkerBlock.worker_id == worker.id).values(reason=reason)
+    if books.connection.execute(kept).rowcount:
         return False
-    connection.execute(
-        insert(WorkerBlock).values(
-            worker_id=worker.id, environment=worker.environment, reason=reason, blocked_at=now
-        )
-    )
+    own = {"environment": worker.environment, "reason": reason, "blocked_at": books.now}
+    books.connection.execute(insert(WorkerBlock).values(worker_id=worker.id, **own))
     return True
 
 
-def unblock(connection: Connection, worker_id: int) -> bool:
+def unblock(books: Books, worker_id: int) -> bool:
     """Lift a block; whether there was one."""
-    result = connection.execute(delete(WorkerBlock).where(WorkerBlock.worker_id == worker_id))
-    return result.rowcount == 1
+    lifted = delete(WorkerBlock).where(WorkerBlock.worker_id == worker_id)
+    return books.connection.execute(lifted).rowcount == 1
 
 
-def list_blocks(
-    connection: Connection, environment: Environment, *, after: int, limit: int
-) -> list[BlockRow]:
+def list_blocks(books: Books, portion: Portion) -> list[BlockRow]:
     """Who is blocked, in the order in which they joined."""
     wanted = (
         select(WorkerBlock.worker_id, Worker.mturk_id, WorkerBlock.reason)
         .join(Worker, Worker.id == WorkerBlock.worker_id)
-        .where(WorkerBlock.environment == environment, WorkerBlock.worker_id > after)
+        .where(WorkerBlock.environment == books.environment, WorkerBlock.worker_id > portion.after)
         .order_by(WorkerBlock.worker_id)
-        .limit(limit)
+        .limit(portion.limit)
     )
-    return every(connection, BlockRow, wanted)
+    return every(books.connection, BlockRow, wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class StudyRow:
+    """The study of one environment."""
+
+    environment: Environment
+    version: int
+    title: str
+    information: str
+    contact: str
+    warning: str
+    consent: str
+    changed_at: dt.datetime
+
+    @property
+    def paragraphs(self) -> list[str]:
+        """The information, split at empty lines."""
+        return [part.strip() for part in self.information.split("\n\n") if part.strip()]
+
+    @property
+    def is_shown_first(self) -> bool:
+        """Whether people meet a page before their first HIT."""
+        return bool(self.information or self.warning or self.consent)
+
+
+_FIND_STUDY = select(*columns(StudyRow, Study)).where(Study.environment == bindparam("of"))
+_CONSENT = select(Consent.given).where(
+    Consent.worker_id == bindparam("me"), Consent.version == bindparam("of_version")
+)
+
+
+def find_study(connection: Connection, environment: Environment) -> StudyRow | None:
+    """The study of this environment, where one is described."""
+    return first(connection, StudyRow, _FIND_STUDY, of=environment)
+
+
+def save_study(connection: Connection, study: StudyRow) -> None:
+    """Keep the study in place of an earlier one of its environment."""
+    values = asdict(study)
+    kept = update(Study).where(Study.environment == study.environment).values(values)
+    if connection.execute(kept).rowcount == 0:
+        connection.execute(insert(Study).values(values))
+
+
+def consent_given(connection: Connection, worker_id: int, version: int) -> bool | None:
+    """Whether the worker agreed to this version; None where they have not answered it."""
+    return connection.scalar(_CONSENT, {"me": worker_id, "of_version": version})
+
+
+def record_consent(
+    connection: Connection, worker_id: int, version: int, given: bool, now: dt.datetime
+) -> None:
+    """Keep a worker's answer; a later one to the same version takes its place."""
+    own = (Consent.worker_id == worker_id, Consent.version == version)
+    if connection.execute(update(Consent).where(*own).values(given=given, at=now)).rowcount == 0:
+        connection.execute(insert(Consent).values(worker_id=worker_id, version=version, given=given, at=now))
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRow:
+    """One message on a worker's page."""
+
+    id: int
+    subject: str
+    text: str
+    sent_at: dt.datetime
+    read_at: dt.datetime | None
+
+
+_UNREAD = select(func.count()).where(Message.worker_id == bindparam("me"), Message.read_at.is_(None))
+
+
+def tell(books: Books, worker_id: int, subject: str, text: str) -> None:
+    """Write a message to a worker, by the key of their row; their pages then show one more as unread."""
+    message = {"worker_id": worker_id, "subject": subject, "text": text, "sent_at": books.now}
+    add_row(books.connection, Message, environment=books.environment, **message)
+
+
+def tell_worker(books: Books, mturk_id: str, subject: str, text: str) -> bool:
+    """As ``tell``, by the worker's id on the wire; whether there is such a worker in this environment."""
+    worker = known_worker(books, mturk_id)
+    if worker is not None:
+        tell(books, worker.id, subject, text)
+    return worker is not None
+
+
+def unread(connection: Connection, worker_id: int) -> int:
+    """How many messages a worker has not seen yet."""
+    return int(connection.execute(_UNREAD, {"me": worker_id}).scalar_one())
+
+
+def messages_of(
+    connection: Connection, worker_id: int, *, before: int | None, limit: int
+) -> list[MessageRow]:
+    """A worker's messages, newest first, older than the one of id ``before``."""
+    wanted = select(*columns(MessageRow, Message)).where(Message.worker_id == worker_id)
+    if before is not None:
+        wanted = wanted.where(Message.id < before)
+    return every(connection, MessageRow, wanted.order_by(Message.id.desc()).limit(limit))
+
+
+def mark_read(connection: Connection, worker_id: int, ids: Iterable[int], now: dt.datetime) -> None:
+    """Note that a worker saw these messages of theirs."""
+    connection.execute(
+        update(Message)
+        .where(Message.worker_id == worker_id, Message.id.in_(list(ids)), Message.read_at.is_(None))
+        .values(read_at=now)
+    )
+
+
+def acquaintances(books: Books, mturk_ids: Iterable[str]) -> dict[str, tuple[int, bool, bool]]:
+    """For those ids that are workers: (key of the row, whether work was decided, whether work waits)."""
+    decided = Assignment.state.in_((AssignmentState.APPROVED, AssignmentState.REJECTED))
+    waits = Assignment.state == AssignmentState.SUBMITTED
+    wanted: Wide = select(
+        Worker.mturk_id,
+        Worker.id,
+        exists().where(Assignment.worker_id == Worker.id, decided),
+        exists().where(Assignment.worker_id == Worker.id, waits),
+    ).where(Worker.environment == books.environment, Worker.mturk_id.in_(list(mturk_ids)))
+    rows = books.connection.execute(wanted)
+    return {mturk_id: (own_id, bool(decided), bool(waits)) for mturk_id, own_id, decided, waits in rows}

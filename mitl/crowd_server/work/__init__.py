@@ -1,1 +1,4 @@
-"""Workers' pages: entry, panels, study, the list, the HIT and its submission, qualifications, messages."""
+"""Workers' pages: entry, panels, study, the list, the HIT and its submission, qualifications, messages.
+
+No SQL and no operator's page.
+"""

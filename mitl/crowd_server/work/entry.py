@@ -1,4 +1,7 @@
-"""What comes before the HITs: the study's information and consent, and a panel participant's way through a visit."""
+"""What comes before the HITs: the study's information and consent, and a panel participant's way through a visit.
+
+The study link makes participants workers and starts their visit.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,39 @@ from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
 from sqlalchemy import Connection
+from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from mitl.crowd_server.panels.profiles import PROFILES, read_ends
+from mitl.crowd_server.pages.panels import (
+    PROFILES,
+    SLUG,
+    Arrival,
+    ArrivalError,
+    Profile,
+    parameters_of,
+    read_arrival,
+    read_ends,
+)
+from mitl.crowd_server.pages.site import Site
 from mitl.crowd_server.protocol import qualifying
-from mitl.crowd_server.store import leases, panels, qualifications, studies
+from mitl.crowd_server.protocol.ids import seal
+from mitl.crowd_server.store import leases, panels, qualifications, workers
+from mitl.crowd_server.store.database import Books
 from mitl.crowd_server.store.models import VisitState
-from mitl.crowd_server.store.panels import VisitRow
+from mitl.crowd_server.store.panels import PanelRow, VisitRow
+from mitl.crowd_server.store.workers import WorkerRow
 from mitl.crowd_server.work.visitor import (
+    VISIT_COOKIE,
     Fields,
     Visitor,
+    contact_href,
     current_lease,
     for_workers,
     form,
     seal_lease,
+    start_session,
     token_of,
+    visitor_of,
 )
 
 P = ParamSpec("P")
@@ -33,14 +54,14 @@ def gate(visitor: Visitor) -> Response | None:
     That is the study's information while the worker has not agreed to its newest version, and a kind page for
     who declined (the panel's own end on a panel's visit).
     """
-    with visitor.database.read() as connection:
-        study = studies.find(connection, visitor.worker.environment)
+    with visitor.read() as books:
+        study = workers.find_study(books.connection, visitor.worker.environment)
         if study is None or not study.is_shown_first:
             return None
-        given = studies.answer(connection, visitor.worker.id, study.version)
+        given = workers.consent_given(books.connection, visitor.worker.id, study.version)
         if given:
             return None
-        visit = visitor.visit(connection)
+        visit = visitor.visit(books.connection)
     # A new visit is a new chance to agree; what counts is how this one ended.
     refused = given is False and (visit is None or visit.state is VisitState.NO_CONSENT)
     if not refused:
@@ -66,11 +87,11 @@ def after_study(
 @for_workers
 def study(visitor: Visitor) -> Response:
     """``/w/study``: the information, to read again or, until the worker has agreed, to answer."""
-    with visitor.database.read() as connection:
-        described = studies.find(connection, visitor.worker.environment)
+    with visitor.read() as books:
+        described = workers.find_study(books.connection, visitor.worker.environment)
         if described is None or not described.is_shown_first:
             return RedirectResponse("/w", 303)
-        given = studies.answer(connection, visitor.worker.id, described.version)
+        given = workers.consent_given(books.connection, visitor.worker.id, described.version)
     return visitor.page("study.html.j2", study=described, given=given is True)
 
 
@@ -79,49 +100,49 @@ def answer(visitor: Visitor, fields: Fields) -> Response:
     """``POST /w/study``: keep the worker's answer and go on."""
     worker, now = visitor.worker, visitor.now
     given = {"yes": True, "no": False}.get(fields.get("answer", ""))
-    with visitor.database.write(worker.environment) as connection:
-        described = studies.find(connection, worker.environment)
+    with visitor.write() as books:
+        described = workers.find_study(books.connection, worker.environment)
         if described is None:
             return RedirectResponse("/w", 303)
         # The text may have changed while the page was open; nobody agrees to what they have not seen.
         if given is None or fields.get("version") != str(described.version):
             return RedirectResponse("/w/study", 303)
-        studies.record(connection, worker.id, described.version, given, now)
-        visit = visitor.visit(connection)
+        workers.record_consent(books.connection, worker.id, described.version, given, now)
+        visit = visitor.visit(books.connection)
         if visit is None:
             return RedirectResponse("/w", 303)
         if not given:
             if visit.is_open:
-                panels.set_state(connection, visit.id, VisitState.NO_CONSENT, now)
+                panels.set_state(books.connection, visit.id, VisitState.NO_CONSENT, now)
             return RedirectResponse("/w", 303)
         if visit.state is VisitState.NO_CONSENT:
-            panels.set_state(connection, visit.id, VisitState.OPEN, now)
-        return RedirectResponse(proceed(visitor, connection, visit), 303)
+            panels.set_state(books.connection, visit.id, VisitState.OPEN, now)
+        return RedirectResponse(proceed(visitor, books, visit), 303)
 
 
-def proceed(visitor: Visitor, connection: Connection, visit: VisitRow, wish: str = "") -> str:
+def proceed(visitor: Visitor, books: Books, visit: VisitRow, wish: str = "") -> str:
     """Where this visit leads now: the HIT at hand, a newly accepted one, or its end; writes what it takes.
 
     Args:
         wish: the HIT type to stay with while it has HITs; else the oldest that is open comes first.
     """
-    site, worker, now = visitor.site, visitor.worker, visitor.now
-    current = leases.current(connection, worker, now)
+    site, worker, now = visitor.site, visitor.worker, books.now
+    current = leases.current(books, worker)
     if current is not None:
         return f"/w/a/{token_of(site, current)}"
     # Read again, because the transaction that counted the last HIT may have just ended.
-    known = panels.visit(connection, visit.id)
+    known = panels.visit(books.connection, visit.id)
     if known is None or not known.is_open:
         return "/w"
-    held = qualifications.held_by(connection, worker)
-    groups = leases.groups(connection, worker, now)
+    held = qualifications.held_by(books.connection, worker)
+    groups = leases.groups(books, worker)
     for group in sorted(groups, key=lambda group: group.mturk_id != wish):
         if qualifying.may("accept", group.requirements, held):
-            leased = leases.accept(connection, worker, group.mturk_id, now)
+            leased = leases.accept(books, worker, group.mturk_id)
             if leased is not None:
                 return f"/w/a/{seal_lease(site, *leased)}"
     state = VisitState.COMPLETED if known.hits_done else VisitState.NOTHING_LEFT
-    panels.set_state(connection, visit.id, state, now)
+    panels.set_state(books.connection, visit.id, state, now)
     return "/w"
 
 
@@ -145,8 +166,8 @@ def end_page(visitor: Visitor, visit: VisitRow, *, sent: str = "") -> Response:
         sent: the token of the HIT whose submission led here; its draft is deleted.
     """
     end = read_ends(visit.ends)[visit.state]
-    with visitor.database.read() as connection:
-        known_as = panels.external_id(connection, visitor.worker.id)
+    with visitor.read() as books:
+        known_as = panels.external_id(books.connection, visitor.worker.id)
     forgotten = visit.session.startswith(panels.FORGOTTEN)
     values = {
         "worker": known_as or "",
@@ -164,4 +185,110 @@ def end_page(visitor: Visitor, visit: VisitRow, *, sent: str = "") -> Response:
     )
 
 
-ROUTES = (("/w/study", study), ("/w/study", answer, "POST"))
+def arrive(site: Site, request: Request) -> Response:
+    """``/p/<slug>?…``: take a participant in; the same session again is the same visit."""
+    slug = request.path_params["slug"]
+    with site.database.read() as connection:
+        panel = panels.find(connection, slug) if SLUG.fullmatch(slug) else None
+    if panel is None:
+        return site.notice(
+            404, "No such study", "This study link is not known here. Check that it was copied whole."
+        )
+    profile = PROFILES[panel.profile]
+    try:
+        arrival = read_arrival(profile, parameters_of(panel), request.query_params.multi_items())
+    except ArrivalError as error:
+        # Panels look whether a new study's link answers, and some take 400 for no.
+        status = 200 if error.is_bare else 400
+        return _refuse(site, panel, status, f"{error} Open the study from {profile.title} again.")
+    with site.database.write(panel.environment) as connection:
+        worker = _worker(connection, site, panel, profile, arrival)
+        if worker is None:
+            return _refuse(site, panel, 410, "This study link was withdrawn.")
+        visit_id = _visit(connection, site, panel, worker, arrival)
+    if visit_id is None:
+        return _refuse(
+            site,
+            panel,
+            403,
+            f"The session in this link belongs to another participant. Open the study from {profile.title} again.",
+        )
+    response = RedirectResponse("/w/start", 303)
+    start_session(site, request, response, worker, {VISIT_COOKIE: seal(site.secret, "visit", str(visit_id))})
+    return response
+
+
+def _worker(
+    connection: Connection, site: Site, panel: PanelRow, profile: Profile, arrival: Arrival
+) -> WorkerRow | None:
+    """The participant's worker, new or known; None where the invitation behind them was revoked."""
+    scope = profile.name if profile.is_stable else f"{profile.name}/{panel.slug}"
+    worker = panels.find_identity(connection, panel.environment, scope, arrival.worker)
+    if worker is not None:
+        return workers.find_worker(connection, worker.mturk_id)
+    invitation = workers.invitation(connection, panel.invitation_id)
+    if invitation.revoked_at is not None:
+        return None
+    worker = workers.add_worker(connection, invitation, site.clock())
+    panels.add_identity(connection, worker, scope, arrival.worker)
+    return worker
+
+
+def _visit(
+    connection: Connection, site: Site, panel: PanelRow, worker: WorkerRow, arrival: Arrival
+) -> int | None:
+    """The row of this session's visit, new or old; None where it is another participant's."""
+    visit = panels.find_visit(connection, panel.id, arrival.session)
+    if visit is not None:
+        return visit.id if visit.worker_id == worker.id else None
+    now = site.clock()
+    own = panels.add_visit(connection, panel.id, worker.id, arrival.session, arrival.study, now)
+    # Who comes after the panel was closed goes back to it by the way for whom nothing is left.
+    if panels.is_closed(connection, panel.id):
+        panels.set_state(connection, own, VisitState.NOTHING_LEFT, now)
+    return own
+
+
+def start(site: Site, request: Request) -> Response:
+    """``/w/start``: from the study link straight to the HIT, once the study's page is answered."""
+    visitor = visitor_of(site, request)
+    visit = None
+    if visitor is not None:
+        with visitor.read() as books:
+            visit = visitor.visit(books.connection)
+    if visitor is None or visit is None:
+        return site.notice(
+            403,
+            "No entry",
+            "Your browser did not keep this site's cookie. Allow cookies for it, then open the study link again.",
+        )
+    if visit.state in (VisitState.COMPLETED, VisitState.NOTHING_LEFT):
+        return RedirectResponse("/w", 303)
+    barrier = gate(visitor)
+    if barrier is not None:
+        return barrier
+    with visitor.write() as books:
+        return RedirectResponse(proceed(visitor, books, visit), 303)
+
+
+def _refuse(site: Site, panel: PanelRow, status: int, text: str) -> Response:
+    with site.database.read() as connection:
+        study = workers.find_study(connection, panel.environment)
+    contact = "" if study is None else study.contact
+    return site.page(
+        "notice.html.j2",
+        status=status,
+        title="This link does not work",
+        text=text,
+        link=None,
+        contact=contact,
+        contact_href=contact_href(contact),
+    )
+
+
+ROUTES = (
+    ("/p/{slug}", arrive),
+    ("/w/start", start),
+    ("/w/study", study),
+    ("/w/study", answer, "POST"),
+)

@@ -1,4 +1,4 @@
-"""The HIT at work: the page around it, the frame in which it runs, giving it back, the preview before one takes it.
+"""The HIT at work: the page around it, the frame in which it runs, what it submits, and the preview before it is taken.
 
 A HIT's page is the requester's own HTML, so it is served with the ``sandbox`` directive: whatever it holds, it
 runs in an opaque origin, without the worker's cookie. The token in its address is all that it has, and it is
@@ -8,20 +8,28 @@ good for this assignment alone.
 from __future__ import annotations
 
 import html as html_lib
+import json
+import re
+from collections.abc import AsyncGenerator
 from urllib.parse import urlencode, urlsplit
 
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from mitl.crowd_server.pages import questions
-from mitl.crowd_server.pages.questions import Question
-from mitl.crowd_server.pages.site import Site, origin
+from mitl.crowd_server.pages.questions import ShownQuestion
+from mitl.crowd_server.pages.site import NoticeError, Site, origin, parse_form
 from mitl.crowd_server.protocol import html_page, qualifying
 from mitl.crowd_server.protocol.ids import seal, unseal
-from mitl.crowd_server.store import hits, leases, qualifications, work_history, workers
+from mitl.crowd_server.store import assignments, hits, leases, panels, qualifications, workers
+from mitl.crowd_server.store.database import Books
 from mitl.crowd_server.store.leases import LeaseRow
 from mitl.crowd_server.work.entry import after_study, end_page, gate
 from mitl.crowd_server.work.visitor import (
+    BACK,
     Fields,
     Visitor,
     current_lease,
@@ -30,6 +38,7 @@ from mitl.crowd_server.work.visitor import (
     lease_behind,
     token_of,
 )
+from mitl.protocol.answer_xml import answers_xml
 from mitl.protocol.pages import bind_submission, fold_instructions
 
 PREVIEW_ASSIGNMENT = "ASSIGNMENT_ID_NOT_AVAILABLE"
@@ -44,7 +53,7 @@ def around(visitor: Visitor) -> Response:
     with site.database.read() as connection:
         lease = lease_behind(site, connection, token)
     if lease is None or lease.worker != visitor.worker.mturk_id:
-        return _gone(site)
+        raise _gone()
     if lease.submitted_at is not None:
         return _submitted(visitor, lease)
     if token_of(site, lease) != token or not lease.is_live(now):
@@ -54,7 +63,7 @@ def around(visitor: Visitor) -> Response:
         return barrier
     with site.database.read() as connection:
         xml = hits.question(connection, lease.hit_id)
-        time = work_history.estimate(connection, lease.hit_type_id, xml)
+        time = assignments.estimate(connection, lease.hit_type_id, xml)
     question = questions.read(xml)
     return visitor.page(
         "around.html.j2",
@@ -71,17 +80,17 @@ def around(visitor: Visitor) -> Response:
 def _submitted(visitor: Visitor, lease: LeaseRow) -> Response:
     """Thanks, what was earned, and what is next; after a visit's last HIT its end says all that."""
     token = token_of(visitor.site, lease)
-    with visitor.database.read() as connection:
-        visit = visitor.visit(connection)
+    with visitor.read() as books:
+        visit = visitor.visit(books.connection)
         if visit is not None and not visit.is_open:
             return end_page(visitor, visit, sent=token)
-        held = qualifications.held_by(connection, visitor.worker)
+        held = qualifications.held_by(books.connection, visitor.worker)
         open_to_them = [
             group
-            for group in leases.groups(connection, visitor.worker, visitor.now)
+            for group in leases.groups(books, visitor.worker)
             if qualifying.may("accept", group.requirements, held)
         ]
-        earnings = workers.earnings(connection, visitor.worker)
+        earnings = workers.earnings(books.connection, visitor.worker)
     return visitor.page(
         "submitted.html.j2",
         lease=lease,
@@ -94,8 +103,8 @@ def _submitted(visitor: Visitor, lease: LeaseRow) -> Response:
 
 def _over(visitor: Visitor, lease: LeaseRow) -> Response:
     """The page of a HIT that is no longer at work under this address, with the way to the one that is."""
-    with visitor.database.read() as connection:
-        kept = work_history.late_count(connection, lease.id) > 0
+    with visitor.read() as books:
+        kept = assignments.is_late_kept(books.connection, lease.id)
     return visitor.page(
         "time_over.html.j2",
         status=410,
@@ -110,14 +119,14 @@ def _over(visitor: Visitor, lease: LeaseRow) -> Response:
 def give_back(visitor: Visitor, fields: Fields) -> Response:
     """``POST /w/a/<token>/return``: give a HIT back unanswered."""
     token = visitor.request.path_params["token"]
-    with visitor.database.write(visitor.worker.environment) as connection:
-        lease = lease_behind(visitor.site, connection, token)
+    with visitor.write() as books:
+        lease = lease_behind(visitor.site, books.connection, token)
         if lease is None or token_of(visitor.site, lease) != token or lease.worker != visitor.worker.mturk_id:
-            return _gone(visitor.site)
+            raise _gone()
         if lease.submitted_at is not None:
             return RedirectResponse(f"/w/a/{token}", 303)
         if lease.is_live(visitor.now):
-            leases.give_back(connection, lease.id)
+            leases.give_back(books.connection, lease.id)
     return RedirectResponse("/w?notice=returned", 303)
 
 
@@ -125,21 +134,21 @@ def give_back(visitor: Visitor, fields: Fields) -> Response:
 @after_study
 def preview(visitor: Visitor) -> Response:
     """``/w/preview/<hit>``: a HIT to look at before taking one, with its inputs off."""
-    site, worker, now = visitor.site, visitor.worker, visitor.now
-    with site.database.read() as connection:
-        if workers.is_blocked(connection, worker.id):
+    site, worker = visitor.site, visitor.worker
+    with visitor.read() as books:
+        if workers.is_blocked(books.connection, worker.id):
             return RedirectResponse("/w", 303)
         wanted = visitor.request.path_params["hit_id"].replace("\0", "")
-        hit = hits.find_hit(connection, worker.environment, wanted, now)
-        if hit is None or hit.status(now) == "Disposed":
-            return _gone(site)
+        hit = hits.find_hit(books, wanted)
+        if hit is None or hit.status(books.now) == "Disposed":
+            raise _gone()
         requirements = hit.type.values.requirements
-        held = qualifications.held_by(connection, worker)
+        held = qualifications.held_by(books.connection, worker)
         if not qualifying.may("preview", requirements, held):
             return RedirectResponse("/w?notice=barred", 303)
-        xml = hits.question(connection, hit.id)
-        open_types = {group.mturk_id for group in leases.groups(connection, worker, now)}
-        time = work_history.estimate(connection, hit.type.id, xml)
+        xml = hits.question(books.connection, hit.id)
+        open_types = {group.mturk_id for group in leases.groups(books, worker)}
+        time = assignments.estimate(books.connection, hit.type.id, xml)
     question = questions.read(xml)
     return visitor.page(
         "preview.html.j2",
@@ -151,7 +160,7 @@ def preview(visitor: Visitor) -> Response:
     )
 
 
-def frame_address(request: Request, question: Question, lease: LeaseRow, token: str) -> str:
+def frame_address(request: Request, question: ShownQuestion, lease: LeaseRow, token: str) -> str:
     """Where a worker's frame finds the HIT: here, or at the ExternalURL."""
     values = {
         "assignmentId": lease.mturk_id,
@@ -162,13 +171,13 @@ def frame_address(request: Request, question: Question, lease: LeaseRow, token: 
     return _address(question, f"/w/a/{token}/frame", values)
 
 
-def preview_address(site: Site, request: Request, question: Question, hit_id: int, mturk_id: str) -> str:
+def preview_address(site: Site, request: Request, question: ShownQuestion, hit_id: int, mturk_id: str) -> str:
     """Where a frame finds a HIT that nobody holds."""
     values = {"assignmentId": PREVIEW_ASSIGNMENT, "hitId": mturk_id, "turkSubmitTo": origin(request)}
     return _address(question, f"/w/preview/{seal(site.secret, 'preview', str(hit_id))}/frame", values)
 
 
-def _address(question: Question, own: str, values: dict[str, str]) -> str:
+def _address(question: ShownQuestion, own: str, values: dict[str, str]) -> str:
     if question.url is None:
         return f"{own}?{urlencode(values)}"
     joint = "&" if urlsplit(question.url).query else "?"
@@ -187,7 +196,7 @@ def frame(site: Site, request: Request) -> Response:
         if not lease.is_live(site.clock()):
             return note_page("over", 410)
         question = questions.read(hits.question(connection, lease.hit_id))
-        earlier = work_history.latest_question(connection, lease)
+        earlier = assignments.latest_question(connection, lease)
     target = f"{origin(request)}/s/{token}/mturk/externalSubmit"
     html = question.html or ""
     if earlier is not None:
@@ -231,7 +240,7 @@ _NOTES = {
     ),
     "late": (
         "This HIT was returned, or its time was over.",
-        "It is open to others again, so this is no submission. But what you entered has arrived and is kept, and "
+        "It is open to others again, so this is not a submission. But what you entered has arrived and is kept, and "
         "the operator can see it and pay you for it by hand. “Your work” lists it.",
     ),
     "other": (
@@ -301,10 +310,114 @@ def _headers(policy: str) -> dict[str, str]:
     }
 
 
-def _gone(site: Site) -> Response:
-    return site.notice(
-        404, "Nothing here", "This page does not exist, or is not yours.", ("/w", "Back to the list")
-    )
+def _gone() -> NoticeError:
+    text = "This page does not exist, or is not yours."
+    return NoticeError(404, "Nothing here", text, BACK)
+
+
+MAX_SUBMISSION = 500_000
+MAX_FIELDS = 2000
+_ASSIGNMENT = re.compile(r"[A-Z0-9]{20,64}")
+_NOT_TAKEN = {"large": 413, "empty": 422, "no-form": 415, "files": 415}
+"""Notes after which the worker still has the HIT, with their status."""
+
+
+async def submit(site: Site, request: Request) -> Response:
+    """``POST /s/<token>/mturk/externalSubmit``: keep the fields of a form; the token alone says whose."""
+    fields = await _fields(request)
+    return await run_in_threadpool(_submit, site, request, fields)
+
+
+def _submit(site: Site, request: Request, fields: list[tuple[str, str]] | str) -> Response:
+    token = request.path_params["token"]
+    with site.database.read() as connection:
+        sealed = lease_behind(site, connection, token)
+    if sealed is None:
+        return note_page("not-found", 404)
+    if isinstance(fields, str):
+        return _not_taken(site, request, sealed, fields)
+    answers = [(name, value) for name, value in fields if name != "assignmentId"]
+    if not any(name for name, _ in answers):
+        return _not_taken(site, request, sealed, "empty")
+    answer = answers_xml(answers)
+    with site.database.write(sealed.environment) as connection:
+        now = site.clock()
+        lease = leases.find(connection, sealed.id)
+        assert lease is not None
+        if lease.submitted_at is not None:
+            return note_page("again", 200)
+        # Under an old token the same worker took the HIT again; what they entered before is kept all the same.
+        if token_of(site, lease) != token or not lease.is_live(now):
+            assignments.keep_late(connection, lease.id, answer, now)
+            return note_page("late", 410)
+        if _is_of_another(lease, fields):
+            return note_page("other", 409)
+        leases.submit(Books(connection, lease.environment, now), lease, answer)
+        panels.count_hit(connection, lease.id, now)
+    return note_page("thanks", 200)
+
+
+def _not_taken(site: Site, request: Request, lease: LeaseRow, note: str) -> Response:
+    """Say why what was sent is not an answer; whoever holds the HIT keeps it and has a way back to its page."""
+    token = request.path_params["token"]
+    if lease.submitted_at is not None:
+        return note_page("again", 200)
+    if token_of(site, lease) != token or not lease.is_live(site.clock()):
+        return note_page("over", 410)
+    with site.database.read() as connection:
+        question = questions.read(hits.question(connection, lease.hit_id))
+    return note_page(note, _NOT_TAKEN[note], frame_address(request, question, lease, token))
+
+
+def _is_of_another(lease: LeaseRow, fields: list[tuple[str, str]]) -> bool:
+    """Whether the form names another assignment than the one whose address it was sent to."""
+    named = {value for name, value in fields if name == "assignmentId" and _ASSIGNMENT.fullmatch(value)}
+    return bool(named - {lease.mturk_id})
+
+
+async def _fields(request: Request) -> list[tuple[str, str]] | str:
+    """The form's fields in their order, repeated names included; or the note that says why there are none."""
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > MAX_SUBMISSION:
+            return "large"
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "multipart/form-data":
+        return await _parts(request, bytes(body))
+    if kind not in ("", "application/x-www-form-urlencoded") or not _is_form(bytes(body)):
+        return "no-form"
+    fields = parse_form(bytes(body), MAX_FIELDS)
+    return "large" if fields is None else fields
+
+
+def _is_form(body: bytes) -> bool:
+    """Whether this could be a form's fields: clients that send JSON often name its type as a form's."""
+    if any(b"=" not in field for field in body.split(b"&") if field):
+        return False
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError):
+        return True
+    return False
+
+
+async def _parts(request: Request, body: bytes) -> list[tuple[str, str]] | str:
+    async def stream() -> AsyncGenerator[bytes, None]:
+        yield body
+
+    parser = MultiPartParser(request.headers, stream(), max_files=MAX_FIELDS, max_fields=MAX_FIELDS)
+    try:
+        form = await parser.parse()
+    except MultiPartException as error:
+        return "large" if "Too many" in error.message else "no-form"
+    except KeyError:
+        return "no-form"  # a Content-Type without its boundary
+    fields = form.multi_items()
+    has_files = any(isinstance(value, UploadFile) and (value.filename or value.size) for _, value in fields)
+    texts = [(name, "" if isinstance(value, UploadFile) else value) for name, value in fields]
+    await form.close()
+    return "files" if has_files else texts
 
 
 ROUTES = (
@@ -313,4 +426,5 @@ ROUTES = (
     ("/w/preview/{hit_id}", preview),
     ("/w/a/{token}", around),
     ("/w/a/{token}/return", give_back, "POST"),
+    ("/s/{token}/mturk/externalSubmit", submit, "POST"),
 )

@@ -6,10 +6,10 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
 from mitl.crowd_server.protocol import qualifying
-from mitl.crowd_server.store import leases, messages, qualifications, settling, work_history, workers
-from mitl.crowd_server.store.leases import GroupRow
+from mitl.crowd_server.store import accounts, assignments, leases, qualifications, workers
+from mitl.crowd_server.store.assignments import TimeEstimate
+from mitl.crowd_server.store.leases import OpenGroup
 from mitl.crowd_server.store.models import VisitState
-from mitl.crowd_server.store.work_history import Estimate
 from mitl.crowd_server.work.entry import after_study, end_page, gate, proceed, visit_page
 from mitl.crowd_server.work.visitor import (
     Fields,
@@ -46,8 +46,8 @@ def listing(visitor: Visitor) -> Response:
     """``/w``: the groups of HITs that this worker may take; on a panel's visit, where that stands."""
     worker, now = visitor.worker, visitor.now
     notice = visitor.notice(NOTICES)
-    with visitor.database.read() as connection:
-        visit = visitor.visit(connection)
+    with visitor.read() as books:
+        visit = visitor.visit(books.connection)
     if visit is not None and visit.state in (VisitState.COMPLETED, VisitState.NOTHING_LEFT):
         return end_page(visitor, visit)
     barrier = gate(visitor)
@@ -55,19 +55,19 @@ def listing(visitor: Visitor) -> Response:
         return barrier
     if visit is not None:
         return visit_page(visitor, visit, notice)
-    settling.settle_due(visitor.database, worker.environment, now)
-    with visitor.database.read() as connection:
-        held = qualifications.held_by(connection, worker)
+    accounts.settle_due(visitor.site.database, worker.environment, now)
+    with visitor.read() as books:
+        held = qualifications.held_by(books.connection, worker)
         groups = [
             (group, qualifying.may("accept", group.requirements, held))
-            for group in leases.groups(connection, worker, now)
+            for group in leases.groups(books, worker)
             if qualifying.may("discover", group.requirements, held)
         ]
         known = len(groups)
         words = " ".join(visitor.request.query_params.get("q", "").replace("\0", "").split())[:MAX_WORDS]
         groups = [shown for shown in groups if _has(shown[0], words)]
-        times = work_history.estimates(connection, [group for group, _ in groups])
-        earnings = workers.earnings(connection, worker)
+        times = assignments.estimates(books.connection, [group for group, _ in groups])
+        earnings = workers.earnings(books.connection, worker)
     order = visitor.request.query_params.get("sort", "")
     if order not in ORDERS:
         order = next(iter(ORDERS))
@@ -85,13 +85,13 @@ def listing(visitor: Visitor) -> Response:
     )
 
 
-def _has(group: GroupRow, words: str) -> bool:
+def _has(group: OpenGroup, words: str) -> bool:
     """Whether a group's title and description hold each of these words, in capitals or not."""
     text = f"{group.title} {group.description}".casefold()
     return all(word in text for word in words.casefold().split())
 
 
-def _rank(group: GroupRow, time: Estimate | None, order: str) -> tuple[float, float]:
+def _rank(group: OpenGroup, time: TimeEstimate | None, order: str) -> tuple[float, float]:
     """What the list is sorted by: smaller comes first, without an estimate last, the older of two alike first."""
     unknown = float("inf")
     ranks = {
@@ -108,11 +108,11 @@ def _rank(group: GroupRow, time: Estimate | None, order: str) -> tuple[float, fl
 @for_workers
 def work(visitor: Visitor) -> Response:
     """``/w/work``: what became of each submission: approved or not, why, what is owed, bonuses, what came late."""
-    settling.settle_due(visitor.database, visitor.worker.environment, visitor.now)
-    with visitor.database.read() as connection:
-        earnings = workers.earnings(connection, visitor.worker)
-        submissions = work_history.submissions(connection, visitor.worker.id)
-        late = work_history.late_answers(connection, visitor.worker.id)
+    accounts.settle_due(visitor.site.database, visitor.worker.environment, visitor.now)
+    with visitor.read() as books:
+        earnings = workers.earnings(books.connection, visitor.worker)
+        submissions = assignments.submissions(books.connection, visitor.worker.id)
+        late = assignments.late_answers(books.connection, visitor.worker.id)
     return visitor.page("work.html.j2", earnings=earnings, submissions=submissions, late=late)
 
 
@@ -120,25 +120,25 @@ def work(visitor: Visitor) -> Response:
 @after_study
 def accept(visitor: Visitor, fields: Fields) -> Response:
     """``POST /w/accept``: lease one HIT of a type and go to its page; an open one comes first."""
-    site, worker, now = visitor.site, visitor.worker, visitor.now
+    site, worker = visitor.site, visitor.worker
     hit_type = fields.get("hit_type_id", "")
-    with site.database.write(worker.environment) as connection:
-        visit = visitor.visit(connection)
+    with visitor.write() as books:
+        visit = visitor.visit(books.connection)
         if visit is not None:
-            return RedirectResponse(proceed(visitor, connection, visit, hit_type), 303)
-        current = leases.current(connection, worker, now)
+            return RedirectResponse(proceed(visitor, books, visit, hit_type), 303)
+        current = leases.current(books, worker)
         if current is not None:
             return RedirectResponse(f"/w/a/{token_of(site, current)}?notice=first", 303)
-        if workers.is_blocked(connection, worker.id):
+        if workers.is_blocked(books.connection, worker.id):
             return RedirectResponse("/w", 303)
-        requirements = leases.requirements(connection, worker.environment, hit_type)
+        requirements = leases.requirements(books, hit_type)
         if requirements is None:
             return RedirectResponse("/w?notice=none", 303)
         if requirements != "[]":
-            held = qualifications.held_by(connection, worker)
+            held = qualifications.held_by(books.connection, worker)
             if not qualifying.may("accept", requirements, held):
                 return RedirectResponse("/w?notice=barred", 303)
-        leased = leases.accept(connection, worker, hit_type, now)
+        leased = leases.accept(books, worker, hit_type)
     if leased is None:
         return RedirectResponse("/w?notice=none", 303)
     return RedirectResponse(f"/w/a/{seal_lease(site, *leased)}", 303)
@@ -151,13 +151,13 @@ def message_page(visitor: Visitor) -> Response:
     Not behind the study's consent: who declines may still read what was said about their work.
     """
     worker, before = visitor.worker, _before(visitor.request)
-    with visitor.database.read() as connection:
-        rows = messages.page(connection, worker.id, before=before, limit=ON_A_PAGE + 1)
+    with visitor.read() as books:
+        rows = workers.messages_of(books.connection, worker.id, before=before, limit=ON_A_PAGE + 1)
     shown = rows[:ON_A_PAGE]
     new = [row.id for row in shown if row.read_at is None]
     if new:
-        with visitor.database.write(worker.environment) as connection:
-            messages.mark_read(connection, worker.id, new, visitor.now)
+        with visitor.write() as books:
+            workers.mark_read(books.connection, worker.id, new, visitor.now)
     return visitor.page(
         "messages.html.j2",
         messages=shown,

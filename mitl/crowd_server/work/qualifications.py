@@ -6,22 +6,21 @@ import datetime as dt
 import hashlib
 from dataclasses import dataclass
 
-from sqlalchemy import Connection
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import FileResponse, RedirectResponse, Response
 
-from mitl.crowd_server.pages.site import PAGES, Site, is_foreign, read_form
-from mitl.crowd_server.protocol import answer_key, question_form
+from mitl.crowd_server.pages.site import PAGES, NoticeError, Site, read_form
 from mitl.crowd_server.protocol import answers as form_answers
+from mitl.crowd_server.protocol import question_form
 from mitl.crowd_server.protocol.answers import Answer
 from mitl.crowd_server.protocol.question_form import QuestionForm, Selection
-from mitl.crowd_server.store import qualifications, requests, workers
+from mitl.crowd_server.store import qualifications, workers
+from mitl.crowd_server.store.database import Books
 from mitl.crowd_server.store.models import RequestState
-from mitl.crowd_server.store.qualifications import QualificationRow, QualificationTypeRow
-from mitl.crowd_server.store.requests import RequestRow
+from mitl.crowd_server.store.qualifications import QualificationRow, QualificationTypeRow, RequestRow
 from mitl.crowd_server.work.entry import after_study
-from mitl.crowd_server.work.visitor import Fields, Visitor, for_workers, foreign, form
+from mitl.crowd_server.work.visitor import BACK, Fields, Visitor, for_workers, form
 
 HOME = "/w/qualifications"
 STATIC = ("qualification.css", "qualification.js")
@@ -41,7 +40,7 @@ GRACE = dt.timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class QualificationStanding:
     """One worker's standing with one qualification type."""
 
     type: QualificationTypeRow
@@ -66,27 +65,27 @@ def is_testing(request: RequestRow, now: dt.datetime) -> bool:
 
 def standing(
     own: QualificationTypeRow, held: QualificationRow | None, last: RequestRow | None, now: dt.datetime
-) -> Standing:
+) -> QualificationStanding:
     """Where a worker stands who holds ``held`` and whose last request is ``last``.
 
     As on MTurk, a type without a retry delay can be asked for once, whatever came of it. The delay counts from
     when the request was sent, or from the start of a test that never was.
     """
     if last is None:
-        return Standing(own, held, None, "none", own.active, None)
+        return QualificationStanding(own, held, None, "none", own.active, None)
     if is_testing(last, now):
-        return Standing(own, held, last, "testing", False, None)
+        return QualificationStanding(own, held, last, "testing", False, None)
     if last.state is RequestState.PENDING:
-        return Standing(own, held, last, "pending", False, None)
+        return QualificationStanding(own, held, last, "pending", False, None)
     state = "overdue" if last.state is RequestState.TESTING else last.state.value
     delay = own.terms.retry_delay_s
     if delay is None:
-        return Standing(own, held, last, state, False, None)
+        return QualificationStanding(own, held, last, state, False, None)
     retry_at = (last.submitted_at or last.started_at) + dt.timedelta(seconds=delay)
-    return Standing(own, held, last, state, own.active and now >= retry_at, retry_at)
+    return QualificationStanding(own, held, last, state, own.active and now >= retry_at, retry_at)
 
 
-def is_shown(own: Standing, asked_for: set[str]) -> bool:
+def is_shown(own: QualificationStanding, asked_for: set[str]) -> bool:
     """Whether a worker's page offers or shows this type.
 
     A qualification that nobody grants by test or by itself, and that no open HIT asks for, is a requester's own
@@ -104,11 +103,11 @@ def is_shown(own: Standing, asked_for: set[str]) -> bool:
 def overview(visitor: Visitor) -> Response:
     """``/w/qualifications``: what a worker holds, may ask for, and has asked for."""
     worker, now = visitor.worker, visitor.now
-    with visitor.database.read() as connection:
-        held = qualifications.list_held(connection, worker.id)
-        last = requests.latest(connection, worker.id)
-        asked_for = requests.asked_for(connection, worker.environment, now)
-        types = qualifications.list_types(connection, worker.environment)
+    with visitor.read() as books:
+        held = qualifications.list_held(books.connection, worker.id)
+        last = qualifications.latest_requests(books.connection, worker.id)
+        asked_for = qualifications.asked_for(books)
+        types = qualifications.list_types(books)
     standings = [standing(own, held.get(own.mturk_id), last.get(own.mturk_id), now) for own in types]
     shown = [own for own in standings if is_shown(own, asked_for)]
     return visitor.page(
@@ -125,11 +124,9 @@ def overview(visitor: Visitor) -> Response:
 @after_study
 def about(visitor: Visitor) -> Response:
     """``/w/qualifications/<type>``: what a qualification is and what asking for it takes, before any clock runs."""
-    with visitor.database.read() as connection:
-        own = _type(visitor, connection)
-        if own is None:
-            return _gone(visitor.site)
-        stands = _standing(visitor, connection, own)
+    with visitor.read() as books:
+        own = _type(visitor, books)
+        stands = _standing(visitor, books, own)
     questions = 0
     if own.terms.test is not None:
         questions = len(question_form.parse(own.terms.test).questions)
@@ -140,33 +137,31 @@ def about(visitor: Visitor) -> Response:
 @after_study
 def ask(visitor: Visitor, fields: Fields) -> Response:
     """``POST /w/qualifications/<type>/request``: start the test, or send the request where there is none."""
-    with visitor.database.write(visitor.worker.environment) as connection:
-        own = _type(visitor, connection)
-        if own is None:
-            return _gone(visitor.site)
-        stands = _standing(visitor, connection, own)
+    with visitor.write() as books:
+        own = _type(visitor, books)
+        stands = _standing(visitor, books, own)
         if stands.state == "testing" and stands.last is not None:
             return RedirectResponse(f"{HOME}/requests/{stands.last.mturk_id}", 303)
         if stands.state == "pending":
             return RedirectResponse(f"{HOME}?notice=pending", 303)
         if not stands.may_request:
             return RedirectResponse(f"{HOME}?notice=closed", 303)
-        if workers.is_blocked(connection, visitor.worker.id):
+        if workers.is_blocked(books.connection, visitor.worker.id):
             return RedirectResponse(f"{HOME}?notice=blocked", 303)
-        return RedirectResponse(_open(visitor, connection, own), 303)
+        return RedirectResponse(_open(visitor, books, own), 303)
 
 
-def _open(visitor: Visitor, connection: Connection, own: QualificationTypeRow) -> str:
+def _open(visitor: Visitor, books: Books, own: QualificationTypeRow) -> str:
     """Make the request; gives the page that comes next."""
-    worker, now = visitor.worker, visitor.now
+    worker = visitor.worker
     if own.terms.test is not None:
-        made = requests.add(connection, worker, own.id, RequestState.TESTING, now)
+        made = qualifications.add_request(books, worker, own.id, RequestState.TESTING)
         return f"{HOME}/requests/{made.mturk_id}"
     if own.terms.auto_granted_value is not None:
-        requests.add(connection, worker, own.id, RequestState.GRANTED, now)
-        qualifications.grant(connection, own.id, worker.id, own.terms.auto_granted_value, now)
+        qualifications.add_request(books, worker, own.id, RequestState.GRANTED)
+        qualifications.grant(books, own.id, worker.id, own.terms.auto_granted_value)
         return f"{HOME}?notice=granted"
-    requests.add(connection, worker, own.id, RequestState.PENDING, now)
+    qualifications.add_request(books, worker, own.id, RequestState.PENDING)
     return f"{HOME}?notice=pending"
 
 
@@ -179,14 +174,16 @@ def static(site: Site, request: Request) -> Response:
     return FileResponse(PAGES / name, headers=headers)
 
 
-def _type(visitor: Visitor, connection: Connection) -> QualificationTypeRow | None:
-    type_id = visitor.request.path_params["type_id"]
-    return qualifications.find_type(connection, visitor.worker.environment, type_id)
+def _type(visitor: Visitor, books: Books) -> QualificationTypeRow:
+    own = qualifications.find_type(books, visitor.request.path_params["type_id"])
+    if own is None:
+        raise _gone()
+    return own
 
 
-def _standing(visitor: Visitor, connection: Connection, own: QualificationTypeRow) -> Standing:
-    last = requests.latest(connection, visitor.worker.id, own.id)
-    held = qualifications.find_held(connection, own.id, visitor.worker.id)
+def _standing(visitor: Visitor, books: Books, own: QualificationTypeRow) -> QualificationStanding:
+    last = qualifications.latest_requests(books.connection, visitor.worker.id, own.id)
+    held = qualifications.find_held(books.connection, own.id, visitor.worker.id)
     return standing(own, held, last.get(own.mturk_id), visitor.now)
 
 
@@ -232,13 +229,10 @@ class _Test:
 @after_study
 def show(visitor: Visitor) -> Response:
     """``/w/qualifications/requests/<request>``: the test while it may be taken, then what came of it."""
-    with visitor.database.read() as connection:
-        own_request = _request(visitor, connection)
-        if own_request is None:
-            return _gone(visitor.site)
-        own, row = own_request
+    with visitor.read() as books:
+        own, row = _request(visitor, books)
         if not is_testing(row, visitor.now) or own.terms.test is None:
-            held = qualifications.find_held(connection, own.id, visitor.worker.id)
+            held = qualifications.find_held(books.connection, own.id, visitor.worker.id)
             stands = standing(own, held, row, visitor.now)
             return visitor.page("qualification_result.html.j2", own=stands, now=visitor.now)
     test = _Test(visitor, own, row, own.terms.test)
@@ -247,9 +241,7 @@ def show(visitor: Visitor) -> Response:
 
 async def send(site: Site, request: Request) -> Response:
     """``POST /w/qualifications/requests/<request>``: take the answers, and grade them where there is a key."""
-    if is_foreign(request):
-        return foreign(site)
-    fields = await read_form(request, MAX_FORM, MAX_FIELDS)
+    fields = await read_form(request, MAX_FORM, MAX_FIELDS, BACK)
     if fields is None:
         return site.notice(
             413,
@@ -263,26 +255,23 @@ async def send(site: Site, request: Request) -> Response:
 def _send(visitor: Visitor, fields: list[tuple[str, str]]) -> Response:
     # Not asked about the study here: answers in hand are taken first, and the next page asks.
     now = visitor.now
-    with visitor.database.write(visitor.worker.environment) as connection:
-        own_request = _request(visitor, connection)
-        if own_request is None:
-            return _gone(visitor.site)
-        own, row = own_request
+    with visitor.write() as books:
+        own, row = _request(visitor, books)
         here = f"{HOME}/requests/{row.mturk_id}"
         if not is_testing(row, now) or own.terms.test is None:
             return RedirectResponse(here, 303)
         if dict(fields).get("version") != version(own.terms.test):
-            requests.restart(connection, row.id, now)
+            qualifications.restart_test(books, row.id)
             return RedirectResponse(f"{here}?notice=changed", 303)
         test = _Test(visitor, own, row, own.terms.test)
         answers = form_answers.read(test.form, fields)
         if not any(form_answers.problem(answer) for answer in answers):
-            requests.submit(connection, row.id, form_answers.xml(answers), now)
+            qualifications.submit_test(books, row.id, form_answers.xml(answers))
             if own.terms.answer_key is not None:
-                value = answer_key.parse(own.terms.answer_key, test.form).value(_chosen(answers))
+                value = form_answers.read_key(own.terms.answer_key, test.form).value(_chosen(answers))
                 # A low value is granted too, as on MTurk.
-                qualifications.grant(connection, own.id, row.worker_id, value, now)
-                requests.decide(connection, row.id, RequestState.GRANTED, now)
+                qualifications.grant(books, own.id, row.worker_id, value)
+                qualifications.decide_request(books, row.id, RequestState.GRANTED)
             return RedirectResponse(here, 303)
     return test.page(answers, sent=True)
 
@@ -301,21 +290,20 @@ def version(test: str) -> str:
     return hashlib.sha256(test.encode()).hexdigest()[:16]
 
 
-def _request(visitor: Visitor, connection: Connection) -> tuple[QualificationTypeRow, RequestRow] | None:
-    """The request of this page with its type, where it is this worker's own."""
-    environment = visitor.worker.environment
-    row = requests.find(connection, environment, visitor.request.path_params["request_id"])
+def _request(visitor: Visitor, books: Books) -> tuple[QualificationTypeRow, RequestRow]:
+    """The request of this page with its type; a notice where it is not this worker's own."""
+    row = qualifications.find_request(books, visitor.request.path_params["request_id"])
     if row is None or row.worker_id != visitor.worker.id:
-        return None
-    own = qualifications.find_type(connection, environment, row.type)
-    return None if own is None else (own, row)
+        raise _gone()
+    own = qualifications.find_type(books, row.type)
+    if own is None:
+        raise _gone()
+    return own, row
 
 
-def _gone(site: Site) -> Response:
-    """The page for what does not exist or belongs to somebody else."""
-    return site.notice(
-        404, "Nothing here", "This page does not exist, or is not yours.", (HOME, "To the qualifications")
-    )
+def _gone() -> NoticeError:
+    text = "This page does not exist, or is not yours."
+    return NoticeError(404, "Nothing here", text, (HOME, "To the qualifications"))
 
 
 ROUTES = (

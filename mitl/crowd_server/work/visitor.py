@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import functools
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Concatenate, ParamSpec, TypeAlias
@@ -16,10 +17,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
-from mitl.crowd_server.pages.site import Site, is_foreign, read_form
+from mitl.crowd_server.pages.site import Site, read_form
 from mitl.crowd_server.protocol.ids import seal, token_hash, unseal
-from mitl.crowd_server.store import leases, messages, panels, studies, workers
-from mitl.crowd_server.store.database import Database
+from mitl.crowd_server.store import leases, panels, workers
+from mitl.crowd_server.store.database import Books
 from mitl.crowd_server.store.leases import LeaseRow
 from mitl.crowd_server.store.panels import VisitRow
 from mitl.crowd_server.store.workers import WorkerRow
@@ -28,6 +29,7 @@ from mitl.records import Environment
 COOKIE = "mitl_worker"
 COOKIE_AGE_S = 180 * 24 * 3600
 VISIT_COOKIE = "mitl_visit"
+BACK = ("/w", "Back to the list")
 MAX_FORM = 4096
 """Bytes; the buttons of workers' pages send far less."""
 _MAX_FIELDS = 20
@@ -77,10 +79,17 @@ class Visitor:
         """The crowd's time."""
         return self.site.clock()
 
-    @property
-    def database(self) -> Database:
-        """The server's."""
-        return self.site.database
+    @contextmanager
+    def read(self) -> Iterator[Books]:
+        """The rows of this worker's environment, as they are now."""
+        with self.site.database.read() as connection:
+            yield Books(connection, self.worker.environment, self.now)
+
+    @contextmanager
+    def write(self) -> Iterator[Books]:
+        """The same, to change them."""
+        with self.site.database.write(self.worker.environment) as connection:
+            yield Books(connection, self.worker.environment, self.now)
 
     def page(self, name: str, *, status: int = 200, **values: object) -> Response:
         """A page from its template, with what surrounds every worker's page."""
@@ -92,13 +101,13 @@ class Visitor:
 
     def shell(self) -> Shell:
         """What surrounds this worker's page."""
-        with self.database.read() as connection:
-            study = studies.find(connection, self.worker.environment)
+        with self.site.database.read() as connection:
+            study = workers.find_study(connection, self.worker.environment)
             return Shell(
                 worker=self.worker,
                 contact=study.contact if study is not None else "",
                 warning=study.warning if study is not None else "",
-                unread=messages.unread(connection, self.worker.id),
+                unread=workers.unread(connection, self.worker.id),
                 visit=self.visit(connection),
                 is_blocked=workers.is_blocked(connection, self.worker.id),
             )
@@ -147,9 +156,7 @@ def form(handler: Callable[[Visitor, Fields], Response]) -> Form:
 
     @functools.wraps(handler)
     async def read(site: Site, request: Request) -> Response:
-        if is_foreign(request):
-            return foreign(site)
-        pairs = await read_form(request, MAX_FORM, _MAX_FIELDS) or []
+        pairs = await read_form(request, MAX_FORM, _MAX_FIELDS, BACK) or []
         # No page of ours sends a NUL, and PostgreSQL takes none.
         fields = {name: value.replace("\0", "") for name, value in reversed(pairs) if value}
         return await run_in_threadpool(answer, site, request, fields)
@@ -220,11 +227,6 @@ def start_session(
         )
 
 
-def seal_visit(site: Site, visit_id: int) -> str:
-    """The value of a visit's cookie."""
-    return seal(site.secret, "visit", str(visit_id))
-
-
 def seal_lease(site: Site, assignment_id: int, accepted_at: dt.datetime) -> str:
     """The token of one lease; taking the same HIT again after a return makes another."""
     return seal(site.secret, "assignment", f"{assignment_id}-{(accepted_at - _EPOCH) // _MICROSECOND}")
@@ -243,8 +245,8 @@ def lease_behind(site: Site, connection: Connection, token: str) -> LeaseRow | N
 
 def current_lease(visitor: Visitor) -> tuple[LeaseRow, str] | None:
     """The HIT that this worker has open, and its token."""
-    with visitor.database.read() as connection:
-        lease = leases.current(connection, visitor.worker, visitor.now)
+    with visitor.read() as books:
+        lease = leases.current(books, visitor.worker)
     return None if lease is None else (lease, token_of(visitor.site, lease))
 
 
@@ -253,16 +255,6 @@ def contact_href(contact: str) -> str:
     if _MAIL.fullmatch(contact):
         return "mailto:" + quote(contact, safe="@+._-")
     return contact if _WEB.fullmatch(contact) else ""
-
-
-def foreign(site: Site) -> Response:
-    """The page for a form that another site sent."""
-    return site.notice(
-        403,
-        "Not done",
-        "Another site sent this form. Use the buttons of this one.",
-        ("/w", "Back to the list"),
-    )
 
 
 ROUTES = (("/w/join/{token}", join),)

@@ -1,23 +1,18 @@
-"""What a caption means, and how true that is of a picture: four levels with a rationale.
+"""The truth of many pairs at once, equal to ``truth`` of each.
 
-The rule, for asserted shapes and other asserted facts (colour, size, quantity, relation, background):
-
-========  ==================================================================  ==============================
-truth     when                                                                rationale
-========  ==================================================================  ==============================
-yes       all asserted facts hold, the main object is among the asserted      none
-weak_yes  all asserted shapes are there and exactly one other fact is wrong   described wrongly, its concept
-weak_yes  all asserted facts hold, the main object is not described           not described
-weak_no   all asserted shapes are there, two or more other facts are wrong    described wrongly, the concepts
-weak_no   some asserted shapes are there and some are not                     not in the image
-no        no asserted shape is there (so always where none is asserted)       not in the image
-========  ==================================================================  ==============================
+Every fact that a caption can assert is a column. A scene has a 1 where the fact holds, a caption where it
+asserts the fact; the inner product counts the asserted facts that hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import permutations, product
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mitl.datasets.scenes.graph import Background, Color, Relation, Scene, Shape, Size, relation_holds
 from mitl.records import Concept, Label, Shortcoming
@@ -98,3 +93,84 @@ def _wrong_facts(scene: Scene, meaning: Meaning) -> Iterator[Concept]:
             yield Concept.ORIENTATION
     if meaning.background not in (None, scene.background):
         yield Concept.LOCATION
+
+
+Fact: TypeAlias = tuple[object, ...]
+
+SHAPES = list(Shape)
+FACTS: list[Fact] = [
+    *product(SHAPES, list(Color)),
+    *product(SHAPES, list(Size)),
+    *product(SHAPES, (1, 2, 3)),
+    *((a, relation, b) for a, b in permutations(SHAPES, 2) for relation in Relation),
+    *((background,) for background in Background),
+]
+SHAPE_COLUMN = {shape: i for i, shape in enumerate(SHAPES)}
+FACT_COLUMN = {fact: i for i, fact in enumerate(FACTS)}
+BLOCK = 512
+
+
+def label_codes(scenes: Sequence[Scene], meanings: Sequence[Meaning]) -> NDArray[np.int8]:
+    """Label codes 1 (yes) to 4 (no), (Q, G) int8: row q is scene q, column g is meaning g."""
+    shape_of, fact_of, main_of = _scene_arrays(scenes)
+    told_shapes = _indicators((_shape_columns(m) for m in meanings), len(meanings), len(SHAPES))
+    told_facts = _indicators((_fact_columns(m) for m in meanings), len(meanings), len(FACTS))
+    shape_count, fact_count = told_shapes.sum(axis=1), told_facts.sum(axis=1)
+    codes = np.empty((len(scenes), len(meanings)), dtype=np.int8)
+    for start in range(0, len(scenes), BLOCK):
+        rows = slice(start, start + BLOCK)
+        there = shape_of[rows] @ told_shapes.T  # (B, G)
+        wrong = fact_count - fact_of[rows] @ told_facts.T  # (B, G)
+        main_told = main_of[rows] @ told_shapes.T > 0  # (B, G)
+        codes[rows] = np.select(
+            [there == 0, there < shape_count, wrong >= 2, (wrong == 1) | ~main_told],
+            [Label.NO.code, Label.WEAK_NO.code, Label.WEAK_NO.code, Label.WEAK_YES.code],
+            default=Label.YES.code,
+        )
+    return codes
+
+
+def _scene_arrays(
+    scenes: Sequence[Scene],
+) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]:
+    """Shapes that are there (Q, S), facts that hold (Q, F), the main shape (Q, S)."""
+    there = _indicators(
+        ([SHAPE_COLUMN[group.shape] for group in scene.groups] for scene in scenes), len(scenes), len(SHAPES)
+    )
+    facts = _indicators((_true_columns(scene) for scene in scenes), len(scenes), len(FACTS))
+    main = _indicators(([SHAPE_COLUMN[scene.main.shape]] for scene in scenes), len(scenes), len(SHAPES))
+    return there, facts, main
+
+
+def _indicators(columns: Iterator[list[int]], rows: int, width: int) -> NDArray[np.float32]:
+    out = np.zeros((rows, width), dtype=np.float32)
+    for row, found in enumerate(columns):
+        out[row, found] = 1
+    return out
+
+
+def _true_columns(scene: Scene) -> list[int]:
+    facts: list[Fact] = [(scene.background,)]
+    for group in scene.groups:
+        facts += [(group.shape, group.color), (group.shape, group.size), (group.shape, group.quantity)]
+    facts += [
+        (a.shape, relation, b.shape)
+        for a, b in permutations(scene.groups, 2)
+        for relation in Relation
+        if relation_holds(a, relation, b)
+    ]
+    return [FACT_COLUMN[fact] for fact in facts]
+
+
+def _shape_columns(meaning: Meaning) -> list[int]:
+    return [SHAPE_COLUMN[shape] for shape in meaning.shapes]
+
+
+def _fact_columns(meaning: Meaning) -> list[int]:
+    facts: list[Fact] = []
+    for told in meaning.objects:
+        facts += [(told.shape, said) for said in (told.color, told.size, told.quantity) if said is not None]
+    facts += [(link.subject, link.relation, link.other) for link in meaning.relations]
+    if meaning.background is not None:
+        facts.append((meaning.background,))
+    return [FACT_COLUMN[fact] for fact in facts]

@@ -1,1 +1,4 @@
-"""Dumps: a database's tables as Parquet files with a manifest, the same for SQLite and PostgreSQL."""
+"""Dumps: a database's tables as Parquet files with a manifest, the same for SQLite and PostgreSQL.
+
+No command and no message to a person.
+"""

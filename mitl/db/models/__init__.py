@@ -1,17 +1,44 @@
 """The pipeline's tables, one class per noun; what a column means stands below it.
 
-Surrogate ids of images and captions are given in tie order at load, and every sort uses them. The uniqueness
-that the pipeline relies on is held by the database.
+Items are numbered within their side, in tie order at load, and every sort uses these numbers. The uniqueness that the
+pipeline relies on is held by the database.
 """
 
-from mitl.db.models.answers import AnswerSheet, Assignment, Finding, ImportFile, Judgement, Rationale, Worker
-from mitl.db.models.base import Base
-from mitl.db.models.comparisons import Comparison, PreferenceAnswer, RankingSystem
-from mitl.db.models.datasets import Caption, Dataset, Exclusion, Image, OriginalReview, Rating
-from mitl.db.models.hits import Batch, Hit, HitItem, Round
-from mitl.db.models.money import Journal, Ledger
-from mitl.db.models.proposals import Annotator, Pair, Proposal, Query, Run
-from mitl.db.models.releases import Release
+from mitl.db.models.items import (
+    Annotator,
+    Base,
+    Dataset,
+    DirectionOfSearch,
+    Exclusion,
+    Item,
+    OriginalReview,
+    Pair,
+    Part,
+    Proposal,
+    Query,
+    Rating,
+    Run,
+    Side,
+)
+from mitl.db.models.work import (
+    AnswerSheet,
+    Assignment,
+    Batch,
+    Comparison,
+    Finding,
+    Hit,
+    HitItem,
+    ImportFile,
+    Journal,
+    Judgement,
+    Ledger,
+    PreferenceAnswer,
+    RankingSystem,
+    Rationale,
+    Release,
+    Round,
+    Worker,
+)
 
 __all__ = [
     "Annotator",
@@ -19,20 +46,21 @@ __all__ = [
     "Assignment",
     "Base",
     "Batch",
-    "Caption",
     "Comparison",
     "Dataset",
+    "DirectionOfSearch",
     "Exclusion",
     "Finding",
     "Hit",
     "HitItem",
-    "Image",
     "ImportFile",
+    "Item",
     "Journal",
     "Judgement",
     "Ledger",
     "OriginalReview",
     "Pair",
+    "Part",
     "PreferenceAnswer",
     "Proposal",
     "Query",
@@ -42,5 +70,6 @@ __all__ = [
     "Release",
     "Round",
     "Run",
+    "Side",
     "Worker",
 ]

@@ -16,8 +16,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from mitl.db.models import AnswerSheet, Assignment
-from mitl.db.store.bulk import add_tuples, chunks
-from mitl.db.store.packed_rows import number_columns, plain_rows
+from mitl.db.store.bulk import add_tuples, chunks, number_columns, plain_rows
 from mitl.records import PairRole
 from mitl.records.frames import LABELS, NONE, OUTCOMES, ROLES
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -16,22 +17,25 @@ from mitl.db.models import (
     Annotator,
     Assignment,
     Batch,
-    Caption,
     Hit,
+    Item,
     Judgement,
     Pair,
     Proposal,
     Rating,
     Rationale,
+    Side,
     Worker,
 )
 from mitl.db.store import answer_sheets as sheets
-from mitl.db.store.bulk import chunks
-from mitl.db.store.packed_rows import number_columns
-from mitl.proposals.columns import ProposalColumns
-from mitl.records import Concept, Direction, Environment, RationaleKind, Shortcoming
+from mitl.db.store.bulk import chunks, number_columns
+from mitl.db.store.items import pair_sides
+from mitl.proposals.candidates import in_order
+from mitl.records import Direction, Environment
 from mitl.records import Pair as PairRecord
-from mitl.records.frames import ANSWERS, JUDGEMENTS, NONE, frame
+from mitl.records.frames import ANSWERS, NONE, PROPOSALS, frame, judgement_schema
+from mitl.records.items import CAPTION
+from mitl.records.questions import RATIONALE, Question
 
 _PLACES = 1 << 16
 """More than a page has."""
@@ -69,43 +73,54 @@ _SUBMISSIONS = """
 
 
 def judgement_columns(
-    session: Session, environment: Environment, *, with_texts: bool = False
+    session: Session,
+    environment: Environment,
+    *,
+    questions: Sequence[Question] = RATIONALE,
+    with_texts: bool = False,
 ) -> pd.DataFrame:
-    """All answers (``JUDGEMENTS``) with their reasons, by packed pairs and workers' ids.
+    """All answers (``judgement_schema``) by packed pairs and workers' ids.
 
     Args:
+        questions: whose answers are wanted.
         with_texts: what workers wrote in their own words too, as it was written.
     """
     answers = answer_columns(session, environment)
     keys = answers["assignment"].to_numpy() * _PLACES + answers["place"].to_numpy()
-    row, image, caption = number_columns(session, "SELECT id, image_id, caption_id FROM pair", 3)
+    row, image, caption = number_columns(session, "SELECT id, left_id, right_id FROM pair", 3)
     packed = np.zeros(int(row.max(initial=0)) + 1, np.int64)
     packed[row] = pack_ids(image, caption)
-    reasons = np.zeros(len(answers), np.int64)
-    at, named = _at(keys, number_columns(session, _reasons(), 3))
-    np.bitwise_or.at(reasons, at, named[0])
+    chosen = [question for question in questions if question.choices]
+    at, (code,) = _at(keys, number_columns(session, _choices(chosen), 3))
+    masks = {question.column: np.zeros(len(answers), np.int64) for question in chosen}
+    for number, mask in enumerate(masks.values()):
+        own = code // _CHOICES == number
+        np.bitwise_or.at(mask, at[own], 1 << code[own] % _CHOICES)
     active_ms = np.where(answers["active_ms"] == 0, NONE, answers["active_ms"])
     active_ms[_at(keys, number_columns(session, _NO_TIME, 2))[0]] = 0
     workers = select(Worker.id, Worker.mturk_worker_id).where(Worker.environment == environment)
     known = session.execute(workers.order_by(Worker.id)).all()
     who = np.searchsorted(np.array([one.id for one in known], np.int64), answers["worker"])
     return frame(
-        JUDGEMENTS,
+        judgement_schema(questions),
         {
             "pair": packed[answers["pair"]],
             "worker": pd.Categorical.from_codes(who, pd.Index([one.mturk_worker_id for one in known])),
             **{name: answers[name] for name in ("label", "outcome", "role", "usable")},
-            "shortcomings": reasons % _CONCEPTS,
-            "concepts": reasons // _CONCEPTS,
+            **masks,
             "active_ms": active_ms,
-            **({"text": _texts(session, environment, keys)} if with_texts else {}),
+            **{
+                question.column: _texts(session, environment, keys, question.name)
+                for question in questions
+                if with_texts and not question.choices
+            },
         },
     )
 
 
 def pairs_of_rows(session: Session, rows: Ints) -> list[PairRecord]:
     """The pairs in these rows, in their order."""
-    query = select(Pair.id, Pair.image_id, Pair.caption_id)
+    query = select(Pair.id, Pair.left_id, Pair.right_id)
     known = {
         row: PairRecord(image, caption)
         for chunk in chunks(rows.tolist())
@@ -114,11 +129,11 @@ def pairs_of_rows(session: Session, rows: Ints) -> list[PairRecord]:
     return [known[row] for row in rows.tolist()]
 
 
-def proposal_columns(session: Session) -> ProposalColumns:
-    """Who proposed what, each (pair, annotator, direction) once with its best rank over all runs."""
+def proposal_columns(session: Session) -> pd.DataFrame:
+    """Who proposed what (``PROPOSALS``), in order: each pair, annotator and direction once, with its best rank."""
     query = select(
-        Pair.image_id,
-        Pair.caption_id,
+        Pair.left_id,
+        Pair.right_id,
         Proposal.annotator_id,
         _place(Proposal.direction, Direction),
         Proposal.rank,
@@ -128,6 +143,7 @@ def proposal_columns(session: Session) -> ProposalColumns:
     numbers = number_columns(session, query, 7, np.float64)  # exact for ids: they are far below 2^53
     image, caption, annotator, direction, rank, run = (column.astype(np.int64) for column in numbers[:6])
     known = session.execute(select(Annotator.id, Annotator.name).order_by(Annotator.id)).all()
+    names = pd.Index([row.name for row in known], dtype=object)
     pairs, codes = pack_ids(image, caption), np.searchsorted([row.id for row in known], annotator)
     order = np.lexsort((run, rank, direction, codes, pairs))
     keys = np.stack([pairs[order], codes[order], direction[order]])
@@ -135,27 +151,37 @@ def proposal_columns(session: Session) -> ProposalColumns:
         np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0)) if len(order) else np.empty(0, np.bool_)
     )
     best = order[first]
-    return ProposalColumns.make(
-        pairs[best],
-        codes[best],
-        tuple(row.name for row in known),
-        direction[best],
-        rank[best],
-        numbers[6][best],
+    return in_order(
+        frame(
+            PROPOSALS,
+            {
+                "pair": pairs[best],
+                "annotator": pd.Categorical.from_codes(codes[best], names),
+                "direction": direction[best],
+                "rank": rank[best],
+                "similarity": numbers[6][best],
+            },
+        )
     )
 
 
 def rating_columns(session: Session) -> tuple[Ints, NDArray[np.float64]]:
     """CxC's ratings: packed pairs and scores."""
-    image, caption, score = number_columns(
-        session, select(Rating.image_id, Rating.caption_id, Rating.score), 3, np.float64
+    left, right = pair_sides(session)
+    query = select(Rating.left_id, Rating.right_id, Rating.score).where(
+        Rating.left_side_id == left, Rating.right_side_id == right
     )
+    image, caption, score = number_columns(session, query, 3, np.float64)
     return pack_ids(image.astype(np.int64), caption.astype(np.int64)), score
 
 
 def original_columns(session: Session, dataset_id: int) -> Ints:
     """Each caption with its own image, packed."""
-    query = select(Caption.image_id, Caption.id).where(Caption.dataset_id == dataset_id)
+    query = (
+        select(Item.group_id, Item.id)
+        .join(Side, Side.id == Item.side_id)
+        .where(Side.dataset_id == dataset_id, Side.name == CAPTION)
+    )
     return pack_ids(*number_columns(session, query, 2))
 
 
@@ -164,24 +190,23 @@ def _place(column: Any, enum: type[StrEnum]) -> ColumnElement[int]:
     return case(*((column == value, place) for place, value in enumerate(enum)))
 
 
-_CONCEPTS = 1 << len(Shortcoming)
-"""In a number of reasons, where the bits of concepts begin."""
+_CHOICES = 64
+"""In a number of a choice, the question counts by it; more than a question may have."""
 
 _NO_TIME = "SELECT assignment_id, place FROM judgement WHERE active_ms = 0"
 
 
-def _reasons() -> Any:
-    """Submission, place, and a bit for each reason that is ticked there; one of several ticks at a place a row."""
-    kinds = ((RationaleKind.SHORTCOMING, Shortcoming, 1), (RationaleKind.CONCEPT, Concept, _CONCEPTS))
-    bits = [
-        ((Rationale.kind == kind) & (Rationale.value == value), first << n)
-        for kind, values, first in kinds
-        for n, value in enumerate(values)
+def _choices(questions: Sequence[Question]) -> Any:
+    """Submission, place, and the number of a choice that was made there; one of several at a place a row."""
+    numbers = [
+        ((Rationale.kind == question.name) & (Rationale.value == value), number * _CHOICES + place)
+        for number, question in enumerate(questions)
+        for place, value in enumerate(question.values)
     ]
     return (
-        select(Judgement.assignment_id, Judgement.place, case(*bits, else_=0))
+        select(Judgement.assignment_id, Judgement.place, case(*numbers, else_=-1))
         .join(Judgement, Judgement.id == Rationale.judgement_id)
-        .where(Rationale.kind != RationaleKind.TEXT)
+        .where(Rationale.kind.in_([question.name for question in questions]))
     )
 
 
@@ -198,15 +223,15 @@ def _at(keys: Ints, rows: Ints) -> tuple[Ints, Ints]:
     return at[here], rows[2:, here]
 
 
-def _texts(session: Session, environment: Environment, keys: Ints) -> pd.Categorical[str]:
-    """What was written at these places; several remarks at one are lines of one text."""
+def _texts(session: Session, environment: Environment, keys: Ints, question: str) -> pd.Categorical[str]:
+    """What was written in answer to a question at these places; several remarks at one are lines of one text."""
     query = (
         select(Judgement.assignment_id, Judgement.place, Rationale.value)
         .join(Judgement, Judgement.id == Rationale.judgement_id)
         .join(Assignment, Assignment.id == Judgement.assignment_id)
         .join(Hit, Hit.id == Assignment.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment, Rationale.kind == RationaleKind.TEXT)
+        .where(Batch.environment == environment, Rationale.kind == question)
         .order_by(Rationale.id)
     )
     written: dict[int, str] = {}

@@ -6,6 +6,7 @@ import datetime as dt
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,21 +17,31 @@ from mitl.db.base import microseconds
 from mitl.db.models import (
     Assignment,
     Batch,
-    Caption,
     Hit,
-    Image,
+    HitItem,
+    Item,
     Journal,
     Judgement,
     Ledger,
+    Pair,
+    Part,
+    Side,
     Worker,
 )
+from mitl.db.models import Rationale as RationaleRow
 from mitl.db.store.answers import submission_key
-from mitl.db.store.packed_rows import number_columns
+from mitl.db.store.bulk import number_columns
 from mitl.records import (
     Decision,
     Environment,
     JournalState,
+    Label,
+    Outcome,
+    PairRole,
 )
+from mitl.records import Pair as PairRecord
+from mitl.records.items import CAPTION, IMAGE
+from mitl.records.questions import Given
 
 _DECIDED = (Decision.PASS, Decision.APPROVE, Decision.APPROVE_EXCLUDE, Decision.DROP, Decision.REJECT)
 
@@ -246,17 +257,110 @@ def paid(session: Session, environment: Environment) -> dict[int, int]:
 
 def image_place(session: Session, image_id: int) -> tuple[str | None, str | None] | None:
     """File and address of one image; None where there is no such image."""
-    found = session.execute(select(Image.file, Image.url).where(Image.id == image_id)).first()
-    return None if found is None else (found[0], found[1])
+    return image_addresses(session, [image_id]).get(image_id)
 
 
 def image_addresses(session: Session, image_ids: Sequence[int]) -> dict[int, tuple[str | None, str | None]]:
     """Image → file and address."""
-    query = select(Image.id, Image.file, Image.url).where(Image.id.in_(list(image_ids)))
+    query = (
+        select(Part.item_id, Part.file, Part.url)
+        .join(Side, Side.id == Part.side_id)
+        .where(Side.name == IMAGE, Part.item_id.in_(list(image_ids)), Part.place == 1)
+    )
     return {id_: (file, url) for id_, file, url in session.execute(query)}
 
 
 def caption_texts(session: Session, caption_ids: Sequence[int]) -> dict[int, tuple[str, int]]:
     """Caption → its text and the image that it was written for."""
-    query = select(Caption.id, Caption.text, Caption.image_id).where(Caption.id.in_(list(caption_ids)))
-    return {id_: (text, image) for id_, text, image in session.execute(query)}
+    query = (
+        select(Item.id, Part.text, Item.group_id)
+        .join(Side, Side.id == Item.side_id)
+        .join(Part, and_(Part.side_id == Item.side_id, Part.item_id == Item.id, Part.place == 1))
+        .where(Side.name == CAPTION, Item.id.in_(list(caption_ids)))
+    )
+    return {id_: (text or "", image) for id_, text, image in session.execute(query) if image is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRow:
+    """One answer with who gave it and where, without its reasons."""
+
+    assignment_id: int
+    worker_id: int
+    worker: str
+    place: int
+    pair: PairRecord
+    role: PairRole
+    outcome: Outcome
+    label: Label | None
+    active_ms: int | None
+
+
+def _answers() -> Any:
+    return (
+        select(
+            Judgement.assignment_id,
+            Worker.id,
+            Worker.mturk_worker_id,
+            Judgement.place,
+            Pair.left_id,
+            Pair.right_id,
+            HitItem.role,
+            Judgement.outcome,
+            Judgement.label,
+            Judgement.active_ms,
+        )
+        .join(Assignment, Assignment.id == Judgement.assignment_id)
+        .join(Worker, Worker.id == Assignment.worker_id)
+        .join(Hit, Hit.id == Assignment.hit_id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .join(HitItem, (HitItem.hit_id == Hit.id) & (HitItem.place == Judgement.place))
+        .join(Pair, Pair.id == Judgement.pair_id)
+        .order_by(Judgement.assignment_id, Judgement.place)
+    )
+
+
+def _rows(session: Session, query: Any) -> list[AnswerRow]:
+    return [
+        AnswerRow(assignment, worker_id, worker, place, PairRecord(image, caption), role, outcome, label, ms)
+        for assignment, worker_id, worker, place, image, caption, role, outcome, label, ms in session.execute(
+            query
+        )
+    ]
+
+
+def answers_of(session: Session, assignment_id: int) -> list[AnswerRow]:
+    """The answers of one submission by place."""
+    return _rows(session, _answers().where(Judgement.assignment_id == assignment_id))
+
+
+def answers_of_worker(session: Session, worker_id: int) -> list[AnswerRow]:
+    """The answers of one worker by submission and place."""
+    return _rows(session, _answers().where(Assignment.worker_id == worker_id))
+
+
+def answers_beside(session: Session, environment: Environment, assignment_id: int) -> list[AnswerRow]:
+    """What other submissions say about the pairs of this one."""
+    pairs = select(Judgement.pair_id).where(Judgement.assignment_id == assignment_id)
+    return _rows(
+        session,
+        _answers().where(
+            Batch.environment == environment,
+            Judgement.pair_id.in_(pairs),
+            Judgement.assignment_id != assignment_id,
+        ),
+    )
+
+
+def given(session: Session, assignment_id: int) -> dict[int, Given]:
+    """Place → the answers of a submission besides the label, in order."""
+    answers: dict[int, dict[str, tuple[str, ...]]] = defaultdict(dict)
+    query = (
+        select(Judgement.place, RationaleRow.kind, RationaleRow.value)
+        .join(Judgement, Judgement.id == RationaleRow.judgement_id)
+        .where(Judgement.assignment_id == assignment_id)
+        .order_by(RationaleRow.id)
+    )
+    for place, name, value in session.execute(query):
+        answers[place][name] = (*answers[place].get(name, ()), value)
+    return dict(answers)

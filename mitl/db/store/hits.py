@@ -283,7 +283,7 @@ def hit_items(session: Session, hit_ids: Sequence[int]) -> dict[int, list[HitIte
     """What stands on these HITs, by place."""
     found: dict[int, list[HitItemRecord]] = {hit_id: [] for hit_id in hit_ids}
     query = (
-        select(HitItem.hit_id, HitItem.place, Pair.image_id, Pair.caption_id, HitItem.role)
+        select(HitItem.hit_id, HitItem.place, Pair.left_id, Pair.right_id, HitItem.role)
         .join(Pair, Pair.id == HitItem.pair_id)
         .order_by(HitItem.hit_id, HitItem.place)
     )
@@ -317,7 +317,7 @@ _POSTED = (
 def gold_use(session: Session, environment: Environment) -> dict[tuple[PairRecord, PairRole], int]:
     """How many HITs of an environment each gold control stands on."""
     query = (
-        select(Pair.image_id, Pair.caption_id, HitItem.role, func.count())
+        select(Pair.left_id, Pair.right_id, HitItem.role, func.count())
         .join(HitItem, HitItem.pair_id == Pair.id)
         .join(Hit, Hit.id == HitItem.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
@@ -325,7 +325,7 @@ def gold_use(session: Session, environment: Environment) -> dict[tuple[PairRecor
             Batch.environment == environment,
             HitItem.role.in_([PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE]),
         )
-        .group_by(Pair.image_id, Pair.caption_id, HitItem.role)
+        .group_by(Pair.left_id, Pair.right_id, HitItem.role)
     )
     return {
         (PairRecord(image, caption), role): count for image, caption, role, count in session.execute(query)

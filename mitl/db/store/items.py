@@ -1,19 +1,35 @@
-"""Data sets: images, captions, ratings, exclusion lists."""
+"""Data sets: sides of items, ratings, exclusion lists; and images and captions as a view of two sides."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import and_, func, select, update
 from sqlalchemy.orm import Session
 
 from mitl import records
-from mitl.db.models import Caption, Dataset, Exclusion, Image, Rating
+from mitl.db.models import Dataset, DirectionOfSearch, Exclusion, Item, Part, Rating, Side
 from mitl.db.store.bulk import add_rows
 from mitl.errors import DatasetError, StoreError
-from mitl.records import CaptionItem, ExclusionKind, IdKind, ImageItem, Pair, RetrievalSet
+from mitl.records import (
+    CaptionItem,
+    ExclusionKind,
+    IdKind,
+    ImageItem,
+    ItemSet,
+    Pair,
+    RetrievalSet,
+    StoredItem,
+)
+from mitl.records.items import CAPTION, IMAGE
+
+_PART = (Part.kind, Part.text, Part.file, Part.url, Part.width, Part.height, Part.sha256)
+_FIRST = and_(Part.side_id == Item.side_id, Part.item_id == Item.id, Part.place == 1)
+"""Images and captions have one part each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +43,10 @@ class DatasetRow:
     content_sha256: str
     n_images: int
     n_captions: int
+    sides: Mapping[str, int]
+    """Name → row."""
+    directions: Mapping[str, tuple[str, str]]
+    """Name → the side that asks, and the one that is searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,46 +68,69 @@ class ExclusionRow:
         return (pair.image_id, pair.caption_id) == (self.image_id, self.caption_id)
 
 
-def add_dataset(session: Session, data: RetrievalSet, content_sha256: str) -> int:
-    """Insert a data set; surrogate ids follow the tie order of ``data``. Returns the dataset's id."""
+def add_dataset(session: Session, data: ItemSet | RetrievalSet, content_sha256: str) -> int:
+    """Insert a data set; the numbers of items follow the tie order of ``data``. Returns the dataset's id."""
+    data = data.item_set if isinstance(data, RetrievalSet) else data
     dataset = Dataset(name=data.name, kind=data.kind, id_kind=data.id_kind, content_sha256=content_sha256)
     session.add(dataset)
     session.flush()
-    first_image = (session.scalar(select(func.max(Image.id))) or 0) + 1
-    first_caption = (session.scalar(select(func.max(Caption.id))) or 0) + 1
-    ids = {image.external_id: number for number, image in enumerate(data.images, first_image)}
+    sides = {side.name: _add_side(session, dataset.id, side.name) for side in data.sides}
+    numbers: dict[str, dict[str, int]] = {}
+    for side in data.sides:
+        first = _last_number(session, side.name) + 1
+        numbers[side.name] = {item.external_id: n for n, item in enumerate(side.items, first)}
+        groups = {} if side.made_for is None else numbers[side.made_for]
+        group_side = None if side.made_for is None else sides[side.made_for]
+        add_rows(
+            session,
+            Item,
+            (
+                {
+                    "side_id": sides[side.name],
+                    "id": number,
+                    "external_id": item.external_id,
+                    "group_side_id": None if item.group is None else group_side,
+                    "group_id": None if item.group is None else groups[item.group],
+                }
+                for number, item in enumerate(side.items, first)
+            ),
+        )
+        add_rows(
+            session,
+            Part,
+            (
+                {"side_id": sides[side.name], "item_id": number, "place": place, **asdict(part)}
+                for number, item in enumerate(side.items, first)
+                for place, part in enumerate(item.parts, 1)
+            ),
+        )
     add_rows(
         session,
-        Image,
+        DirectionOfSearch,
         (
             {
-                "id": ids[image.external_id],
                 "dataset_id": dataset.id,
-                "external_id": image.external_id,
-                "file": image.file,
-                "url": image.url,
-                "width": image.width,
-                "height": image.height,
-                "sha256": image.sha256,
+                "name": name,
+                "query_side_id": sides[query],
+                "gallery_side_id": sides[gallery],
             }
-            for image in data.images
-        ),
-    )
-    add_rows(
-        session,
-        Caption,
-        (
-            {
-                "id": number,
-                "dataset_id": dataset.id,
-                "external_id": caption.external_id,
-                "image_id": ids[caption.image_external_id],
-                "text": caption.text,
-            }
-            for number, caption in enumerate(data.captions, first_caption)
+            for name, (query, gallery) in data.directions.items()
         ),
     )
     return dataset.id
+
+
+def _add_side(session: Session, dataset_id: int, name: str) -> int:
+    side = Side(dataset_id=dataset_id, name=name)
+    session.add(side)
+    session.flush()
+    return side.id
+
+
+def _last_number(session: Session, side: str) -> int:
+    """The highest number on a side of that name, of any data set."""
+    query = select(func.max(Item.id)).join(Side, Side.id == Item.side_id).where(Side.name == side)
+    return session.scalar(query) or 0
 
 
 def find_dataset(session: Session) -> DatasetRow | None:
@@ -95,11 +138,29 @@ def find_dataset(session: Session) -> DatasetRow | None:
     row = session.execute(select(Dataset).order_by(Dataset.id)).scalars().first()
     if row is None:
         return None
-    n_images = session.scalar(select(func.count()).select_from(Image).where(Image.dataset_id == row.id)) or 0
-    n_captions = (
-        session.scalar(select(func.count()).select_from(Caption).where(Caption.dataset_id == row.id)) or 0
+    sides = dict(
+        session.execute(select(Side.name, Side.id).where(Side.dataset_id == row.id).order_by(Side.id)).all()
     )
-    return DatasetRow(row.id, row.name, row.kind, row.id_kind, row.content_sha256, n_images, n_captions)
+    names = {id_: name for name, id_ in sides.items()}
+    counts = dict(
+        session.execute(
+            select(Item.side_id, func.count()).where(Item.side_id.in_(list(names))).group_by(Item.side_id)
+        ).all()
+    )
+    ways = select(
+        DirectionOfSearch.name, DirectionOfSearch.query_side_id, DirectionOfSearch.gallery_side_id
+    ).where(DirectionOfSearch.dataset_id == row.id)
+    return DatasetRow(
+        row.id,
+        row.name,
+        row.kind,
+        row.id_kind,
+        row.content_sha256,
+        n_images=counts.get(sides.get(IMAGE, 0), 0),
+        n_captions=counts.get(sides.get(CAPTION, 0), 0),
+        sides=sides,
+        directions={name: (names[query], names[gallery]) for name, query, gallery in session.execute(ways)},
+    )
 
 
 def dataset(session: Session) -> DatasetRow:
@@ -110,36 +171,63 @@ def dataset(session: Session) -> DatasetRow:
     return found
 
 
+def items(session: Session, side_id: int) -> list[StoredItem]:
+    """All items of a side in tie order, with their parts; paths as they were given."""
+    query = (
+        select(Item.id, Item.external_id, Item.group_id, *_PART)
+        .join(Part, and_(Part.side_id == Item.side_id, Part.item_id == Item.id))
+        .where(Item.side_id == side_id)
+        .order_by(Item.id, Part.place)
+    )
+    rows: list[Any] = list(session.execute(query))
+    return [
+        StoredItem(id_, external, group, tuple(records.Part(*row[3:]) for row in of_item))
+        for (id_, external, group), of_item in groupby(rows, key=lambda row: (row[0], row[1], row[2]))
+    ]
+
+
 def images(session: Session, dataset_id: int, project: Path) -> list[ImageItem]:
     """All images in tie order; relative files are resolved against the project folder."""
-    query = select(Image.id, Image.external_id, Image.file, Image.url).where(Image.dataset_id == dataset_id)
+    query = select(Item.id, Item.external_id, Part.file, Part.url).join(Part, _FIRST)
     return [
         ImageItem(id_, external, None if file is None else project / file, url)
-        for id_, external, file, url in session.execute(query.order_by(Image.id))
+        for id_, external, file, url in session.execute(_of_side(query, IMAGE, dataset_id))
     ]
 
 
 def captions(session: Session, dataset_id: int) -> list[CaptionItem]:
     """All captions in tie order."""
-    query = select(Caption.id, Caption.external_id, Caption.image_id, Caption.text)
-    rows = session.execute(query.where(Caption.dataset_id == dataset_id).order_by(Caption.id))
+    query = select(Item.id, Item.external_id, Item.group_id, Part.text).join(Part, _FIRST)
+    rows = session.execute(_of_side(query, CAPTION, dataset_id))
     return [CaptionItem(*row) for row in rows]
 
 
+def _of_side(query: Any, name: str, dataset_id: int) -> Any:
+    """The items of a query that are on a data set's side, in tie order."""
+    of_side = query.join(Side, Side.id == Item.side_id)
+    return of_side.where(Side.name == name, Side.dataset_id == dataset_id).order_by(Item.id)
+
+
+def pair_sides(session: Session) -> tuple[int, int]:
+    """The sides of pairs, left and right, where no others are named: images and captions; 0 where one is missing."""
+    query = select(Side.name, Side.id).where(
+        Side.dataset_id == select(func.min(Dataset.id)).scalar_subquery()
+    )
+    sides = dict(session.execute(query).all())
+    return sides.get(IMAGE, 0), sides.get(CAPTION, 0)
+
+
 def update_places(session: Session, dataset_id: int, data: RetrievalSet) -> int:
-    """Write down files and addresses that were named anew; returns how many images changed."""
-    known = {
-        row[0]: row[1:]
-        for row in session.execute(
-            select(Image.external_id, Image.id, Image.file, Image.url).where(Image.dataset_id == dataset_id)
-        )
-    }
+    """Write down files and addresses that were named again; returns how many images changed."""
+    query = select(Item.external_id, Part.side_id, Item.id, Part.file, Part.url).join(Part, _FIRST)
+    known = {row[0]: row[1:] for row in session.execute(_of_side(query, IMAGE, dataset_id))}
     changed = 0
     for image in data.images:
-        id_, file, url = known[image.external_id]
+        side, id_, file, url = known[image.external_id]
         new = (image.file or file, image.url or url)
         if new != (file, url):
-            session.execute(update(Image).where(Image.id == id_).values(file=new[0], url=new[1]))
+            own = (Part.side_id == side, Part.item_id == id_, Part.place == 1)
+            session.execute(update(Part).where(*own).values(file=new[0], url=new[1]))
             changed += 1
     return changed
 
@@ -147,6 +235,7 @@ def update_places(session: Session, dataset_id: int, data: RetrievalSet) -> int:
 def add_ratings(session: Session, dataset_id: int, given: Iterable[records.Rating]) -> int:
     """Insert the ratings that are new and whose image and caption are in the data set; returns how many."""
     image_ids, caption_ids = id_maps(session, dataset_id)
+    left, right = pair_sides(session)
     known = ratings(session)
     rows = {}
     for rating in given:
@@ -154,8 +243,10 @@ def add_ratings(session: Session, dataset_id: int, given: Iterable[records.Ratin
         caption = caption_ids.get(rating.caption_external_id)
         if image is not None and caption is not None and Pair(image, caption) not in known:
             rows[image, caption] = {
-                "image_id": image,
-                "caption_id": caption,
+                "left_side_id": left,
+                "left_id": image,
+                "right_side_id": right,
+                "right_id": caption,
                 "score": rating.score,
                 "sampling_method": rating.sampling_method,
             }
@@ -165,13 +256,17 @@ def add_ratings(session: Session, dataset_id: int, given: Iterable[records.Ratin
 
 def ratings(session: Session) -> dict[Pair, float]:
     """CxC's score of each rated pair, 0 to 5."""
-    query = select(Rating.image_id, Rating.caption_id, Rating.score)
+    left, right = pair_sides(session)
+    query = select(Rating.left_id, Rating.right_id, Rating.score).where(
+        Rating.left_side_id == left, Rating.right_side_id == right
+    )
     return {Pair(image, caption): score for image, caption, score in session.execute(query)}
 
 
 def add_exclusions(session: Session, dataset_id: int, given: Iterable[records.Exclusion]) -> int:
     """Insert the entries that are new and concern this data set; a pair without image means the caption's own."""
     image_ids, caption_ids = id_maps(session, dataset_id)
+    left, right = pair_sides(session)
     own = {caption.id: caption.image_id for caption in captions(session, dataset_id)}
     known = {(row.kind, row.image_id, row.caption_id) for row in exclusions(session)}
     rows: dict[tuple[ExclusionKind, int | None, int | None], dict[str, object]] = {}
@@ -190,8 +285,10 @@ def add_exclusions(session: Session, dataset_id: int, given: Iterable[records.Ex
         if None not in needed and key not in known:
             rows[key] = {
                 "kind": entry.kind,
-                "image_id": image,
-                "caption_id": caption,
+                "left_side_id": None if image is None else left,
+                "left_id": image,
+                "right_side_id": None if caption is None else right,
+                "right_id": caption,
                 "reason": entry.reason,
                 "source": entry.source,
             }
@@ -202,18 +299,18 @@ def add_exclusions(session: Session, dataset_id: int, given: Iterable[records.Ex
 def exclusions(session: Session) -> list[ExclusionRow]:
     """All exclusion lists' entries."""
     query = select(
-        Exclusion.kind, Exclusion.image_id, Exclusion.caption_id, Exclusion.reason, Exclusion.source
+        Exclusion.kind, Exclusion.left_id, Exclusion.right_id, Exclusion.reason, Exclusion.source
     ).order_by(Exclusion.id)
     return [ExclusionRow(*row) for row in session.execute(query)]
 
 
 def id_maps(session: Session, dataset_id: int) -> tuple[dict[str, int], dict[str, int]]:
     """External id → surrogate, of the images and of the captions."""
-    image_rows = session.execute(select(Image.external_id, Image.id).where(Image.dataset_id == dataset_id))
-    caption_rows = session.execute(
-        select(Caption.external_id, Caption.id).where(Caption.dataset_id == dataset_id)
+    query = select(Item.external_id, Item.id)
+    image_ids, caption_ids = (
+        dict(session.execute(_of_side(query, name, dataset_id)).all()) for name in (IMAGE, CAPTION)
     )
-    return dict(image_rows.all()), dict(caption_rows.all())
+    return image_ids, caption_ids
 
 
 def resolve(known: dict[str, int], wanted: Sequence[str], what: str) -> list[int]:

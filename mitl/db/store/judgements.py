@@ -12,12 +12,12 @@ from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, Hit, HitItem, Judgement, Pair, Rationale, Worker
 from mitl.db.store.bulk import chunks
-from mitl.records import Concept, Environment, Outcome, PairRole, RationaleKind, Shortcoming
+from mitl.records import Environment, Outcome, PairRole
 from mitl.records import Judgement as JudgementRecord
 from mitl.records import Pair as PairRecord
+from mitl.records.questions import TEXT, Given
 
 _GOLD_ROLES = [role for role in PairRole if role.is_gold]
-_Rationale = tuple[tuple[Shortcoming, ...], tuple[Concept, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ def gold_judgements(
             Assignment.hit_id,
             Worker.id,
             Judgement.place,
-            Pair.image_id,
-            Pair.caption_id,
+            Pair.left_id,
+            Pair.right_id,
             Worker.mturk_worker_id,
             Judgement.label,
             HitItem.role,
@@ -87,8 +87,8 @@ def _judgements(environment: Environment) -> Any:
             Hit.id,
             Worker.id,
             Judgement.place,
-            Pair.image_id,
-            Pair.caption_id,
+            Pair.left_id,
+            Pair.right_id,
             Worker.mturk_worker_id,
             Judgement.label,
             Judgement.outcome,
@@ -108,10 +108,9 @@ def _judgements(environment: Environment) -> Any:
     )
 
 
-def _stored(results: Iterable[Any], rationale: Mapping[int, _Rationale]) -> list[StoredJudgement]:
+def _stored(results: Iterable[Any], rationale: Mapping[int, Given]) -> list[StoredJudgement]:
     found = []
     for row in results:
-        shortcomings, concepts = rationale.get(row[0], ((), ()))
         found.append(
             StoredJudgement(
                 id=row[0],
@@ -126,8 +125,7 @@ def _stored(results: Iterable[Any], rationale: Mapping[int, _Rationale]) -> list
                     outcome=row[9],
                     role=row[10],
                     usable=row[11],
-                    shortcomings=shortcomings,
-                    concepts=concepts,
+                    given=rationale.get(row[0], {}),
                     active_ms=row[12],
                     source=row[13],
                     submitted_at=row[14],
@@ -137,23 +135,21 @@ def _stored(results: Iterable[Any], rationale: Mapping[int, _Rationale]) -> list
     return found
 
 
-def _rationale(session: Session, environment: Environment) -> Mapping[int, _Rationale]:
+def _rationale(session: Session, environment: Environment) -> Mapping[int, Given]:
     query = (
         select(Rationale.judgement_id, Rationale.kind, Rationale.value)
         .join(Judgement, Judgement.id == Rationale.judgement_id)
         .join(Assignment, Assignment.id == Judgement.assignment_id)
         .join(Hit, Hit.id == Assignment.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment, Rationale.kind != RationaleKind.TEXT)
+        .where(Batch.environment == environment, Rationale.kind != TEXT.name)
         .order_by(Rationale.id)
     )
-    values: dict[int, tuple[list[Shortcoming], list[Concept]]] = defaultdict(lambda: ([], []))
+    values: dict[int, dict[str, tuple[str, ...]]] = defaultdict(dict)
     for judgement_id, kind, value in session.execute(query):
-        if kind is RationaleKind.SHORTCOMING:
-            values[judgement_id][0].append(Shortcoming(value))
-        else:
-            values[judgement_id][1].append(Concept(value))
-    return {key: (tuple(first), tuple(second)) for key, (first, second) in values.items()}
+        of_judgement = values[judgement_id]
+        of_judgement[kind] = (*of_judgement.get(kind, ()), value)
+    return values
 
 
 def use_answered(session: Session, assignment_ids: Sequence[int], usable: bool) -> None:
@@ -167,13 +163,3 @@ def set_usable(session: Session, assignment_id: int, places: Sequence[int], usab
     """Whether aggregation may read the judgements at these places of a submission."""
     of_page = (Judgement.assignment_id == assignment_id) & Judgement.place.in_(places)
     session.execute(update(Judgement).where(of_page).values(usable=usable))
-
-
-def free_text(session: Session, assignment_id: int) -> dict[int, str]:
-    """Place → what the worker wrote there in their own words."""
-    query = (
-        select(Judgement.place, Rationale.value)
-        .join(Judgement, Judgement.id == Rationale.judgement_id)
-        .where(Judgement.assignment_id == assignment_id, Rationale.kind == RationaleKind.TEXT)
-    )
-    return dict(session.execute(query).all())

@@ -96,7 +96,7 @@ def settled_work(session: Session, environment: Environment) -> list[SettledWork
     for row in session.execute(query):
         values: list[Any] = list(row[:-1])
         active_ms, money = row[-1], booked.get(row[0], {})
-        # A sum of nothing is null, and PostgreSQL's sums are decimals; 0 ms is no measurement either.
+        # A sum of nothing is null, and PostgreSQL's sums are decimals; 0 ms is not a measurement either.
         values.append(int(active_ms) if active_ms else None)
         extra = money.get(COMPENSATE, 0)
         values += [money.get("reward", 0), money.get("fee", 0), money.get(BONUS, 0) + extra, extra]

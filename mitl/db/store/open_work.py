@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,10 +14,9 @@ from sqlalchemy import ColumnElement, Select, case, func, select, text
 from sqlalchemy.orm import Session, aliased
 
 from mitl.db.models import Assignment, Batch, Hit, HitItem, Judgement, Pair
-from mitl.db.store.bulk import chunks
+from mitl.db.store.bulk import chunks, number_columns
 from mitl.db.store.columns import answer_columns
 from mitl.db.store.hits import LIVE_STATES, HitRow, batches, hit_items, hits_of
-from mitl.db.store.packed_rows import number_columns
 from mitl.records import Decision, Environment, HitState, JudgementSource, PairRole
 from mitl.records import Pair as PairRecord
 from mitl.records.frames import ROLES, is_gold
@@ -92,7 +92,7 @@ def live_pairs(
 ) -> set[PairRecord]:
     """The candidates on HITs that are planned, on their way or out; of all pairs, or of those asked on some HITs."""
     query = (
-        select(Pair.image_id, Pair.caption_id)
+        select(Pair.left_id, Pair.right_id)
         .join(HitItem, HitItem.pair_id == Pair.id)
         .join(Hit, Hit.id == HitItem.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
@@ -126,7 +126,7 @@ def usable_workers(
     Answers on controls do not count.
     """
     query = (
-        select(Pair.image_id, Pair.caption_id, func.count(Assignment.worker_id.distinct()))
+        select(Pair.left_id, Pair.right_id, func.count(Assignment.worker_id.distinct()))
         .join(Judgement, Judgement.pair_id == Pair.id)
         .join(Assignment, Assignment.id == Judgement.assignment_id)
         .join(Hit, Hit.id == Assignment.hit_id)
@@ -137,7 +137,7 @@ def usable_workers(
             Judgement.usable.is_(True),
             HitItem.role.in_([PairRole.CANDIDATE, PairRole.REPEAT, PairRole.OVERLAP]),
         )
-        .group_by(Pair.image_id, Pair.caption_id)
+        .group_by(Pair.left_id, Pair.right_id)
     )
     return {
         PairRecord(image, caption): count
@@ -147,7 +147,7 @@ def usable_workers(
 
 
 def asked_pairs(session: Session, environment: Environment) -> set[PairRecord]:
-    """The pairs that need not be asked anew: on a HIT that is not closed, or with a usable judgement."""
+    """The pairs that need not be asked again: on a HIT that is not closed, or with a usable judgement."""
     return live_pairs(session, environment) | usable_workers(session, environment).keys()
 
 
@@ -231,7 +231,7 @@ def _usable_submissions(session: Session, answers: pd.DataFrame) -> NDArray[np.i
 def _second_opinions(session: Session, environment: Environment) -> set[PairRecord]:
     """Pairs that a second worker has judged usably on a HIT of overlaps."""
     query = (
-        select(Pair.image_id, Pair.caption_id)
+        select(Pair.left_id, Pair.right_id)
         .join(Judgement, Judgement.pair_id == Pair.id)
         .join(Assignment, Assignment.id == Judgement.assignment_id)
         .join(Hit, Hit.id == Assignment.hit_id)
@@ -274,3 +274,44 @@ def open_work(session: Session, environment: Environment) -> OpenWork:
 
 def _decided(undecided: Sequence[Decision]) -> ColumnElement[int]:
     return func.sum(case((Assignment.id.is_(None), 0), (Assignment.decision.in_(undecided), 0), else_=1))
+
+
+_KEPT = tuple(decision for decision in Decision if decision.keeps_answers)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredPage:
+    """What one submission's page measured."""
+
+    places: int
+    """Pairs whose time was measured."""
+    active_ms: int
+    """On those pairs together, as the page claims."""
+    accepted_at: dt.datetime | None
+    submitted_at: dt.datetime | None
+
+
+def pilot_progress(session: Session, batch_id: int) -> tuple[int, int]:
+    """HITs of a pilot that are not closed, and all of them; what asks again later is no part of it."""
+    query = select(
+        func.coalesce(func.sum(case((Hit.state.in_(list(LIVE_STATES)), 1), else_=0)), 0), func.count()
+    ).where(Hit.batch_id == batch_id, Hit.attempt == 1)
+    out, hits = session.execute(query).one()
+    return int(out), int(hits)
+
+
+def measured_pages(session: Session, batch_id: int) -> list[MeasuredPage]:
+    """The submissions of a batch whose answers are kept, in order of arrival; those that measured nothing are left
+    out."""
+    query = (
+        select(func.count(), func.sum(Judgement.active_ms), Assignment.accepted_at, Assignment.submitted_at)
+        .join(Assignment, Assignment.id == Judgement.assignment_id)
+        .join(Hit, Hit.id == Assignment.hit_id)
+        .where(Hit.batch_id == batch_id, Judgement.active_ms > 0, Assignment.decision.in_(_KEPT))
+        .group_by(Assignment.id, Assignment.accepted_at, Assignment.submitted_at)
+        .order_by(Assignment.id)
+    )
+    return [
+        MeasuredPage(places, int(active_ms or 0), accepted_at, submitted_at)
+        for places, active_ms, accepted_at, submitted_at in session.execute(query)
+    ]

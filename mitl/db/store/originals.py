@@ -8,8 +8,10 @@ from collections.abc import Collection
 from sqlalchemy import delete, select, update
 from sqlalchemy.orm import Session
 
-from mitl.db.models import Caption, Exclusion, OriginalReview
+from mitl.db.models import Exclusion, Item, OriginalReview, Side
+from mitl.db.store.items import pair_sides
 from mitl.records import ExclusionKind, OriginalVerdict, Pair
+from mitl.records.items import CAPTION
 
 SOURCE = "review of originals"
 _REASONS = {
@@ -20,7 +22,7 @@ _REASONS = {
 
 def verdicts(session: Session) -> dict[int, OriginalVerdict]:
     """Caption → what was said of it."""
-    return dict(session.execute(select(OriginalReview.caption_id, OriginalReview.verdict)).all())
+    return dict(session.execute(select(OriginalReview.item_id, OriginalReview.verdict)).all())
 
 
 def set_verdict(session: Session, pair: Pair, verdict: OriginalVerdict, now: dt.datetime) -> bool:
@@ -28,27 +30,31 @@ def set_verdict(session: Session, pair: Pair, verdict: OriginalVerdict, now: dt.
 
     Only entries that this review made are ever taken back: lists that came with the data set stay.
     """
-    known = session.scalar(select(OriginalReview.verdict).where(OriginalReview.caption_id == pair.caption_id))
+    left, right = pair_sides(session)
+    own = (OriginalReview.side_id == right, OriginalReview.item_id == pair.caption_id)
+    known = session.scalar(select(OriginalReview.verdict).where(*own))
     if known is verdict:
         return False
     if known is None:
-        session.add(OriginalReview(caption_id=pair.caption_id, verdict=verdict, at=now))
+        session.add(OriginalReview(side_id=right, item_id=pair.caption_id, verdict=verdict, at=now))
     else:
+        session.execute(update(OriginalReview).where(*own).values(verdict=verdict, at=now))
         session.execute(
-            update(OriginalReview)
-            .where(OriginalReview.caption_id == pair.caption_id)
-            .values(verdict=verdict, at=now)
-        )
-        session.execute(
-            delete(Exclusion).where(Exclusion.caption_id == pair.caption_id, Exclusion.source == SOURCE)
+            delete(Exclusion).where(
+                Exclusion.right_side_id == right,
+                Exclusion.right_id == pair.caption_id,
+                Exclusion.source == SOURCE,
+            )
         )
     if verdict is not OriginalVerdict.KEEP:
         meaningless = verdict is OriginalVerdict.MEANINGLESS
         session.add(
             Exclusion(
                 kind=ExclusionKind.CAPTION if meaningless else ExclusionKind.PAIR,
-                image_id=None if meaningless else pair.image_id,
-                caption_id=pair.caption_id,
+                left_side_id=None if meaningless else left,
+                left_id=None if meaningless else pair.image_id,
+                right_side_id=right,
+                right_id=pair.caption_id,
                 reason=_REASONS[verdict],
                 source=SOURCE,
             )
@@ -59,10 +65,11 @@ def set_verdict(session: Session, pair: Pair, verdict: OriginalVerdict, now: dt.
 
 def exclude_images(session: Session, image_ids: Collection[int], reason: str, source: str) -> int:
     """Take these images out of the positives, each once; returns how many were not excluded before."""
-    query = select(Exclusion.image_id).where(Exclusion.kind == ExclusionKind.IMAGE)
+    left, _ = pair_sides(session)
+    query = select(Exclusion.left_id).where(Exclusion.kind == ExclusionKind.IMAGE)
     new = sorted(set(image_ids) - set(session.scalars(query)))
     session.add_all(
-        Exclusion(kind=ExclusionKind.IMAGE, image_id=image, caption_id=None, reason=reason, source=source)
+        Exclusion(kind=ExclusionKind.IMAGE, left_side_id=left, left_id=image, reason=reason, source=source)
         for image in new
     )
     session.flush()
@@ -71,6 +78,14 @@ def exclude_images(session: Session, image_ids: Collection[int], reason: str, so
 
 def captions_by_external_id(session: Session, external_ids: Collection[str]) -> dict[str, Pair]:
     """The original pair of each caption that is known by these ids."""
-    query = select(Caption.external_id, Caption.image_id, Caption.id)
+    query = (
+        select(Item.external_id, Item.group_id, Item.id)
+        .join(Side, Side.id == Item.side_id)
+        .where(Side.name == CAPTION)
+    )
     wanted = set(external_ids)
-    return {name: Pair(image, id_) for name, image, id_ in session.execute(query) if name in wanted}
+    return {
+        name: Pair(image, id_)
+        for name, image, id_ in session.execute(query)
+        if name in wanted and image is not None
+    }

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from mitl.db.models import Assignment, Batch, Finding, Hit, HitItem, Judgement, Rationale
 from mitl.db.store.bulk import add_rows, chunks
-from mitl.records import BatchKind, Environment, JudgementSource, ParsedAnswers, PlaceAnswer, RationaleKind
+from mitl.records import BatchKind, Environment, JudgementSource, ParsedAnswers
 from mitl.records import Finding as FindingRecord
 
 UNREADABLE = "unreadable"
@@ -148,10 +148,12 @@ def _pairs(session: Session, ids: Sequence[int]) -> dict[tuple[int, int], int]:
 
 def _add_rationale(session: Session, parses: Mapping[int, ParsedAnswers]) -> None:
     given = {
-        (id_, answer.place): reasons
+        (id_, answer.place): [
+            {"kind": name, "value": value} for name, values in answer.given.items() for value in values
+        ]
         for id_, parsed in parses.items()
         for answer in parsed.answers
-        if (reasons := _reasons(answer))
+        if answer.given
     }
     query = select(Judgement.assignment_id, Judgement.place, Judgement.id)
     rows: list[dict[str, Any]] = []
@@ -160,13 +162,6 @@ def _add_rationale(session: Session, parses: Mapping[int, ParsedAnswers]) -> Non
         for id_, place, judgement in found:
             rows += [{"judgement_id": judgement, **reason} for reason in given.get((id_, place), ())]
     add_rows(session, Rationale, rows)
-
-
-def _reasons(answer: PlaceAnswer) -> list[dict[str, Any]]:
-    given = [(RationaleKind.SHORTCOMING, value.value) for value in answer.shortcomings]
-    given += [(RationaleKind.CONCEPT, value.value) for value in answer.concepts]
-    given += [(RationaleKind.TEXT, answer.text)] if answer.text else []
-    return [{"kind": kind, "value": value} for kind, value in given]
 
 
 def add_all_findings(session: Session, given: Mapping[int, Iterable[FindingRecord]]) -> None:

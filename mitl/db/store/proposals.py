@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 
 from mitl.db.models import Annotator, Pair, Proposal, Query, Run
 from mitl.db.store.bulk import add_rows, add_tuples, chunks, ids_were_given, next_id
+from mitl.db.store.items import pair_sides
 from mitl.errors import StoreError
 from mitl.records import AnnotatorKind, Direction
 from mitl.records import Pair as PairRecord
@@ -78,7 +79,7 @@ def add_run(
     )
     annotator_ids = _annotator_ids(session, annotators)
     rows = list(proposals)
-    ids, n_new = _ensure_pairs(session, {row.pair for row in rows}, proposed=True)
+    ids, n_new = _ensure_pairs(session, {row.pair for row in rows}, pair_sides(session), proposed=True)
     _mark_proposed(session, {ids[row.pair] for row in rows})
     add_tuples(
         session,
@@ -99,15 +100,20 @@ def add_run(
     return n_new
 
 
-def pair_ids(session: Session) -> dict[PairRecord, int]:
-    """Every known pair's row id."""
-    rows = session.execute(select(Pair.image_id, Pair.caption_id, Pair.id))
-    return {PairRecord(image, caption): id_ for image, caption, id_ in rows}
+def pair_ids(session: Session, sides: tuple[int, int] | None = None) -> dict[PairRecord, int]:
+    """The row of every known pair of these sides, left and right; of images and captions where none are named."""
+    left, right = sides or pair_sides(session)
+    query = select(Pair.left_id, Pair.right_id, Pair.id).where(
+        Pair.left_side_id == left, Pair.right_side_id == right
+    )
+    return {PairRecord(*row[:2]): row[2] for row in session.execute(query)}
 
 
-def ensure_pairs(session: Session, pairs: Iterable[PairRecord]) -> dict[PairRecord, int]:
-    """Insert the pairs that are not there yet, in canonical order; returns the row id of every known pair."""
-    return _ensure_pairs(session, set(pairs), proposed=False)[0]
+def ensure_pairs(
+    session: Session, pairs: Iterable[PairRecord], sides: tuple[int, int] | None = None
+) -> dict[PairRecord, int]:
+    """Insert the pairs that are not there yet, in canonical order; returns the row of every known pair of the sides."""
+    return _ensure_pairs(session, set(pairs), sides or pair_sides(session), proposed=False)[0]
 
 
 def _mark_proposed(session: Session, ids: set[int]) -> None:
@@ -118,17 +124,18 @@ def _mark_proposed(session: Session, ids: set[int]) -> None:
 
 
 def _ensure_pairs(
-    session: Session, pairs: set[PairRecord], *, proposed: bool
+    session: Session, pairs: set[PairRecord], sides: tuple[int, int], *, proposed: bool
 ) -> tuple[dict[PairRecord, int], int]:
     """The same, and how many were new; only new ones are marked as proposed."""
-    known = pair_ids(session)
+    known = pair_ids(session, sides)
     keys = sorted((pair.image_id, pair.caption_id) for pair in pairs - known.keys())
     first = next_id(session, Pair)
-    rows = [(first + place, image, caption, proposed) for place, (image, caption) in enumerate(keys)]
+    rows = [(first + n, *sides, left, right, proposed) for n, (left, right) in enumerate(keys)]
     if rows:
-        add_tuples(session, Pair, ("id", "image_id", "caption_id", "proposed"), rows)
+        names = ("id", "left_side_id", "right_side_id", "left_id", "right_id", "proposed")
+        add_tuples(session, Pair, names, rows)
         ids_were_given(session, Pair)
-    known |= {PairRecord(image, caption): id_ for id_, image, caption, _ in rows}
+    known |= {PairRecord(left, right): id_ for id_, _, _, left, right, _ in rows}
     return known, len(rows)
 
 
@@ -153,8 +160,8 @@ def proposals(session: Session, run_id: int | None = None) -> list[ProposalRecor
     """Who proposed what, in canonical order (pair, annotator, direction); of one run or of all."""
     query = (
         select(
-            Pair.image_id,
-            Pair.caption_id,
+            Pair.left_id,
+            Pair.right_id,
             Annotator.name,
             Proposal.direction,
             Proposal.rank,
@@ -162,7 +169,7 @@ def proposals(session: Session, run_id: int | None = None) -> list[ProposalRecor
         )
         .join(Pair, Pair.id == Proposal.pair_id)
         .join(Annotator, Annotator.id == Proposal.annotator_id)
-        .order_by(Pair.image_id, Pair.caption_id, Annotator.id, Proposal.direction, Proposal.run_id)
+        .order_by(Pair.left_id, Pair.right_id, Annotator.id, Proposal.direction, Proposal.run_id)
     )
     if run_id is not None:
         query = query.where(Proposal.run_id == run_id)
@@ -175,11 +182,11 @@ def proposals(session: Session, run_id: int | None = None) -> list[ProposalRecor
 def candidate_pairs(session: Session, directions: Sequence[Direction]) -> list[PairRecord]:
     """The distinct pairs that were proposed in any of these directions, in canonical order."""
     query = (
-        select(Pair.image_id, Pair.caption_id)
+        select(Pair.left_id, Pair.right_id)
         .join(Proposal, Proposal.pair_id == Pair.id)
         .where(Proposal.direction.in_(list(directions)))
         .distinct()
-        .order_by(Pair.image_id, Pair.caption_id)
+        .order_by(Pair.left_id, Pair.right_id)
     )
     return [PairRecord(*row) for row in session.execute(query)]
 

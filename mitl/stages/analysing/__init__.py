@@ -1,1 +1,1 @@
-"""Analysing a project: the tables that a reviewer asks for."""
+"""Analysing a project: tables for reviewers. No SQL, no HTML."""

@@ -2,59 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import csv
+import io
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated, Any, TypedDict
 
+from mitl.core.whole_files import whole_file
 from mitl.errors import MitlError, StoreError, UsageError
 from mitl.progress import Progress, no_progress
-from mitl.records import Environment, StageResult
+from mitl.records import Environment, StageResult, Table
+from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.analysing.answers import answers, rationale
-from mitl.stages.analysing.bias_shown import bias
-from mitl.stages.analysing.correlations import correlations
-from mitl.stages.analysing.diversity import diversity
-from mitl.stages.analysing.findings import Findings, csv_files, drawing_files, write
-from mitl.stages.analysing.label_order import label_order
-from mitl.stages.analysing.material import Material
-from mitl.stages.analysing.multiplicity import multiplicity
-from mitl.stages.analysing.sets import sets
-from mitl.stages.analysing.uncertainty import uncertainty
-from mitl.stages.analysing.workers import workers
-from mitl.stages.analysing.wrong_positives import wrong_positives
+from mitl.stages.analysing.answers import ANSWERS, RATIONALE, WORKERS
+from mitl.stages.analysing.bias import BIAS
+from mitl.stages.analysing.correlations import CORRELATIONS
+from mitl.stages.analysing.multiplicity import MULTIPLICITY
+from mitl.stages.analysing.rankings import DIVERSITY, LABEL_ORDER
+from mitl.stages.analysing.sets import SETS
+from mitl.stages.analysing.table import Analysis, AnalysisInput, Findings, Options
+from mitl.stages.analysing.uncertainty import UNCERTAINTY
+from mitl.stages.analysing.wrong_positives import WRONG_POSITIVES
 
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What was asked for beside the names of the analyses."""
-
-    annotators: tuple[str, ...] = ()
-    """Only these; all where empty."""
-    scores: Path | None = None
-    """A CSV of models and metrics for ``correlations``."""
-    sets: tuple[str, ...] = ()
-    """More sets of positives for ``sets``."""
-    subsets: tuple[frozenset[str], ...] = ()
-    """More columns for the scores of ``bias``."""
-    deep: bool = False
-    csv: Path | None = None
-    plots: Path | None = None
-
-
-ANALYSES: dict[str, Callable[[Material, Wanted], Findings]] = {
-    "diversity": lambda material, _: diversity(material),
-    "answers": lambda material, _: answers(material),
-    "rationale": lambda material, _: rationale(material),
-    "workers": lambda material, _: workers(material),
-    "sets": lambda material, asked: sets(material, asked.sets),
-    "wrong-positives": lambda material, _: wrong_positives(material),
-    "multiplicity": lambda material, _: multiplicity(material),
-    "label-order": lambda material, _: label_order(material),
-    "correlations": lambda material, asked: correlations(material.settings, asked.scores),
-    "bias": lambda material, asked: bias(material, deep=asked.deep, subsets=asked.subsets),
-    "uncertainty": lambda material, _: uncertainty(material),
+ANALYSES: dict[str, Analysis[Any]] = {
+    analysis.name: analysis
+    for analysis in (
+        DIVERSITY,
+        ANSWERS,
+        RATIONALE,
+        WORKERS,
+        SETS,
+        WRONG_POSITIVES,
+        MULTIPLICITY,
+        LABEL_ORDER,
+        CORRELATIONS,
+        BIAS,
+        UNCERTAINTY,
+    )
 }
-"""Name → analysis, in the order in which they are shown."""
+"""Name → analysis, in the order in which they are shown; `mitl analyse` and the report go through it alike."""
+
+
+@printed_by("analyse")
+class AnalyseCounts(TypedDict):
+    """What `mitl analyse` counts."""
+
+    analyses: Annotated[
+        dict[str, dict[str, object]],
+        "analysis → its numbers; docs/analysis.md says what they are. Shares and scores are from 0 to 1, what is not "
+        "defined is null",
+    ]
+    left_out: Annotated[dict[str, str], "analysis → why it could not be made"]
+    tables_written: Annotated[int, "files of `--csv` that were not there exactly so already"]
+    drawings_written: Annotated[int, "files of `--plots`, the same"]
+
+
+@printed_by("analyse", key="paths")
+class AnalysePaths(TypedDict, total=False):
+    """Where `mitl analyse` wrote."""
+
+    csv: Annotated[str, "folder of the CSV files, with `--csv`"]
+    plots: Annotated[str, "folder of the SVG files, with `--plots`"]
 
 
 def analyse(
@@ -62,7 +70,7 @@ def analyse(
     names: Sequence[str] = (),
     environment: Environment | None = None,
     *,
-    wanted: Wanted | None = None,
+    options: Options | None = None,
     progress: Progress = no_progress,
 ) -> StageResult:
     """Make the analyses named, or all.
@@ -73,27 +81,28 @@ def analyse(
         MitlError: none of the analyses can be made: the reason of the first; or a file or set that was named cannot
             be read.
     """
-    asked = wanted or Wanted()
+    asked = options or Options()
     _check(names, asked)
-    material = Material(settings, environment, asked.annotators, progress=progress)
+    of = AnalysisInput(settings, environment, asked, progress)
     chosen = [name for name in ANALYSES if not names or name in names]
-    found: dict[str, Findings] = {}
+    made: dict[str, Findings] = {}
     left_out: dict[str, MitlError] = {}
     for name in chosen:
         try:
-            found[name] = ANALYSES[name](material, asked)
+            made[name] = ANALYSES[name].show(ANALYSES[name].compute(of), of)
         except (UsageError, StoreError):
             raise
         except MitlError as error:
-            if _given(name, asked):
-                raise  # a file that was named must be read: it is no matter of what the project holds
+            # A file that was named must be read: it is no matter of what the project holds.
+            if (name == "correlations" and asked.scores is not None) or (name == "sets" and asked.sets):
+                raise
             left_out[name] = error
-    if not found:
+    if not made:
         raise next(iter(left_out.values()))
-    return _result(chosen, found, left_out, asked)
+    return _result(made, left_out, asked)
 
 
-def _check(names: Sequence[str], asked: Wanted) -> None:
+def _check(names: Sequence[str], asked: Options) -> None:
     unknown = next((name for name in names if name not in ANALYSES), None)
     if unknown is not None:
         raise UsageError(f"no analysis called {unknown!r}; known: {', '.join(ANALYSES)}")
@@ -107,43 +116,61 @@ def _check(names: Sequence[str], asked: Wanted) -> None:
             raise UsageError(f"{option} means nothing without the analysis {needed!r}; name it too")
 
 
-def _given(name: str, asked: Wanted) -> bool:
-    """Whether an analysis is to read what was named on the command line."""
-    return (name == "correlations" and asked.scores is not None) or (name == "sets" and bool(asked.sets))
-
-
-def _result(
-    chosen: Sequence[str],
-    found: Mapping[str, Findings],
-    left_out: Mapping[str, MitlError],
-    asked: Wanted,
-) -> StageResult:
-    tables = [file for one in found.values() for file in csv_files(asked.csv, one)] if asked.csv else []
-    plots = (
-        [file for one in found.values() for file in drawing_files(asked.plots, one)] if asked.plots else []
-    )
-    written = write(tables), write(plots)
-    lines = [
-        f"{name}: {line}" if len(found) > 1 else line for name, one in found.items() for line in one.lines
-    ]
-    lines += [f"left out: {name}: {left_out[name]}" for name in chosen if name in left_out]
-    lines += [f"{written[0]} of {len(tables)} tables written to {asked.csv}"] if asked.csv else []
-    lines += [f"{written[1]} of {len(plots)} drawings written to {asked.plots}"] if asked.plots else []
-    kept = bool(tables or plots) and not any(written)
+def _result(made: Mapping[str, Findings], left_out: Mapping[str, MitlError], asked: Options) -> StageResult:
+    lines = [f"{name}: {line}" if len(made) > 1 else line for name, one in made.items() for line in one.lines]
+    lines += [f"left out: {name}: {error}" for name, error in left_out.items()]
+    paths: AnalysePaths = {}
+    tables: dict[Path, str] = {}
+    plots: dict[Path, str] = {}
+    if asked.csv is not None:
+        paths["csv"] = str(asked.csv)
+        for one in made.values():
+            tables |= {asked.csv / f"{name}.csv": _as_csv(table) for name, table in one.rows.items()}
+    if asked.plots is not None:
+        paths["plots"] = str(asked.plots)
+        for one in made.values():
+            drawn = {name: svg for name, draw in one.drawings.items() if (svg := draw())}
+            plots |= {
+                asked.plots / f"{name}.svg": f'<?xml version="1.0" encoding="UTF-8"?>\n{svg}\n'
+                for name, svg in drawn.items()
+            }
+    tables_written, drawings_written = _write(tables), _write(plots)
+    lines += [f"{tables_written} of {len(tables)} tables written to {asked.csv}"] if asked.csv else []
+    lines += [f"{drawings_written} of {len(plots)} drawings written to {asked.plots}"] if asked.plots else []
+    kept = bool(tables or plots) and not (tables_written or drawings_written)
     if kept:
         lines.append("nothing to do: the files hold exactly this already")
+    counts: AnalyseCounts = {
+        "analyses": {name: dict(one.counts) for name, one in made.items()},
+        "left_out": {name: str(error) for name, error in left_out.items()},
+        "tables_written": tables_written,
+        "drawings_written": drawings_written,
+    }
     return StageResult(
         status="nothing_to_do" if kept else "done",
-        counts={
-            "analyses": {name: dict(one.counts) for name, one in found.items()},
-            "left_out": {name: str(error) for name, error in left_out.items()},
-            "tables_written": written[0],
-            "drawings_written": written[1],
-        },
-        paths={
-            **({"csv": str(asked.csv)} if asked.csv else {}),
-            **({"plots": str(asked.plots)} if asked.plots else {}),
-        },
-        tables=tuple(table for one in found.values() for table in one.tables),
+        counts=counts,
+        paths=paths,
+        tables=tuple(table for one in made.values() for table in one.tables),
         lines=tuple(lines),
     )
+
+
+def _as_csv(table: Table) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows(["" if cell is None else cell for cell in row] for row in table.rows)
+    return text.getvalue()
+
+
+def _write(files: Mapping[Path, str]) -> int:
+    """Write the files that are not there exactly so already; returns how many those were."""
+    written = 0
+    for path, text in files.items():
+        content = text.encode()
+        if path.is_file() and path.read_bytes() == content:
+            continue
+        with whole_file(path) as sink:
+            sink.write(content)
+        written += 1
+    return written

@@ -1,13 +1,15 @@
-"""What people answered, by annotator: how often what at which rank (Table B.2), and why (Table B.3)."""
+"""What people answered: by annotator and rank (Table B.2), why (Table B.3), and how much work each did (Table B.1)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from mitl.analysis.answer_tables import (
     LABELS,
+    AnswerCount,
     AnswerTable,
+    RationaleCount,
     RationaleTable,
     ShareRow,
     answer_counts,
@@ -17,70 +19,66 @@ from mitl.analysis.answer_tables import (
 )
 from mitl.analysis.report.plots import answers_svg
 from mitl.errors import MetricError
-from mitl.records import Direction, RationaleKind, Table
-from mitl.stages.analysing.findings import Findings
-from mitl.stages.analysing.material import Material
+from mitl.records import Direction, StageResult, Table
+from mitl.stages.analysing.table import Analysis, AnalysisInput, Findings
+from mitl.stages.reviewing.workers import workers_by_hits
 
 _LABEL_NAMES = tuple(label.value for label in LABELS)
 _POOLED = "both"
 _MEAN = "mean of annotators"
 
 
-def answers(material: Material) -> Findings:
-    """Table B.2 for each direction and for both: shares of the four answers by annotator and rank."""
-    material.require_judgements()
-    counts = answer_counts([row.record for row in material.known.judgements], material.known.proposals)
-    chosen = [entry for entry in counts if entry.annotator in material.names]
+def _count_answers(of: AnalysisInput) -> tuple[AnswerCount, ...]:
+    of.require_judgements()
+    counts = answer_counts((row.record for row in of.project.stored), of.project.proposals)
+    chosen = tuple(entry for entry in counts if entry.annotator in of.names)
     if not chosen:
         raise MetricError("no judged pair was proposed by these annotators; name others, or none")
-    found = {
-        name: answer_shares(chosen, order=material.names, direction=direction)
+    return chosen
+
+
+def _show_answers(counts: Sequence[AnswerCount], of: AnalysisInput) -> Findings:
+    """Table B.2 for each direction and for both: shares of the four answers by annotator and rank."""
+    tables = {
+        name: answer_shares(counts, order=of.names, direction=direction)
         for name, direction in (
-            (Direction.I2T.value, Direction.I2T),
-            (Direction.T2I.value, Direction.T2I),
+            (Direction.I2T, Direction.I2T),
+            (Direction.T2I, Direction.T2I),
             (_POOLED, None),
         )
     }
+    rows = [
+        (name, annotator, rank, *_named(_LABEL_NAMES, row).values())
+        for name, table in tables.items()
+        for annotator, rank, row in _by_rank(table)
+    ]
     return Findings(
-        counts={name: _answer_counts(table) for name, table in found.items()},
-        tables=tuple(_answer_table(name, table) for name, table in found.items() if table.annotators),
-        rows={"answers": _answer_rows(found)},
-        drawings={"answers": partial(answers_svg, found[_POOLED])},
+        counts={str(name): _answers_for_json(table) for name, table in tables.items()},
+        tables=tuple(_answer_table(name, table) for name, table in tables.items() if table.annotators),
+        rows={"answers": Table("", ("direction", "annotator", "rank", "count", *_LABEL_NAMES), tuple(rows))},
+        drawings={"answers": partial(answers_svg, tables[_POOLED])},
     )
 
 
-def rationale(material: Material) -> Findings:
-    """Table B.3: shortcomings, and what is described wrongly, by annotator."""
-    material.require_judgements()
-    counts = rationale_counts([row.record for row in material.known.judgements], material.known.proposals)
-    chosen = [entry for entry in counts if entry.annotator in material.names]
-    if not chosen:
-        raise MetricError("nobody was asked why; publish with `--template pairs-rationale`")
-    found = {
-        "shortcomings": rationale_shares(chosen, RationaleKind.SHORTCOMING, order=material.names),
-        "concepts": rationale_shares(chosen, RationaleKind.CONCEPT, order=material.names),
-    }
-    return Findings(
-        counts={
-            kind: {name: _named(table.columns, row) for name, row in table.rows}
-            for kind, table in found.items()
-        },
-        tables=tuple(_rationale_table(kind, table) for kind, table in found.items() if table.rows),
-        rows={"rationale": _rationale_rows(found)},
-    )
+def _by_rank(table: AnswerTable) -> Iterator[tuple[str, int | str, ShareRow]]:
+    """(annotator, rank, row), each annotator's average after its ranks."""
+    for annotator in table.annotators:
+        for rank, row in zip(table.ranks, table.cells[annotator], strict=True):
+            yield annotator, rank, row
+        yield annotator, "all", table.average[annotator]
 
 
-def _answer_counts(table: AnswerTable) -> dict[str, object]:
-    return {
-        name: {
-            **{
-                str(rank): _named(_LABEL_NAMES, row)
-                for rank, row in zip(table.ranks, table.cells[name], strict=True)
-            },
-            "all": _named(_LABEL_NAMES, table.average[name]),
-        }
-        for name in table.annotators
-    }
+def _answers_for_json(table: AnswerTable) -> dict[str, dict[str, object]]:
+    by_annotator: dict[str, dict[str, object]] = {}
+    for annotator, rank, row in _by_rank(table):
+        by_annotator.setdefault(annotator, {})[str(rank)] = _named(_LABEL_NAMES, row)
+    return by_annotator
+
+
+def _answer_table(name: str, table: AnswerTable) -> Table:
+    rows = tuple((annotator, rank, row.total, *_percentages(row)) for annotator, rank, row in _by_rank(table))
+    title = f"answers by annotator and rank · {name}, in percent"
+    return Table(title, ("annotator", "rank", "answers", *_LABEL_NAMES), rows)
 
 
 def _named(columns: Sequence[str], row: ShareRow) -> dict[str, object]:
@@ -92,48 +90,74 @@ def _named(columns: Sequence[str], row: ShareRow) -> dict[str, object]:
     }
 
 
-def _answer_table(name: str, table: AnswerTable) -> Table:
-    rows = [
-        (annotator, rank, row.total, *_percentages(row))
-        for annotator in table.annotators
-        for rank, row in (
-            *zip(table.ranks, table.cells[annotator], strict=True),
-            ("all", table.average[annotator]),
-        )
-    ]
-    title = f"answers by annotator and rank · {name}, in percent"
-    return Table(title, ("annotator", "rank", "answers", *_LABEL_NAMES), tuple(rows))
+def _percentages(row: ShareRow) -> tuple[str | None, ...]:
+    return (None,) * len(LABELS) if row.shares is None else tuple(f"{share:.1f}" for share in row.shares)
 
 
-def _rationale_table(kind: str, table: RationaleTable) -> Table:
-    rows = [(name, row.total, *_percentages(row)) for name, row in table.rows]
+def _count_reasons(of: AnalysisInput) -> tuple[RationaleCount, ...]:
+    of.require_judgements()
+    counts = rationale_counts(
+        (row.record for row in of.project.stored), of.project.proposals, of.project.questions
+    )
+    chosen = tuple(entry for entry in counts if entry.annotator in of.names)
+    if not chosen:
+        raise MetricError("nobody was asked why; publish with `--template pairs-rationale`")
+    return chosen
+
+
+def _show_reasons(counts: Sequence[RationaleCount], of: AnalysisInput) -> Findings:
+    """Table B.3: shortcomings, what is described wrongly, and what else was asked, by annotator."""
+    tables = {
+        question.column: rationale_shares(counts, question, order=of.names)
+        for question in of.project.questions
+        if question.choices
+    }
+    return Findings(
+        counts={
+            kind: {name: _named(table.columns, row) for name, row in table.rows}
+            for kind, table in tables.items()
+        },
+        tables=tuple(_reason_table(kind, table) for kind, table in tables.items() if table.rows),
+        rows={"rationale": _reason_rows(tables)},
+    )
+
+
+def _reason_table(kind: str, table: RationaleTable) -> Table:
+    rows: list[tuple[object, ...]] = [(name, row.total, *_percentages(row)) for name, row in table.rows]
     if table.average is not None:
         rows.append((_MEAN, None, *(f"{share:.1f}" for share in table.average)))
     return Table(f"{kind} by annotator, in percent", ("annotator", "ticks", *table.columns), tuple(rows))
 
 
-def _percentages(row: ShareRow) -> tuple[str | None, ...]:
-    return (None,) * len(LABELS) if row.shares is None else tuple(f"{share:.1f}" for share in row.shares)
-
-
-def _answer_rows(found: Mapping[str, AnswerTable]) -> Table:
-    rows = [
-        (name, annotator, rank, *_named(_LABEL_NAMES, row).values())
-        for name, table in found.items()
-        for annotator in table.annotators
-        for rank, row in (
-            *zip(table.ranks, table.cells[annotator], strict=True),
-            ("all", table.average[annotator]),
-        )
-    ]
-    return Table("", ("direction", "annotator", "rank", "count", *_LABEL_NAMES), tuple(rows))
-
-
-def _rationale_rows(found: Mapping[str, RationaleTable]) -> Table:
+def _reason_rows(tables: Mapping[str, RationaleTable]) -> Table:
     rows = [
         (kind, name, column, row.total, None if row.shares is None else row.shares[place] / 100)
-        for kind, table in found.items()
+        for kind, table in tables.items()
         for name, row in table.rows
         for place, column in enumerate(table.columns)
     ]
     return Table("", ("kind", "annotator", "value", "ticks", "share"), tuple(rows))
+
+
+def _workers(of: AnalysisInput) -> StageResult:
+    """Table B.1: workers by how many HITs they did."""
+    result = workers_by_hits(of.settings, of.project.environment)
+    if result.status == "nothing_to_do":
+        raise MetricError("nobody has submitted a HIT yet; run `mitl publish`, then `mitl harvest`")
+    return result
+
+
+def _show_workers(result: StageResult, _: AnalysisInput) -> Findings:
+    rows = result.counts["rows"]
+    assert isinstance(rows, list)
+    return Findings(
+        counts={key: value for key, value in result.counts.items() if key != "environment"},
+        tables=result.tables,
+        lines=result.lines,
+        rows={"workers": Table("", tuple(rows[0]), tuple(tuple(row.values()) for row in rows))},
+    )
+
+
+ANSWERS = Analysis("answers", _count_answers, _show_answers)
+RATIONALE = Analysis("rationale", _count_reasons, _show_reasons)
+WORKERS = Analysis("workers", _workers, _show_workers)

@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.analysis.machines.bias import all_subsets, bias_by_size, used_by
-from mitl.analysis.machines.graded_matching import GradedScores, graded_scores
-from mitl.analysis.machines.metric_correlation import as_matrix
-from mitl.analysis.machines.records import R_AT_1, R_PRECISION, Bias, SizeBias, SubsetScores
-from mitl.errors import MetricError
-from mitl.records import Direction
-from mitl.stages.analysing.bias_pairs import (
-    judged_only,
-    judged_pairs,
-    most_positives,
-    proposers_of,
-    true_pairs,
+from mitl.analysis.bias import (
+    GRADES,
+    GradedPairs,
+    GradedScores,
+    all_subsets,
+    bias_by_size,
+    graded_scores,
+    used_by,
 )
-from mitl.stages.analysing.material import Lists, Material
+from mitl.analysis.correlations import as_matrix
+from mitl.analysis.records import R_AT_1, R_PRECISION, Bias, Cell, SizeBias, SubsetScores
+from mitl.analysis.report.machine_plots import bias_svg, truth_bias_svg
+from mitl.errors import MetricError, UsageError
+from mitl.records import Direction, Label, Pair, Table
+from mitl.stages.analysing.snapshot import item_of, query_of
+from mitl.stages.analysing.table import (
+    Analysis,
+    AnalysisInput,
+    Column,
+    Findings,
+    Lists,
+    for_json,
+    for_people,
+    number,
+    percent,
+)
 
 Ids = NDArray[np.int64]
 
 ANALYSIS_FOLDER = "analysis"
 """Within the runs: rankings that were made deeper for an analysis."""
+
+_GRADE_OF_CODE = np.array([0.0, *(GRADES[label] for label in Label)])
+"""Label code, from 1 → grade."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,38 +56,32 @@ class _Scored:
     without_positive: int
 
 
-def bias_tables(material: Material, *, deep: bool = False) -> tuple[Bias, ...]:
+def _biases(of: AnalysisInput) -> tuple[Bias, ...]:
     """Both metrics of each direction, under the positives of every subset of the annotators.
 
     The queries are those with a pair that people judged. A pair belongs to every annotator that proposed it, whichever
-    direction found it: it would have been asked had only those annotators been there.
-
-    Args:
-        deep: rank as deep as the largest R by the annotators themselves, in place of the kept rankings.
+    direction found it: it would have been asked had only those annotators been there. With ``deep`` the annotators
+    rank as deep as the largest R themselves, in place of the kept rankings.
 
     Raises:
         MetricError: nothing is judged, no rankings are kept, or there are fewer than two or too many annotators.
     """
-    material.require_judgements()
-    return tuple(
-        bias
-        for direction in material.ranked_directions
-        for bias in _of_direction(material, direction, deep=deep)
-    )
+    of.require_judgements()
+    return tuple(bias for direction in of.ranked_directions for bias in _of_direction(of, direction))
 
 
-def _of_direction(material: Material, direction: Direction, *, deep: bool) -> tuple[Bias, ...]:
-    lists = judged_only(material.lists(direction), material, direction)
+def _of_direction(of: AnalysisInput, direction: Direction) -> tuple[Bias, ...]:
+    lists = of.judged_lists(direction)
     if len(lists.annotators) < 2:
         raise MetricError(
             f"bias takes two annotators, but there are {direction} rankings of {lists.annotators[0]!r} alone"
         )
     subsets = all_subsets(len(lists.annotators))
-    proposers = proposers_of(material, lists.annotators)
-    judged = judged_pairs(material, direction, lists, proposers)
-    true, selected = true_pairs(material, direction, lists, proposers) if material.has_truth else (None, None)
-    if deep:
-        lists = _deeper(material, direction, lists, max(lists.depth, most_positives(judged, true)))
+    proposers = _proposers(of, lists.annotators)
+    judged = _judged_pairs(of, direction, lists, proposers)
+    true, selected = _true_pairs(of, direction, lists, proposers) if of.project.has_truth else (None, None)
+    if of.options.deep:
+        lists = _deeper(of, direction, lists, max(lists.depth, _most_positives(judged, true)))
     scored = _Scored(
         judged=graded_scores(lists.items, judged, subsets),
         selected=None if selected is None else graded_scores(lists.items, selected, subsets),
@@ -117,21 +128,209 @@ def _values(scores: GradedScores, metric: str) -> NDArray[np.float64]:
     return scores.recall_at_1 if metric == R_AT_1 else scores.r_precision
 
 
-def _deeper(material: Material, direction: Direction, lists: Lists, depth: int) -> Lists:
+def _deeper(of: AnalysisInput, direction: Direction, lists: Lists, depth: int) -> Lists:
     """The same queries ranked to this depth, by the annotators as they are set up now."""
-    from mitl.stages.proposing.computing import Means
+    from mitl.stages.proposing.computing import ComputeContext
     from mitl.stages.proposing.ranking import build_annotators, rank_all
 
-    settings = material.settings
-    depth = min(depth, len(material.gallery(direction)))
+    settings = of.settings
+    depth = min(depth, len(of.project.gallery(direction)))
     ranked, _ = rank_all(
         settings.runs / ANALYSIS_FOLDER,
         build_annotators(settings, lists.annotators),
-        material.items,
+        of.project.items,
         {one: lists.query_ids.tolist() if one is direction else [] for one in Direction},
         dict.fromkeys(Direction, depth),
-        material.progress,
-        Means.of(settings),
+        ComputeContext.of(settings, progress=of.progress),
     )
     items = np.stack([one.ranking.item_ids[:, :depth] for one in ranked])
     return Lists(lists.annotators, lists.query_ids, items)
+
+
+def _proposers(of: AnalysisInput, names: Sequence[str]) -> dict[Pair, int]:
+    """Judged pair → the annotators that proposed it, whichever direction found it, as bits."""
+    bits = {name: 1 << place for place, name in enumerate(names)}
+    found: dict[Pair, int] = {}
+    for proposal in of.project.proposals:
+        if proposal.annotator in bits and proposal.pair in of.project.answers:
+            found[proposal.pair] = found.get(proposal.pair, 0) | bits[proposal.annotator]
+    return found
+
+
+def _judged_pairs(
+    of: AnalysisInput, direction: Direction, lists: Lists, proposers: Mapping[Pair, int]
+) -> GradedPairs:
+    """The proposed pairs of these queries that people called a match, with their answers' grades."""
+    rows, items, pairs = _placed(direction, lists, proposers)
+    codes = np.array([of.project.answers[pair].label.code for pair in pairs], np.int64)
+    bits = np.array([proposers[pair] for pair in pairs], np.int64)
+    return _positive(rows, items, codes, bits)
+
+
+def _true_pairs(
+    of: AnalysisInput, direction: Direction, lists: Lists, proposers: Mapping[Pair, int]
+) -> tuple[GradedPairs, GradedPairs]:
+    """In a generated world: every match of these queries, for all annotators alike, and the judged pairs' matches.
+
+    The second holds the pairs of ``_judged_pairs`` and those that people wrongly refused, with their true labels.
+    """
+    truth = of.project.truth_codes(direction, lists.query_ids.tolist())  # (Q, G)
+    gallery = of.project.gallery(direction)
+    places = np.nonzero(truth <= Label.WEAK_YES.code)
+    everyone = np.full(len(places[0]), (1 << len(lists.annotators)) - 1, np.int64)
+    true = _positive(places[0].astype(np.int64), gallery[places[1]], truth[places].astype(np.int64), everyone)
+    rows, items, pairs = _placed(direction, lists, proposers)
+    codes = truth[rows, np.searchsorted(gallery, items)].astype(np.int64)
+    return true, _positive(rows, items, codes, np.array([proposers[pair] for pair in pairs], np.int64))
+
+
+def _most_positives(*sets: GradedPairs | None) -> int:
+    """The largest R of a query in any of the sets."""
+    return max(int(np.bincount(pairs.queries).max(initial=0)) for pairs in sets if pairs is not None)
+
+
+def _placed(direction: Direction, lists: Lists, proposers: Mapping[Pair, int]) -> tuple[Ids, Ids, list[Pair]]:
+    """Place of the query, item and pair of each proposed pair of these queries."""
+    place = {query: row for row, query in enumerate(lists.query_ids.tolist())}
+    pairs = [pair for pair in proposers if query_of(pair, direction) in place]
+    rows = np.array([place[query_of(pair, direction)] for pair in pairs], np.int64)
+    return rows, np.array([item_of(pair, direction) for pair in pairs], np.int64), pairs
+
+
+def _positive(rows: Ids, items: Ids, codes: Ids, proposers: Ids) -> GradedPairs:
+    grades = _GRADE_OF_CODE[codes]
+    kept = grades > 0
+    return GradedPairs(rows[kept], items[kept], grades[kept], proposers[kept])
+
+
+_points = partial(percent, digits=2)
+_SIZES: tuple[Column[SizeBias], ...] = (
+    Column("size", lambda one: one.size, "annotators used"),
+    Column("subsets", lambda one: one.subsets),
+    Column("bias", lambda one: one.total, shown=_points),
+    Column("self", lambda one: one.own, shown=_points),
+    Column("non_self", lambda one: one.other, "non-self", _points),
+    Column("signed", lambda one: one.shift, shown=_points),
+    Column("order_tau", lambda one: one.tau, "order", partial(number, digits=2)),
+)
+
+
+def _show(found: Sequence[Bias], of: AnalysisInput) -> Findings:
+    """The tables of both metrics and directions, with a column of scores more for each subset that was asked for.
+
+    Raises:
+        UsageError: a subset names an annotator that is not among those analysed.
+    """
+    subsets = of.options.subsets
+    for wanted in subsets:
+        stranger = next((name for name in sorted(wanted) if name not in found[0].annotators), None)
+        if stranger is not None:
+            known = ", ".join(found[0].annotators)
+            raise UsageError(f"--subset names {stranger!r}, which is not among the annotators: {known}")
+    by_direction: dict[str, dict[str, object]] = {}
+    for one in found:
+        by_direction.setdefault(one.direction.value, {})[one.metric] = _counts(one)
+    return Findings(
+        counts=by_direction,
+        tables=tuple(table for one in found for table in _tables(one, subsets)),
+        lines=_lines(found),
+        rows={"bias-scores": _score_rows(found), "bias-by-size": _size_rows(found)},
+        drawings={"bias": partial(bias_svg, found), "bias-truth": partial(truth_bias_svg, found)},
+    )
+
+
+def _counts(one: Bias) -> dict[str, object]:
+    return {
+        "queries": one.queries,
+        "without_positive": one.without_positive,
+        "depth": one.depth,
+        "capped": one.capped,
+        "deeper": one.deeper,
+        "scores": {"+".join(s.used): dict(zip(one.annotators, s.scores, strict=True)) for s in one.subsets},
+        "true_scores": None
+        if one.true_scores is None
+        else dict(zip(one.annotators, one.true_scores, strict=True)),
+        "by_size": [for_json(_SIZES, size) for size in one.by_size],
+        "by_size_truth": [for_json(_SIZES, size) for size in one.by_size_truth],
+        "by_size_selection": [for_json(_SIZES, size) for size in one.by_size_selection],
+    }
+
+
+def _tables(one: Bias, subsets: Sequence[frozenset[str]]) -> tuple[Table, ...]:
+    capped = f" with R at most {one.depth}" if one.capped and one.metric == R_PRECISION else ""
+    over = f"{one.metric}{capped} · {one.direction}, {one.queries:,} queries"
+    tables = [_score_table(f"{over} · in percent, by whose positives are used", one, subsets)]
+    for title, sizes in (
+        ("bias against all annotators' positives", one.by_size),
+        ("deviation from the known truth, as judged", one.by_size_truth),
+        ("deviation from the known truth, by selection alone", one.by_size_selection),
+    ):
+        if sizes:
+            tables.append(for_people(f"{over} · {title}, in points", _SIZES, sizes))
+    return tuple(tables)
+
+
+def _score_table(title: str, one: Bias, subsets: Sequence[frozenset[str]]) -> Table:
+    shown = [s for s in one.subsets if len(s.used) == 1 or frozenset(s.used) in subsets]
+    columns: list[tuple[str, tuple[Cell, ...]]] = [("+".join(s.used), s.scores) for s in shown]
+    columns.append(("all", one.together))
+    if one.true_scores is not None:
+        columns.append(("truth", one.true_scores))
+    rows = tuple(
+        (name, *(percent(scores[place]) for _, scores in columns))
+        for place, name in enumerate(one.annotators)
+    )
+    return Table(title, ("scored", *(name for name, _ in columns)), rows)
+
+
+def _lines(found: Sequence[Bias]) -> tuple[str, ...]:
+    lines = [
+        "graded matching: yes counts 1, weak yes 0.5; signed: above 0 where scores are too high; order: Kendall's "
+        "tau-b of the annotators' order with the reference's"
+    ]
+    for one in found:
+        if one.metric == R_PRECISION and one.capped:
+            lines.append(
+                f"{one.capped:,} of {one.queries:,} {one.direction} queries have more positives than the {one.depth} "
+                f"ranked items; there R stops at {one.depth} (--deep ranks on)"
+            )
+        if one.metric == R_PRECISION and one.deeper:
+            lines.append(
+                "R-Precision is not compared with the truth: "
+                f"{one.deeper:,} of {one.queries:,} {one.direction} queries "
+                f"have more true matches than the {one.depth} ranked items (--deep ranks on)"
+            )
+    return tuple(lines)
+
+
+def _score_rows(found: Sequence[Bias]) -> Table:
+    rows = [
+        (one.direction.value, one.metric, used, len(used.split("+")), name, score)
+        for one in found
+        for used, scores in _columns(one)
+        for name, score in zip(one.annotators, scores, strict=True)
+    ]
+    return Table("", ("direction", "metric", "positives_of", "size", "annotator", "score"), tuple(rows))
+
+
+def _columns(one: Bias) -> list[tuple[str, tuple[Cell, ...]]]:
+    columns = [("+".join(subset.used), subset.scores) for subset in one.subsets]
+    return columns if one.true_scores is None else [*columns, ("truth", one.true_scores)]
+
+
+def _size_rows(found: Sequence[Bias]) -> Table:
+    rows = [
+        (one.direction.value, one.metric, reference, *for_json(_SIZES, size).values())
+        for one in found
+        for reference, sizes in (
+            ("all", one.by_size),
+            ("truth", one.by_size_truth),
+            ("truth, selection alone", one.by_size_selection),
+        )
+        for size in sizes
+    ]
+    columns = tuple(column.key for column in _SIZES)
+    return Table("", ("direction", "metric", "reference", *columns), tuple(rows))
+
+
+BIAS = Analysis("bias", _biases, _show)

@@ -3,54 +3,63 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
-from mitl.analysis.machines.metric_correlation import RSUM, ScoreTable, correlate, with_rsum
-from mitl.analysis.machines.records import Correlations
-from mitl.analysis.machines.score_file import read_scores
-from mitl.analysis.report.plots.machines import matrix_svg
+from mitl.analysis.correlations import RSUM, ScoreTable, as_matrix, correlate, read_scores, with_rsum
+from mitl.analysis.records import Cell, Correlations
+from mitl.analysis.report.machine_plots import matrix_svg
 from mitl.errors import MetricError
 from mitl.records import Direction, Table
 from mitl.settings import Settings
-from mitl.stages.analysing.findings import Findings
-from mitl.stages.analysing.shown import number, percent, square
+from mitl.stages.analysing.table import (
+    Analysis,
+    AnalysisInput,
+    Findings,
+    number,
+    off_diagonal,
+    percent,
+    square,
+)
 from mitl.stages.evaluating.figures import SCORES_FILE
 
+Sums = Mapping[str, Mapping[str, Cell]]
 NO_SCORES = "no scores are kept in this project; run `mitl evaluate`, or give a table with --scores FILE"
 
 
-def correlations(settings: Settings, scores: Path | None = None) -> Findings:
-    """Kendall's tau-b between every two metrics over the models, and RSUM where the recalls are there.
-
-    Args:
-        scores: a CSV of models and metrics; the project's kept scores where None.
+def _correlate(of: AnalysisInput) -> tuple[Correlations, ScoreTable]:
+    """Between every two metrics over the models, of the CSV that was named or of the project's kept scores.
 
     Raises:
         MetricError: the file is no such table, no scores are kept, or there are fewer than two models.
     """
-    table = with_rsum(kept_scores(settings) if scores is None else read_scores(scores))
+    scores = of.options.scores
+    table = kept_scores(of.settings) if scores is None else read_scores(scores)
+    return correlate(table), table
+
+
+def _show(made: tuple[Correlations, ScoreTable], of: AnalysisInput) -> Findings:
+    """Kendall's tau-b between the metrics, with RSUM among them where the recalls are there."""
+    table = with_rsum(made[1])
     found = correlate(table)
     over = f"over {len(found.models):,} models"
     if len(table.directions) > 1:
         over += f", means of {' and '.join(table.directions)}"
+    sums = _rsums(table)
     return Findings(
         counts={
             "models": len(found.models),
             "directions": [name for name in table.directions if name],
-            "tau": {
-                row: {column: found.tau[i][j] for j, column in enumerate(found.metrics) if i != j}
-                for i, row in enumerate(found.metrics)
-            },
-            "rsum": _rsums(table),
+            "tau": off_diagonal(found.metrics, found.tau),
+            "rsum": sums,
         },
         tables=(
             square(f"Kendall's tau-b between metrics · {over}", found.metrics, found.tau, 2),
-            *_rsum_tables(table, as_kept=scores is None),
+            *_rsum_tables(table, sums, as_kept=of.options.scores is None),
         ),
-        rows={"correlations": _rows(found), **({"rsum": _rsum_rows(table)} if _rsum_columns(table) else {})},
+        rows={"correlations": _rows(found), **({"rsum": _rsum_rows(table, sums)} if sums else {})},
         drawings={
             "correlations": partial(
                 matrix_svg,
@@ -103,24 +112,18 @@ def _number_of(value: object) -> float:
     return float(value["value"] if isinstance(value, dict) else value)  # type: ignore[arg-type]
 
 
-def _rsum_columns(table: ScoreTable) -> list[int]:
-    return [place for place, name in enumerate(table.metrics) if name.split(" ")[-1] == RSUM]
-
-
-def _rsums(table: ScoreTable) -> dict[str, dict[str, float | None]]:
-    means = table.means
+def _rsums(table: ScoreTable) -> dict[str, dict[str, Cell]]:
+    """Each sum of recalls → model → its value."""
+    means = as_matrix(table.means)
     return {
-        table.metrics[column]: {
-            model: None if np.isnan(means[row, column]) else float(means[row, column])
-            for row, model in enumerate(table.models)
-        }
-        for column in _rsum_columns(table)
+        name: {model: means[row][column] for row, model in enumerate(table.models)}
+        for column, name in enumerate(table.metrics)
+        if name.split(" ")[-1] == RSUM
     }
 
 
-def _rsum_tables(table: ScoreTable, *, as_kept: bool) -> tuple[Table, ...]:
+def _rsum_tables(table: ScoreTable, sums: Sums, *, as_kept: bool) -> tuple[Table, ...]:
     """The sums, in percent where the scores are the project's own, which run from 0 to 1."""
-    sums = _rsums(table)
     if not sums:
         return ()
     shown = partial(percent, digits=2) if as_kept else partial(number, digits=2)
@@ -130,8 +133,7 @@ def _rsum_tables(table: ScoreTable, *, as_kept: bool) -> tuple[Table, ...]:
     return (Table(title, ("model", *sums), rows),)
 
 
-def _rsum_rows(table: ScoreTable) -> Table:
-    sums = _rsums(table)
+def _rsum_rows(table: ScoreTable, sums: Sums) -> Table:
     rows = tuple((model, *(sums[name][model] for name in sums)) for model in table.models)
     return Table("", ("model", *sums), rows)
 
@@ -144,3 +146,6 @@ def _rows(found: Correlations) -> Table:
         if i != j
     )
     return Table("", ("metric", "other", "tau_b", "models"), rows)
+
+
+CORRELATIONS = Analysis("correlations", _correlate, _show)

@@ -2,82 +2,127 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import partial
 
-from mitl.analysis.machines.multiplicity import Spread, spread
+from mitl.analysis.report.inputs import Multiplicity
 from mitl.analysis.report.plots import multiplicity_svg
+from mitl.analysis.uncertainty import Spread, spread
 from mitl.errors import MetricError
-from mitl.records import Direction, Table
-from mitl.stages.analysing.findings import Findings
-from mitl.stages.analysing.funnel import multiplicities
-from mitl.stages.analysing.material import NO_JUDGEMENTS, Material
-from mitl.stages.analysing.shown import percent
+from mitl.positives.merging import listed_queries
+from mitl.records import Direction, Pair, Table
+from mitl.stages.analysing.snapshot import ProjectSnapshot, query_of
+from mitl.stages.analysing.table import (
+    NO_JUDGEMENTS,
+    Analysis,
+    AnalysisInput,
+    Column,
+    Findings,
+    for_people,
+    percent,
+)
 
 
-def multiplicity(material: Material) -> Findings:
-    """Positives of each query in the original annotation and in what a release would hold."""
-    if not material.known.judgements and not material.known.ratings:
+def multiplicities(project: ProjectSnapshot) -> tuple[Multiplicity, ...]:
+    """Positives of each query before and after, by direction.
+
+    Where people answered anything, of the queries with an answered candidate; else, as for CxC's ratings alone, of all.
+    """
+    after = listed_queries(project.merged, project.queries)
+    made = []
+    for direction in Direction:
+        candidates: set[Pair] = {one.pair for one in project.proposals if one.direction is direction}
+        answered = {pair for pair in candidates if pair in project.answers}
+        looked_at = {query_of(pair, direction) for pair in answered}
+        queries = [one for one in project.queries[direction] if not project.answers or one in looked_at]
+        before = Counter(query_of(pair, direction) for pair in project.originals)
+        if queries:
+            made.append(
+                Multiplicity(
+                    direction=direction,
+                    before=tuple(before[query] for query in queries),
+                    after=tuple(len(after[direction].get(query, ())) for query in queries),
+                    queries=len(project.queries[direction]),
+                    candidates=len(candidates),
+                    answered=len(answered),
+                )
+            )
+    return tuple(made)
+
+
+def _compute(of: AnalysisInput) -> tuple[Multiplicity, ...]:
+    if not of.project.stored and not of.project.ratings:
         raise MetricError(NO_JUDGEMENTS)
-    found = multiplicities(material.known, material.merged, material.answers)
-    if not found:
+    made = multiplicities(of.project)
+    if not made:
         raise MetricError(
             "no query with an answered candidate; run `mitl propose`, then `mitl publish --sandbox`"
         )
-    spreads = {one.direction: {"original": spread(one.before), "release": spread(one.after)} for one in found}
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One set in one direction."""
+
+    direction: Direction
+    set: str
+    spread: Spread
+    original: Spread
+
+    @property
+    def of_original(self) -> str | None:
+        """How many times the positives of the original annotation."""
+        if not self.original.positives:
+            return None
+        return f"×{self.spread.positives / self.original.positives:.2f}"
+
+
+_COLUMNS: tuple[Column[_Row], ...] = (
+    Column("direction", lambda row: row.direction.value),
+    Column("set", lambda row: row.set),
+    Column("queries", lambda row: row.spread.queries),
+    Column("positives", lambda row: row.spread.positives),
+    Column("of original", lambda row: row.of_original),
+    Column("mean", lambda row: row.spread.mean, shown="{:.2f}".format),
+    Column("median", lambda row: row.spread.median, shown="{:g}".format),
+    Column("most", lambda row: row.spread.most),
+    Column("% without", lambda row: row.spread.without / row.spread.queries, shown=percent),
+)
+
+
+def _show(made: Sequence[Multiplicity], of: AnalysisInput) -> Findings:
+    """Positives of each query in the original annotation and in what a release would hold."""
+    rows = [
+        _Row(one.direction, name, spread(counts), spread(one.before))
+        for one in made
+        for name, counts in (("original", one.before), ("release", one.after))
+    ]
+    counts: dict[str, dict[str, Mapping[str, object]]] = {}
+    for row in rows:
+        counts.setdefault(row.direction.value, {})[row.set] = asdict(row.spread)
+    histogram = tuple(
+        (row.direction.value, row.set, positives, queries)
+        for row in rows
+        for positives, queries in enumerate(row.spread.histogram)
+    )
     return Findings(
-        counts={d.value: {name: asdict(one) for name, one in sets.items()} for d, sets in spreads.items()},
-        tables=(_spread_table(spreads),),
+        counts=counts,
+        tables=(for_people("positives of a query", _COLUMNS, rows),),
         lines=(
             "release: what `mitl build-dataset` would write by the rules of the latest release",
             *(
                 f"{one.direction}: over the {len(one.after):,} of {one.queries:,} queries that people looked at; "
                 f"{one.answered:,} of {one.candidates:,} candidate pairs are answered so far"
-                for one in found
-                if material.answers and not one.complete
+                for one in made
+                if of.project.answers and not one.complete
             ),
         ),
-        rows={"multiplicity": _histogram_rows(spreads)},
-        drawings={"multiplicity": partial(multiplicity_svg, found)},
+        rows={"multiplicity": Table("", ("direction", "set", "positives", "queries"), histogram)},
+        drawings={"multiplicity": partial(multiplicity_svg, made)},
     )
 
 
-def _spread_table(spreads: Mapping[Direction, Mapping[str, Spread]]) -> Table:
-    rows = [
-        (
-            direction.value,
-            name,
-            one.queries,
-            one.positives,
-            f"×{one.positives / sets['original'].positives:.2f}" if sets["original"].positives else None,
-            f"{one.mean:.2f}",
-            f"{one.median:g}",
-            one.most,
-            percent(one.without / one.queries),
-        )
-        for direction, sets in spreads.items()
-        for name, one in sets.items()
-    ]
-    columns = (
-        "direction",
-        "set",
-        "queries",
-        "positives",
-        "of original",
-        "mean",
-        "median",
-        "most",
-        "% without",
-    )
-    return Table("positives of a query", columns, tuple(rows))
-
-
-def _histogram_rows(spreads: Mapping[Direction, Mapping[str, Spread]]) -> Table:
-    rows = [
-        (direction.value, name, positives, queries)
-        for direction, sets in spreads.items()
-        for name, one in sets.items()
-        for positives, queries in enumerate(one.histogram)
-    ]
-    return Table("", ("direction", "set", "positives", "queries"), tuple(rows))
+MULTIPLICITY = Analysis("multiplicity", _compute, _show)

@@ -2,101 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
 
 from mitl.datasets.cxc import POSITIVE_FROM
 from mitl.errors import ReleaseError
-from mitl.positives.comparing import ByQuery, Quality, Verified, quality
-from mitl.positives.sources import read_set
-from mitl.records import Direction, Pair, Table
-from mitl.stages.analysing.findings import Findings
-from mitl.stages.analysing.material import Material, item_of, query_of
-from mitl.stages.analysing.shown import percent
+from mitl.positives.sources import ByQuery, Quality, Verified, quality, read_set
+from mitl.records import Direction, Pair
+from mitl.stages.analysing.snapshot import ProjectSnapshot, item_of, query_of
+from mitl.stages.analysing.table import (
+    Analysis,
+    AnalysisInput,
+    Column,
+    Findings,
+    for_files,
+    for_people,
+    percent,
+)
 
-Sets = dict[str, Mapping[Direction, ByQuery]]
+_Compared = tuple[str, Direction, Quality]
+"""(set, direction, its quality)."""
 
 
-def sets(material: Material, names: Sequence[str] = ()) -> Findings:
+def _compare(of: AnalysisInput) -> dict[str, dict[Direction, Quality]]:
     """The project's originals, its CxC ratings where it has them, and the sets named, on the project's queries.
-
-    Args:
-        names: sets as ``mitl compare`` takes them.
 
     Raises:
         MetricError: nothing is judged.
         ReleaseError: a set cannot be read, or lists none of the project's queries.
     """
-    material.require_judgements()
-    verified = _verified(material)
-    ids = {Direction.I2T: material.known.image_ids, Direction.T2I: material.known.caption_ids}
-    queries = {d: [ids[d][query] for query in material.known.queries[d]] for d in Direction}
-    found = {
+    of.require_judgements()
+    project = of.project
+    images, captions = project.image_ids, project.caption_ids
+    named = {pair: (images[pair.image_id], captions[pair.caption_id]) for pair in project.answers}
+    positive = (named[pair] for pair, answer in project.answers.items() if answer.label.is_positive)
+    verified = Verified(frozenset(named.values()), frozenset(positive))
+    queries = {d: [project.sides(d)[0][query] for query in project.queries[d]] for d in Direction}
+    return {
         name: {d: quality(by_query.get(d, {}), verified, queries[d], d) for d in Direction if queries[d]}
-        for name, by_query in _all_sets(material, names, queries).items()
+        for name, by_query in _sets(project, of.options.sets, queries).items()
     }
-    return Findings(
-        counts={name: {d.value: asdict(one) for d, one in by.items()} for name, by in found.items()},
-        tables=(_table(found),),
-        lines=(
-            "over the pairs that people looked at; a query is left out where they looked at none of its positives",
-        ),
-        rows={"sets": _rows(found)},
-    )
 
 
-def _all_sets(material: Material, names: Sequence[str], queries: Mapping[Direction, Sequence[str]]) -> Sets:
-    known = material.known
-    found: Sets = {"original": _by_query(material, known.originals)}
-    rated = [pair for pair, score in known.ratings.items() if score >= POSITIVE_FROM]
+def _sets(
+    project: ProjectSnapshot, names: Sequence[str], queries: Mapping[Direction, Sequence[str]]
+) -> dict[str, Mapping[Direction, ByQuery]]:
+    sets: dict[str, Mapping[Direction, ByQuery]] = {"original": _by_query(project, project.originals)}
+    rated = [pair for pair, score in project.ratings.items() if score >= POSITIVE_FROM]
     if rated:
-        found["cxc"] = _by_query(material, rated)
+        sets["cxc"] = _by_query(project, rated)
     for name in names:
-        found[name] = read_set(name, partial(_image_of, material)).positives.by_query
-        if not any(set(found[name].get(d, {})) & set(queries[d]) for d in Direction):
+        sets[name] = read_set(name, lambda: _image_of(project)).positives.by_query
+        if not any(set(sets[name].get(d, {})) & set(queries[d]) for d in Direction):
             raise ReleaseError(
                 f"{name} lists none of this project's queries; give a set of the same data set"
             )
-    return found
+    return sets
 
 
-def _image_of(material: Material) -> dict[str, str]:
-    known = material.known
-    return {caption.external_id: known.image_ids[caption.image_id] for caption in known.captions}
+def _image_of(project: ProjectSnapshot) -> dict[str, str]:
+    return {caption.external_id: project.image_ids[caption.image_id] for caption in project.captions}
 
 
-def _by_query(material: Material, pairs: Sequence[Pair]) -> dict[Direction, dict[str, set[str]]]:
-    ids = {Direction.I2T: material.known.image_ids, Direction.T2I: material.known.caption_ids}
-    found: dict[Direction, dict[str, set[str]]] = {direction: {} for direction in Direction}
-    for direction, other in zip(Direction, reversed(Direction), strict=True):
-        for pair in pairs:
-            query = ids[direction][query_of(pair, direction)]
-            found[direction].setdefault(query, set()).add(ids[other][item_of(pair, direction)])
-    return found
+def _by_query(project: ProjectSnapshot, pairs: Iterable[Pair]) -> dict[Direction, dict[str, set[str]]]:
+    by_query: dict[Direction, dict[str, set[str]]] = {direction: {} for direction in Direction}
+    for pair in pairs:
+        for direction in Direction:
+            queries, gallery = project.sides(direction)
+            items = by_query[direction].setdefault(queries[query_of(pair, direction)], set())
+            items.add(gallery[item_of(pair, direction)])
+    return by_query
 
 
-def _verified(material: Material) -> Verified:
-    images, captions = material.known.image_ids, material.known.caption_ids
-    named = {pair: (images[pair.image_id], captions[pair.caption_id]) for pair in material.answers}
-    positive = (named[pair] for pair, answer in material.answers.items() if answer.label.is_positive)
-    return Verified(frozenset(named.values()), frozenset(positive))
+_COLUMNS: tuple[Column[_Compared], ...] = (
+    Column("set", lambda row: row[0]),
+    Column("direction", lambda row: row[1].value),
+    Column("precision", lambda row: row[2].precision, shown=percent),
+    Column("recall", lambda row: row[2].recall, shown=percent),
+    Column("queries", lambda row: row[2].queries),
+    Column("left_out", lambda row: row[2].dropped, "left out"),
+)
 
 
-def _table(found: Mapping[str, Mapping[Direction, Quality]]) -> Table:
-    rows = tuple(
-        (name, d.value, percent(one.precision), percent(one.recall), one.queries, one.dropped)
-        for name, by_direction in found.items()
-        for d, one in by_direction.items()
+def _show(made: Mapping[str, Mapping[Direction, Quality]], _: AnalysisInput) -> Findings:
+    rows = [(name, d, one) for name, by_direction in made.items() for d, one in by_direction.items()]
+    return Findings(
+        counts={name: {d.value: asdict(one) for d, one in by.items()} for name, by in made.items()},
+        tables=(for_people("existing sets against the verified pairs, in percent", _COLUMNS, rows),),
+        lines=(
+            "over the pairs that people looked at; a query is left out where they looked at none of its positives",
+        ),
+        rows={"sets": for_files(_COLUMNS, rows)},
     )
-    title = "existing sets against the verified pairs, in percent"
-    return Table(title, ("set", "direction", "precision", "recall", "queries", "left out"), rows)
 
 
-def _rows(found: Mapping[str, Mapping[Direction, Quality]]) -> Table:
-    rows = tuple(
-        (name, d.value, one.precision, one.recall, one.queries, one.dropped)
-        for name, by_direction in found.items()
-        for d, one in by_direction.items()
-    )
-    return Table("", ("set", "direction", "precision", "recall", "queries", "left_out"), rows)
+SETS = Analysis("sets", _compare, _show)

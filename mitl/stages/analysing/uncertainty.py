@@ -3,88 +3,151 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.analysis.machines.records import Uncertainty
-from mitl.analysis.machines.uncertainty import associate, binned
-from mitl.analysis.report.plots.machines import uncertainty_svg
+from annotators.base import Encoded, Modality, draws_samples, is_reusable
+from mitl.analysis.records import Uncertainty, UncertaintyBin
+from mitl.analysis.report.machine_plots import uncertainty_svg
+from mitl.analysis.uncertainty import associate, binned, geometric_mean, recovered_sigmas, root_mean_square
 from mitl.errors import MetricError
 from mitl.positives.merging import listed_queries
 from mitl.records import AnnotatorKind, Direction, Label, Table
-from mitl.stages.analysing.findings import Findings
-from mitl.stages.analysing.material import NO_JUDGEMENTS, Material
-from mitl.stages.analysing.shown import number
-from mitl.stages.analysing.sigmas import SigmaReader, Sigmas
+from mitl.stages.analysing.snapshot import ProjectSnapshot
+from mitl.stages.analysing.table import (
+    NO_JUDGEMENTS,
+    Analysis,
+    AnalysisInput,
+    Column,
+    Findings,
+    for_json,
+    for_people,
+    number,
+)
+from mitl.stages.proposing.computing import ComputeContext
 
 Values = NDArray[np.float64]
 
 NO_UNCERTAINTY = "has no uncertainty: it places an item at a point, not in a distribution"
 NO_VARIANCE = "gives probabilities, but keeps no variance of an item"
 
+ROWS = 256
+"""Items at a time: of 7 samples of 1,024 numbers, 15 MB each for them and their noise."""
 
-def uncertainty(material: Material) -> Findings:
-    """Rank correlations and bins for every annotator that gives a variance; which of the others give none.
+GEOMETRIC, QUADRATIC = "geometric mean", "root mean square"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sigmas:
+    """One number for each query: ``values`` (Q,), a mean of its standard deviations."""
+
+    measure: str
+    values: NDArray[np.float64]
+
+
+class SigmaReader:
+    """One annotator of a project, with its kept encodings; what is missing of them is encoded."""
+
+    def __init__(self, of: AnalysisInput, name: str) -> None:
+        self._of = of
+        self._compute = ComputeContext.of(of.settings)
+        self._annotator: Any = self._compute.build(name)
+
+    def of(self, direction: Direction, queries: Sequence[int]) -> Sigmas | None:
+        """The widths of these queries; None where the encodings do not tell them."""
+        if not is_reusable(self._annotator):
+            return None
+        modality: Modality = "image" if direction is Direction.I2T else "caption"
+        items = self._of.project.items.side(direction, gallery=False)
+        encoded = self._compute.encodings.encoded(
+            self._annotator, modality, items, progress=self._of.progress
+        )
+        rows = np.searchsorted(encoded.ids, np.array(queries, np.int64))
+        arrays = encoded.arrays
+        if "log_sigma" in arrays:
+            return Sigmas(GEOMETRIC, geometric_mean(np.exp(arrays["log_sigma"][rows].astype(np.float64))))
+        if {"spread", "mean"} <= arrays.keys():
+            return Sigmas(QUADRATIC, root_mean_square(arrays["spread"][rows], arrays["mean"].shape[1]))
+        if "samples" in arrays and arrays["samples"].shape[1] > 1 and draws_samples(self._annotator):
+            names = [items[row].external_id for row in rows]
+            return Sigmas(GEOMETRIC, self._from_samples(encoded.rows(rows), names))
+        return None
+
+    def _from_samples(self, encoded: Encoded, external_ids: Sequence[str]) -> NDArray[np.float64]:
+        """The noise of an item's samples follows from its id, so they tell its standard deviations."""
+        from annotators import match_probability
+
+        found = np.empty(len(encoded))
+        samples = encoded.arrays["samples"]
+        for start in range(0, len(encoded), ROWS):
+            part = slice(start, start + ROWS)
+            noise = match_probability.noise(
+                self._annotator.seed, encoded.modality, external_ids[part], *samples.shape[1:]
+            )
+            found[part] = geometric_mean(recovered_sigmas(samples[part], noise))
+        return found
+
+
+_Made = tuple[list[Uncertainty], dict[str, str]]
+"""What was measured, and annotators that give none → why."""
+
+
+def _compute(of: AnalysisInput) -> _Made:
+    """Every annotator that gives a variance, and which of the others give none.
 
     Raises:
         MetricError: nothing is judged and no truth is known, or no annotator gives a variance.
     """
-    if not material.answers and not material.has_truth:
+    if not of.project.answers and not of.project.has_truth:
         raise MetricError(NO_JUDGEMENTS)
-    found: list[Uncertainty] = []
+    measured: list[Uncertainty] = []
     without: dict[str, str] = {}
-    for row in material.known.annotators:
-        if row.name not in material.names:
+    for row in of.project.annotators:
+        if row.name not in of.names:
             continue
         if row.kind is not AnnotatorKind.PROBABILITY:
             without[row.name] = NO_UNCERTAINTY
         else:
-            measured = _of_annotator(material, row.name)
-            found += measured
-            if not measured:
+            own = _of_annotator(of, row.name)
+            measured += own
+            if not own:
                 without[row.name] = NO_VARIANCE
-    if not found:
-        raise MetricError(_nobody(without))
-    return Findings(
-        counts={"annotators": _counts(found), "without": without},
-        tables=(_table(found), _bin_table(found)),
-        lines=tuple(f"{name} {reason}" for name, reason in without.items()),
-        rows={"uncertainty": _bin_rows(found)},
-        drawings={"uncertainty": partial(uncertainty_svg, found)},
-    )
+    if not measured:
+        names = ", ".join(without) or "none has proposed anything"
+        raise MetricError(f"no annotator here gives an uncertainty ({names}); PCME and its kin do")
+    return measured, without
 
 
-def _nobody(without: dict[str, str]) -> str:
-    names = ", ".join(without) or "none has proposed anything"
-    return f"no annotator here gives an uncertainty ({names}); PCME and its kin do"
-
-
-def _of_annotator(material: Material, name: str) -> list[Uncertainty]:
+def _of_annotator(of: AnalysisInput, name: str) -> list[Uncertainty]:
     """Both directions, against the judged positives and the true ones; nothing where it keeps no variance."""
     found = []
-    sigmas = SigmaReader(material, name)
+    sigmas = SigmaReader(of, name)
     for direction in Direction:
-        queries = material.known.queries[direction]
+        queries = of.project.queries[direction]
         measured = sigmas.of(direction, queries) if queries else None
         if measured is None:
             continue
         found += [
             _one(name, direction, against, measured, counts)
-            for against, counts in _positives(material, direction, queries)
+            for against, counts in _positives(of.project, direction, queries)
         ]
     return found
 
 
-def _positives(material: Material, direction: Direction, queries: Sequence[int]) -> list[tuple[str, Values]]:
+def _positives(
+    project: ProjectSnapshot, direction: Direction, queries: Sequence[int]
+) -> list[tuple[str, Values]]:
     """Positives of each query: of the release as it would be now, and true ones in a generated world."""
     found: list[tuple[str, Values]] = []
-    if material.answers:
-        merged = listed_queries(material.merged, material.known.queries)[direction]
+    if project.answers:
+        merged = listed_queries(project.merged, project.queries)[direction]
         found.append(("judged", np.array([len(merged.get(query, ())) for query in queries], np.float64)))
-    if material.has_truth and queries:
-        codes = material.truth_codes(direction, queries)
+    if project.has_truth and queries:
+        codes = project.truth_codes(direction, queries)
         found.append(("truth", (codes <= Label.WEAK_YES.code).sum(1).astype(np.float64)))
     return found
 
@@ -103,62 +166,65 @@ def _one(name: str, direction: Direction, against: str, measured: Sigmas, counts
     )
 
 
-def _counts(found: Sequence[Uncertainty]) -> list[dict[str, object]]:
-    return [
-        {
-            "annotator": one.annotator,
-            "direction": one.direction.value,
-            "measure": one.measure,
-            "positives": one.against,
-            "queries": one.queries,
-            "tau": one.tau,
-            "spearman": one.spearman,
-            "bins": [
-                {"low": part.low, "high": part.high, "queries": part.queries, "positives": part.positives}
-                for part in one.bins
-            ],
-        }
-        for one in found
-    ]
+_BIN: tuple[Column[UncertaintyBin], ...] = (
+    Column("low", lambda part: part.low),
+    Column("high", lambda part: part.high),
+    Column("queries", lambda part: part.queries),
+    Column("positives", lambda part: part.positives),
+)
+_WHOSE: tuple[Column[Uncertainty], ...] = (
+    Column("annotator", lambda one: one.annotator),
+    Column("direction", lambda one: one.direction.value),
+    Column("positives_of", lambda one: one.against, "positives"),
+)
+_ASSOCIATION: tuple[Column[Uncertainty], ...] = (
+    Column("queries", lambda one: one.queries),
+    Column("tau", lambda one: one.tau, "tau-b", number),
+    Column("spearman", lambda one: one.spearman, "Spearman", number),
+)
 
 
-def _table(found: Sequence[Uncertainty]) -> Table:
-    rows = tuple(
-        (one.annotator, one.direction.value, one.against, one.queries, number(one.tau), number(one.spearman))
-        for one in found
+def _show(made: _Made, _: AnalysisInput) -> Findings:
+    """Rank correlations, and the mean number of positives from the least to the most uncertain queries."""
+    measured, without = made
+    width = max(len(one.bins) for one in measured)
+    bins: tuple[Column[Uncertainty], ...] = tuple(
+        Column(str(place + 1), partial(_positives_of_bin, place), shown=partial(number, digits=1))
+        for place in range(width)
     )
-    columns = ("annotator", "direction", "positives", "queries", "tau-b", "Spearman")
-    return Table("uncertainty of a query and its number of positives", columns, rows)
-
-
-def _bin_table(found: Sequence[Uncertainty]) -> Table:
-    """From the least to the most uncertain queries, the mean number of positives."""
-    width = max(len(one.bins) for one in found)
-    rows = tuple(
-        (
-            one.annotator,
-            one.direction.value,
-            one.against,
-            *(number(part.positives, 1) for part in one.bins),
-            *(None for _ in range(width - len(one.bins))),
-        )
-        for one in found
-    )
-    heading = ("annotator", "direction", "positives", *(str(place + 1) for place in range(width)))
-    return Table("mean positives by bins of rising uncertainty", heading, rows)
-
-
-def _bin_rows(found: Sequence[Uncertainty]) -> Table:
-    rows = tuple(
-        (
-            one.annotator,
-            one.direction.value,
-            one.against,
-            place,
-            *(part.low, part.high, part.queries, part.positives),
-        )
-        for one in found
+    rows = [
+        (*for_json(_WHOSE, one).values(), place, *for_json(_BIN, part).values())
+        for one in measured
         for place, part in enumerate(one.bins, 1)
+    ]
+    columns = (*(column.key for column in _WHOSE), "bin", *(column.key for column in _BIN))
+    return Findings(
+        counts={"annotators": [_for_json(one) for one in measured], "without": without},
+        tables=(
+            for_people(
+                "uncertainty of a query and its number of positives", (*_WHOSE, *_ASSOCIATION), measured
+            ),
+            for_people("mean positives by bins of rising uncertainty", (*_WHOSE, *bins), measured),
+        ),
+        lines=tuple(f"{name} {reason}" for name, reason in without.items()),
+        rows={"uncertainty": Table("", columns, tuple(rows))},
+        drawings={"uncertainty": partial(uncertainty_svg, measured)},
     )
-    columns = ("annotator", "direction", "positives_of", "bin", "low", "high", "queries", "positives")
-    return Table("", columns, rows)
+
+
+def _positives_of_bin(place: int, one: Uncertainty) -> float | None:
+    return one.bins[place].positives if place < len(one.bins) else None
+
+
+def _for_json(one: Uncertainty) -> dict[str, object]:
+    return {
+        "annotator": one.annotator,
+        "direction": one.direction.value,
+        "measure": one.measure,
+        "positives": one.against,
+        **for_json(_ASSOCIATION, one),
+        "bins": [for_json(_BIN, part) for part in one.bins],
+    }
+
+
+UNCERTAINTY = Analysis("uncertainty", _compute, _show)

@@ -10,14 +10,19 @@ from functools import partial
 from html import escape
 from pathlib import Path
 
-from mitl.analysis.report.pictures import picture_uris
-from mitl.crowd.truth import truth_source
+from mitl.analysis.report.views import picture_uris
 from mitl.errors import MetricError
 from mitl.records import Concept, ExclusionKind, Label, Pair, Table
-from mitl.stages.analysing.findings import Findings
-from mitl.stages.analysing.material import Material
-from mitl.stages.analysing.pair_facts import OBJECT, PairFacts, wrong_parts
-from mitl.stages.analysing.shown import percent
+from mitl.stages.analysing.snapshot import OBJECT, ProjectSnapshot, wrong_parts
+from mitl.stages.analysing.table import (
+    Analysis,
+    AnalysisInput,
+    Column,
+    Findings,
+    for_files,
+    for_people,
+    percent,
+)
 
 SOURCE = "mitl analyse wrong-positives"
 _FIRST = (OBJECT, "color", "quantity")
@@ -39,8 +44,37 @@ class WrongPositive:
     """None where nobody knows."""
     excluded: bool
 
+    @property
+    def is_no_match(self) -> bool:
+        """Whether it is known to be no match."""
+        return self.truth is not None and not self.truth.is_positive
 
-def wrong_positives(material: Material) -> Findings:
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Made:
+    """The positives with something wrong, in order of the pairs."""
+
+    project: ProjectSnapshot
+    wrong: list[WrongPositive]
+    positives: int
+    excluded: int
+    """Positives that exclusion lists take out."""
+
+    @property
+    def parts(self) -> list[str]:
+        """Which parts are wrong: those of the paper's figure, then the others by how often they are wrong."""
+        common = self.by_part.most_common()
+        return list(
+            dict.fromkeys((*(part for part in _FIRST if self.by_part[part]), *(part for part, _ in common)))
+        )
+
+    @property
+    def by_part(self) -> Counter[str]:
+        """How often each part is wrong."""
+        return Counter(part for one in self.wrong for part in one.parts)
+
+
+def _compute(of: AnalysisInput) -> _Made:
     """The pairs that people called a match although something in them is wrong, by what it is.
 
     In a generated world the truth says what is wrong, elsewhere the ticks of workers who called the pair a match.
@@ -48,117 +82,101 @@ def wrong_positives(material: Material) -> Findings:
     Raises:
         MetricError: nothing is judged, or nobody was asked what is wrong.
     """
-    material.require_judgements()
-    known = material.known
-    truth = truth_source(material.settings, "scenes") if material.has_truth else None
-    facts = PairFacts(known, material.answers, truth)
-    if truth is None and not any(row.record.shortcomings or row.record.concepts for row in known.judgements):
+    of.require_judgements()
+    project, truth = of.project, of.project.truth_of
+    if truth is None and not any(row.record.shortcomings or row.record.concepts for row in project.stored):
         raise MetricError("nobody was asked what is wrong; publish with `--template pairs-rationale`")
-    positive = [pair for pair, answer in material.answers.items() if answer.label.is_positive]
+    positive = [pair for pair, answer in project.answers.items() if answer.label.is_positive]
     if not positive:
         raise MetricError("people called no pair a match yet; run `mitl harvest`")
-    listed = [entry for entry in known.exclusion_rows if entry.kind is ExclusionKind.WRONG]
-    excluded = {pair for pair in positive if pair in known.exclusions}
-    found = []
+    wrong = []
     for pair in sorted(positive):
-        image, caption = facts.images[pair.image_id], facts.captions[pair.caption_id]
-        true = None if truth is None else truth(image.external_id, caption.external_id)
-        ticks = facts.reasons(pair) if true is None else (true.shortcomings, true.concepts)
+        true = (
+            None
+            if truth is None
+            else truth(project.image_ids[pair.image_id], project.caption_ids[pair.caption_id])
+        )
+        ticks = project.reasons(pair) if true is None else (true.shortcomings, true.concepts)
         if parts := wrong_parts(*ticks):
-            answer = material.answers[pair]
-            label = None if true is None else true.label
-            found.append(
-                WrongPositive(pair, answer.label, answer.n_judgements, parts, label, pair in excluded)
-            )
-    by_part = Counter(part for one in found for part in one.parts)
-    order = [part for part in _FIRST if by_part[part]]
-    order += [part for part, _ in by_part.most_common() if part not in order]
-    counts: dict[str, object] = {
-        "positives": len(positive),
-        "wrong": len(found),
-        "wrong_yes": sum(one.label is Label.YES for one in found),
-        "by_part": {part: by_part[part] for part in order},
-        "no_match_in_truth": None
-        if truth is None
-        else sum(one.truth is not None and not one.truth.is_positive for one in found),
-        "excluded": len(excluded),
-        "listed_as_wrong": len(listed),
-    }
+            answer, label = project.answers[pair], None if true is None else true.label
+            is_excluded = pair in project.exclusions
+            wrong.append(WrongPositive(pair, answer.label, answer.n_judgements, parts, label, is_excluded))
+    return _Made(project, wrong, len(positive), sum(pair in project.exclusions for pair in positive))
+
+
+def _show(made: _Made, _: AnalysisInput) -> Findings:
+    by_truth = made.project.truth_of is not None
+    listed = [entry for entry in made.project.exclusion_rows if entry.kind is ExclusionKind.WRONG]
     return Findings(
-        counts=counts,
-        tables=(_table(found, order, len(positive), by_truth=truth is not None),),
+        counts={
+            "positives": made.positives,
+            "wrong": len(made.wrong),
+            "wrong_yes": sum(one.label is Label.YES for one in made.wrong),
+            "by_part": {part: made.by_part[part] for part in made.parts},
+            "no_match_in_truth": sum(one.is_no_match for one in made.wrong) if by_truth else None,
+            "excluded": made.excluded,
+            "listed_as_wrong": len(listed),
+        },
+        tables=(_table(made, by_truth=by_truth),),
         lines=(
             "by the known truth"
-            if truth is not None
+            if by_truth
             else "by what workers ticked on pairs that people called a match",
             "wrong-positives.csv of --csv is an exclusion list: delete the rows that should stay, then "
             "`mitl init --exclude wrong-positives.csv` takes the others out of releases",
         ),
-        rows={"wrong-positives": _rows(found, facts)},
-        drawings={"wrong-positives": partial(_figure, found, order, facts)},
+        rows={"wrong-positives": for_files(_listed(made.project), made.wrong)},
+        drawings={"wrong-positives": partial(_figure, made)},
     )
 
 
-def _table(found: Sequence[WrongPositive], order: Sequence[str], positives: int, *, by_truth: bool) -> Table:
-    def row(name: str, some: Sequence[WrongPositive]) -> tuple[object, ...]:
-        cells: tuple[object, ...] = (
-            name,
-            len(some),
-            percent(len(some) / positives),
-            sum(one.label is Label.YES for one in some),
-            sum(one.label is Label.WEAK_YES for one in some),
-            sum(one.excluded for one in some),
-        )
-        if not by_truth:
-            return cells
-        return (*cells, sum(one.truth is not None and not one.truth.is_positive for one in some))
-
-    columns = ("wrong", "pairs", "% of positives", "answered yes", "weak yes", "excluded")
-    rows = [row(part, [one for one in found if part in one.parts]) for part in order]
-    return Table(
-        f"positives of people with something wrong: {len(found):,} of {positives:,}",
-        (*columns, "no match in truth") if by_truth else columns,
-        (*rows, row("any", found)),
+def _table(made: _Made, *, by_truth: bool) -> Table:
+    some = [(part, [one for one in made.wrong if part in one.parts]) for part in made.parts]
+    columns: tuple[Column[tuple[str, list[WrongPositive]]], ...] = (
+        Column("wrong", lambda row: row[0]),
+        Column("pairs", lambda row: len(row[1])),
+        Column("% of positives", lambda row: percent(len(row[1]) / made.positives)),
+        Column("answered yes", lambda row: sum(one.label is Label.YES for one in row[1])),
+        Column("weak yes", lambda row: sum(one.label is Label.WEAK_YES for one in row[1])),
+        Column("excluded", lambda row: sum(one.excluded for one in row[1])),
+        Column("no match in truth", lambda row: sum(one.is_no_match for one in row[1])),
     )
+    title = f"positives of people with something wrong: {len(made.wrong):,} of {made.positives:,}"
+    return for_people(title, columns if by_truth else columns[:-1], (*some, ("any", made.wrong)))
 
 
-def _rows(found: Sequence[WrongPositive], facts: PairFacts) -> Table:
+def _listed(project: ProjectSnapshot) -> tuple[Column[WrongPositive], ...]:
     """An exclusion list with what a person needs to decide beside it."""
-    columns = (
-        *("kind", "image_id", "caption_id", "reason", "source"),
-        *("label", "answers", "truth", "excluded", "text", "picture"),
+    image_of, caption_of = project.image_of, project.caption_of
+    return (
+        Column("kind", lambda one: ExclusionKind.WRONG.value),
+        Column("image_id", lambda one: image_of[one.pair.image_id].external_id),
+        Column("caption_id", lambda one: caption_of[one.pair.caption_id].external_id),
+        Column("reason", lambda one: f"wrong {', '.join(one.parts)}"),
+        Column("source", lambda one: SOURCE),
+        Column("label", lambda one: one.label.value),
+        Column("answers", lambda one: one.n_judgements),
+        Column("truth", lambda one: None if one.truth is None else one.truth.value),
+        Column("excluded", lambda one: "yes" if one.excluded else "no"),
+        Column("text", lambda one: caption_of[one.pair.caption_id].text),
+        Column(
+            "picture",
+            lambda one: str(image_of[one.pair.image_id].path or image_of[one.pair.image_id].url or ""),
+        ),
     )
-    rows = []
-    for one in found:
-        image, caption = facts.images[one.pair.image_id], facts.captions[one.pair.caption_id]
-        rows.append(
-            (
-                ExclusionKind.WRONG.value,
-                image.external_id,
-                caption.external_id,
-                f"wrong {', '.join(one.parts)}",
-                SOURCE,
-                one.label.value,
-                one.n_judgements,
-                None if one.truth is None else one.truth.value,
-                "yes" if one.excluded else "no",
-                caption.text,
-                str(image.path or image.url or ""),
-            )
-        )
-    return Table("", columns, tuple(rows))
 
 
-def _figure(found: Sequence[WrongPositive], order: Sequence[str], facts: PairFacts) -> str:
+def _figure(made: _Made) -> str:
     """Examples as in Fig. F.1: a row for each kind of wrong part, pictures with their captions and answers."""
-    rows = [(part, _varied(found, part)) for part in order[:_MOST_ROWS]]
-    paths = [path for _, some in rows for one in some if (path := facts.images[one.pair.image_id].path)]
+    image_of = made.project.image_of
+    rows = [(part, _varied(made.wrong, part)) for part in made.parts[:_MOST_ROWS]]
+    paths = [path for _, some in rows for one in some if (path := image_of[one.pair.image_id].path)]
     pictures = picture_uris(paths, budget_bytes=_BUDGET_BYTES)
     if not pictures:
         return ""
     width, height = _ACROSS * _CARD_WIDTH + _MARGIN, len(rows) * _ROW_HEIGHT + _MARGIN
     body = "".join(
-        _row(part, some, facts, pictures, chr(ord("a") + place), place * _ROW_HEIGHT)
+        _row(some, made.project, pictures, f"({chr(ord('a') + place)}) {_heading(part)}", place * _ROW_HEIGHT)
         for place, (part, some) in enumerate(rows)
     )
     return (
@@ -172,19 +190,12 @@ _CARD_WIDTH, _PICTURE_HEIGHT, _ROW_HEIGHT, _MARGIN = 260, 180, 274, 16
 
 
 def _row(
-    part: str,
-    some: Sequence[WrongPositive],
-    facts: PairFacts,
-    pictures: dict[Path, str],
-    letter: str,
-    top: int,
+    some: Sequence[WrongPositive], project: ProjectSnapshot, pictures: dict[Path, str], heading: str, top: int
 ) -> str:
-    parts = [
-        f'<text x="{_MARGIN}" y="{top + 24}" font-size="14" font-weight="bold">({letter}) {_heading(part)}</text>'
-    ]
+    parts = [f'<text x="{_MARGIN}" y="{top + 24}" font-size="14" font-weight="bold">{heading}</text>']
     for place, one in enumerate(some):
         left = _MARGIN + place * _CARD_WIDTH
-        image, caption = facts.images[one.pair.image_id], facts.captions[one.pair.caption_id]
+        image, caption = project.image_of[one.pair.image_id], project.caption_of[one.pair.caption_id]
         uri = pictures.get(image.path) if image.path else None
         box = f'x="{left}" y="{top + 34}" width="{_CARD_WIDTH - _MARGIN}" height="{_PICTURE_HEIGHT}"'
         parts.append(
@@ -219,3 +230,6 @@ def _varied(found: Sequence[WrongPositive], part: str) -> list[WrongPositive]:
         if fresh and len(chosen) < _ACROSS:
             chosen.append(one)
     return chosen
+
+
+WRONG_POSITIVES = Analysis("wrong-positives", _compute, _show)

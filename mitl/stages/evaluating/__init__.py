@@ -1,1 +1,4 @@
-"""Scoring models on sets of positives: files or annotators in, figures with intervals out."""
+"""Scoring models on sets of positives: files or annotators in, figures with intervals out.
+
+No metric is defined here.
+"""

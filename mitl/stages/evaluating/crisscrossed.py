@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.datasets.crisscrossed import Likeness, RatedPairs, read_rated_pairs
+from mitl.datasets.cxc import Likeness, RatedPairs, read_rated_pairs
 from mitl.errors import DatasetError
 from mitl.metrics.correlation import ScoredPairs, paired_spearman, sampled_spearman
 from mitl.metrics.crisscrossed import Task, across_positives, image_positives, scored_pairs, text_positives
@@ -20,7 +20,7 @@ from mitl.records import Direction
 from mitl.stages.evaluating.figures import CONFIDENCE, Comparison, Figure, Sampling, Scored
 from mitl.stages.evaluating.models import Block, Model, Side, Sides, WithinSides, joined
 from mitl.stages.evaluating.request import Wanted
-from mitl.stages.evaluating.scoring import PositivesTask, block_values
+from mitl.stages.evaluating.tasks import PositivesTask, block_values
 
 NAME = "cxc"
 SPLITS = ("test", "val")
@@ -47,7 +47,7 @@ def split_of(folder: Path) -> str:
     """``test``, or ``val`` where the test's scores of images and captions are not there.
 
     Raises:
-        DatasetError: it is no folder of CxC's files.
+        DatasetError: it is not a folder of CxC's files.
     """
     if not folder.is_dir():
         raise DatasetError(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated, TypedDict
 
 from mitl.core.whole_files import whole_file
-from mitl.datasets.crisscrossed import Likeness
+from mitl.datasets.cxc import Likeness
 from mitl.metrics.correlation import ScoredPairs
 from mitl.progress import Progress, no_progress
 from mitl.records import Direction, StageResult, several
+from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.evaluating.crisscrossed import (
     compare_correlations,
@@ -19,16 +22,18 @@ from mitl.stages.evaluating.crisscrossed import (
 )
 from mitl.stages.evaluating.figures import (
     SCORES_FILE,
+    ByMetric,
     Comparison,
     Figure,
     Sampling,
     Scored,
     compare,
+    ends_of,
     figures,
     keep_scores,
     nested,
-    nested_intervals,
     rsums,
+    value_of,
 )
 from mitl.stages.evaluating.gathering import Gathered, gather
 from mitl.stages.evaluating.request import Against, Request
@@ -43,6 +48,59 @@ from mitl.stages.evaluating.tables import (
 )
 
 __all__ = ["SCORES_FILE", "evaluate", "evaluate_models"]
+
+
+Ends = dict[str, dict[str, dict[str, float | None]]]
+
+
+@printed_by("evaluate")
+class EvaluateCounts(TypedDict):
+    """What `mitl evaluate` counts."""
+
+    scores: Annotated[
+        ByMetric[float], "set of positives → model → direction → metric → value, shares from 0 to 1"
+    ]
+    intervals: Annotated[
+        ByMetric[list[float]],
+        "the same with [low, high], the ends of the 95 % interval; empty with `--no-intervals`",
+    ]
+    queries: Annotated[dict[str, dict[str, int]], "set → direction → queries that count"]
+    environments: Annotated[
+        dict[str, str], "set that comes of a release → the environment whose answers it holds"
+    ]
+    rsum: Annotated[
+        Ends, "set → model → value, low and high of R@1 + R@5 + R@10 of both directions, from 0 to 6"
+    ]
+    correlations: Annotated[
+        Ends,
+        "with `--cxc`: model → sts, sis, sits → mean, std, low, high of Spearman's correlation",
+    ]
+    paired: Annotated[
+        list[dict[str, object]],
+        "with `--against`: a list of positives, model, against, direction, metric, difference, low, high, p_value, "
+        "queries",
+    ]
+    rankings_computed: Annotated[int, "rankings not found in `runs/`"]
+
+
+@printed_by("evaluate", key="paths")
+class EvaluatePaths(TypedDict, total=False):
+    """What `mitl evaluate` read and wrote."""
+
+    release: Annotated[str, "the release that was scored"]
+    csv: Annotated[str, "the CSV file, with `--csv`"]
+    latex: Annotated[str, "the LaTeX file, with `--latex`"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Evaluation:
+    """What came of all models on all sets."""
+
+    figures: Sequence[Figure]
+    agreement: Sequence[Figure]
+    """Correlations with CxC's scores."""
+    rsums: Sequence[Figure]
+    tests: Sequence[Comparison]
 
 
 def evaluate(
@@ -91,18 +149,15 @@ def evaluate_models(settings: Settings, request: Request, progress: Progress = n
     if request.paired_with:
         tests = compare(rows, request.paired_with, request.sampling)
         tests += compare_correlations(rated, request.paired_with, request.sampling)
-    changed = _write(request, [*found, *agreement], sums, tests)
+    made = _Evaluation(found, agreement, sums, tests)
+    changed = _write(request, made)
     if gathered.project is not None:
+        of_all, environments = gathered.of_all, gathered.environments
+        scores, intervals = nested(found, value_of), nested(found, ends_of)
         changed.append(
-            keep_scores(
-                settings.runs,
-                nested(found),
-                nested_intervals(found),
-                of_all=gathered.of_all,
-                environments=gathered.environments,
-            )
+            keep_scores(settings.runs, scores, intervals, of_all=of_all, environments=environments)
         )
-    return _result(request, gathered, found, agreement, sums, tests, changed)
+    return _result(request, gathered, made, idle=bool(changed) and not any(changed))
 
 
 def _within_sides(gathered: Gathered, request: Request, progress: Progress) -> list[Scored]:
@@ -140,15 +195,14 @@ def _by_set(rows: Iterable[Scored], order: Sequence[str]) -> list[Scored]:
     return sorted(rows, key=lambda row: order.index(row.positives))
 
 
-def _write(
-    request: Request, found: Sequence[Figure], sums: Sequence[Figure], tests: Sequence[Comparison]
-) -> list[bool]:
+def _write(request: Request, made: _Evaluation) -> list[bool]:
     """Write the files that are wanted; whether each of them changed."""
     changed = []
     if request.csv is not None:
-        changed.append(_write_text(request.csv, to_csv([*found, *sums], tests)))
+        rows = [*made.figures, *made.agreement, *made.rsums]
+        changed.append(_write_text(request.csv, to_csv(rows, made.tests)))
     if request.latex is not None:
-        changed.append(_write_text(request.latex, to_latex(found)))
+        changed.append(_write_text(request.latex, to_latex([*made.figures, *made.agreement])))
     return changed
 
 
@@ -161,78 +215,60 @@ def _write_text(path: Path, text: str) -> bool:
     return True
 
 
-def _result(
-    request: Request,
-    gathered: Gathered,
-    found: Sequence[Figure],
-    agreement: Sequence[Figure],
-    sums: Sequence[Figure],
-    tests: Sequence[Comparison],
-    changed: Sequence[bool],
-) -> StageResult:
-    idle = bool(changed) and not any(changed) and not gathered.computed
-    paths = {"release": request.against.release, "csv": request.csv, "latex": request.latex}
+def _result(request: Request, gathered: Gathered, made: _Evaluation, *, idle: bool) -> StageResult:
+    queries = _queries(made.figures)
+    idle = idle and not gathered.computed
     computed = (f"{several(gathered.computed, 'ranking')} computed",) if gathered.computed else ()
+    counts: EvaluateCounts = {
+        "scores": nested(made.figures, value_of),
+        "intervals": nested(made.figures, ends_of),
+        "queries": queries,
+        "environments": {name: one for name, one in gathered.environments.items() if name in queries},
+        "rsum": _two_level(
+            (one.positives, one.model, {"value": one.value, "low": one.low, "high": one.high})
+            for one in made.rsums
+        ),
+        "correlations": _two_level(
+            (one.model, one.direction, {"mean": one.value, "std": one.std, "low": one.low, "high": one.high})
+            for one in made.agreement
+        ),
+        "paired": [asdict(one) for one in made.tests],
+        "rankings_computed": gathered.computed,
+    }
+    paths: EvaluatePaths = {}
+    if request.against.release is not None:
+        paths["release"] = str(request.against.release)
+    if request.csv is not None:
+        paths["csv"] = str(request.csv)
+    if request.latex is not None:
+        paths["latex"] = str(request.latex)
     return StageResult(
         status="nothing_to_do" if idle else "done",
-        counts={
-            "scores": nested(found),
-            "intervals": nested_intervals(found),
-            "queries": _queries(found),
-            "environments": {
-                name: one for name, one in gathered.environments.items() if name in _queries(found)
-            },
-            "rsum": {
-                positives: {
-                    one.model: {"value": one.value, "low": one.low, "high": one.high}
-                    for one in sums
-                    if one.positives == positives
-                }
-                for positives in dict.fromkeys(one.positives for one in sums)
-            },
-            "correlations": {
-                model: {
-                    one.direction: {"mean": one.value, "std": one.std, "low": one.low, "high": one.high}
-                    for one in agreement
-                    if one.model == model
-                }
-                for model in dict.fromkeys(one.model for one in agreement)
-            },
-            "paired": [_test(one) for one in tests],
-            "rankings_computed": gathered.computed,
-        },
-        paths={name: str(path) for name, path in paths.items() if path is not None},
+        counts=counts,
+        paths=paths,
         warnings=tuple(gathered.warnings),
         tables=(
-            *score_tables(found),
-            *rsum_table(sums),
-            *correlation_table(agreement),
-            *comparison_table(tests),
+            *score_tables(made.figures),
+            *rsum_table(made.rsums),
+            *correlation_table(made.agreement),
+            *comparison_table(made.tests),
         ),
         lines=("nothing to do: these scores are kept already",) if idle else computed,
         next="" if gathered.project is None else "mitl report",
     )
 
 
-def _queries(found: Sequence[Figure]) -> dict[str, dict[str, int]]:
+def _two_level(cells: Iterable[tuple[str, str, dict[str, float | None]]]) -> Ends:
+    nested_cells: Ends = {}
+    for outer, inner, cell in cells:
+        nested_cells.setdefault(outer, {})[inner] = cell
+    return nested_cells
+
+
+def _queries(figures: Sequence[Figure]) -> dict[str, dict[str, int]]:
     """Positives → direction → queries that count."""
     counted: dict[str, dict[str, int]] = {}
-    for one in found:
+    for one in figures:
         by_direction = counted.setdefault(one.positives, {})
         by_direction[one.direction] = max(one.queries, by_direction.get(one.direction, 0))
     return counted
-
-
-def _test(one: Comparison) -> dict[str, object]:
-    return {
-        "positives": one.positives,
-        "model": one.model,
-        "against": one.against,
-        "direction": one.direction,
-        "metric": one.metric,
-        "difference": one.difference,
-        "low": one.low,
-        "high": one.high,
-        "p_value": one.p_value,
-        "queries": one.queries,
-    }

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,7 +18,10 @@ RSUM_KS = (1, 5, 10)
 SCORES_FILE = "evaluation/scores.json"
 """Where the latest scores lie, within the runs folder."""
 
+T = TypeVar("T")
 Scores = Mapping[str, Mapping[str, Mapping[str, Mapping[str, Any]]]]
+ByMetric = dict[str, dict[str, dict[str, dict[str, T]]]]
+"""Positives → model → direction → metric → value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,26 +220,25 @@ def _of_queries(values: QueryValues, query_ids: Ids) -> QueryValues:
     )
 
 
-def nested(
-    figures: Iterable[Figure], value: str = "value"
-) -> dict[str, dict[str, dict[str, dict[str, float]]]]:
-    """Positives → model → direction → metric → value."""
-    found: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
+def nested(figures: Iterable[Figure], cell: Callable[[Figure], T | None]) -> ByMetric[T]:
+    """Positives → model → direction → metric → cell; metrics without one are left out."""
+    cells: ByMetric[T] = {}
     for one in figures:
-        by_model = found.setdefault(one.positives, {})
-        by_model.setdefault(one.model, {}).setdefault(one.direction, {})[one.metric] = getattr(one, value)
-    return found
+        value = cell(one)
+        if value is not None:
+            by_direction = cells.setdefault(one.positives, {}).setdefault(one.model, {})
+            by_direction.setdefault(one.direction, {})[one.metric] = value
+    return cells
 
 
-def nested_intervals(figures: Iterable[Figure]) -> dict[str, dict[str, dict[str, dict[str, list[float]]]]]:
-    """Positives → model → direction → metric → [low, high]; metrics without an interval are left out."""
-    found: dict[str, dict[str, dict[str, dict[str, list[float]]]]] = {}
-    for one in figures:
-        if one.low is not None and one.high is not None:
-            by_model = found.setdefault(one.positives, {})
-            by_direction = by_model.setdefault(one.model, {})
-            by_direction.setdefault(one.direction, {})[one.metric] = [one.low, one.high]
-    return found
+def value_of(figure: Figure) -> float:
+    """A figure's value."""
+    return figure.value
+
+
+def ends_of(figure: Figure) -> list[float] | None:
+    """[low, high] of a figure; None where there is no interval."""
+    return None if figure.low is None or figure.high is None else [figure.low, figure.high]
 
 
 def keep_scores(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mitl.errors import MetricError
 from mitl.metrics.positives import Ids
-from mitl.metrics.ranked import NOTHING
+from mitl.metrics.ranks import NOTHING
 from mitl.records import Direction
 from mitl.stages.evaluating.models import Matrix, Model, Ranked, Side, Sides, Vectors, strange_ids_hint
 from mitl.stages.evaluating.ranking_files import ENDED, RankingTable, id_texts, read_rankings
@@ -54,8 +54,7 @@ def read_model(files: ModelFiles, similarity: Similarity) -> RawModel:
     if files.embeddings is not None:
         return _read_embeddings(files, similarity)
     if files.similarities is not None:
-        table = read_similarities(files.similarities, files.image_ids, files.caption_ids)
-        return SimilarityModel(files.name, table)
+        return _read_similarities(files, files.similarities)
     return _read_rankings(files)
 
 
@@ -113,7 +112,7 @@ class EmbeddingModel:
         return Model(self.name, similarities=Vectors(self._rows(sides.images), self._rows(sides.captions)))
 
     def _rows(self, side: Side) -> NDArray[np.float32]:
-        from annotators.scoring.similarity import unit_rows
+        from annotators.base import unit_rows
 
         table = self.images if side.modality == "image" else self.captions
         rows = np.asarray(table.embedding[_places(table.path, table.row_of, side)])
@@ -131,20 +130,23 @@ class EmbeddingModel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SimilarityModel:
-    """A matrix of similarities."""
+    """Similarities (I, C), higher is closer: a row an image, a column a caption; ids are external."""
 
     name: str
-    table: SimilarityTable
+    path: Path
+    image_row: Mapping[str, int]
+    caption_column: Mapping[str, int]
+    values: NDArray[Any]
 
     def held(self, modality: str) -> Sequence[str]:
         """The ids of the rows or columns."""
-        return list(self.table.image_row if modality == "image" else self.table.caption_column)
+        return list(self.image_row if modality == "image" else self.caption_column)
 
     def fitted(self, sides: Sides, directions: Sequence[Direction]) -> Model:
         """The matrix with the places of the sides' items in it."""
-        rows = _places(self.table.path, self.table.image_row, sides.images)
-        columns = _places(self.table.path, self.table.caption_column, sides.captions)
-        return Model(self.name, similarities=Matrix(self.table.values, rows, columns))
+        rows = _places(self.path, self.image_row, sides.images)
+        columns = _places(self.path, self.caption_column, sides.captions)
+        return Model(self.name, similarities=Matrix(self.values, rows, columns))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,19 +211,7 @@ def _places(path: Path, place_of: Mapping[str, int], side: Side) -> Ids:
     return np.array([place_of[one] for one in side.ids], np.int64)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class SimilarityTable:
-    """Similarities (I, C), higher is closer: a row an image, a column a caption; ids are external."""
-
-    path: Path
-    image_row: Mapping[str, int]
-    caption_column: Mapping[str, int]
-    values: NDArray[Any]
-
-
-def read_similarities(
-    path: Path, image_ids: Path | None = None, caption_ids: Path | None = None
-) -> SimilarityTable:
+def _read_similarities(files: ModelFiles, path: Path) -> SimilarityModel:
     """The matrix of a .npz with ``similarities``, ``image_ids`` and ``caption_ids``, or of a .npy.
 
     A .npy stays on disk until it is used; its ids are in the files given (.npy, else a text with one a line), or
@@ -232,18 +222,20 @@ def read_similarities(
     """
     if path.suffix == ".npy":
         values = _load(path, mmap=True)
-        images = listed_ids(image_ids or ids_beside(path, "image_ids"))
-        captions = listed_ids(caption_ids or ids_beside(path, "caption_ids"))
+        images = listed_ids(files.image_ids or ids_beside(path, "image_ids"))
+        captions = listed_ids(files.caption_ids or ids_beside(path, "caption_ids"))
     elif path.suffix == ".npz":
-        if image_ids or caption_ids:
+        if files.image_ids or files.caption_ids:
             raise MetricError(f"{str(path)!r} has ids of its own; leave --image-ids and --caption-ids out")
         values, images, captions = _from_npz(path)
     else:
-        raise MetricError(f"{str(path)!r} is no file of similarities; it should end in .npy or .npz")
-    return _checked(path, values, images, captions)
+        raise MetricError(f"{str(path)!r} is not a file of similarities; it should end in .npy or .npz")
+    return _checked(files.name, path, values, images, captions)
 
 
-def _checked(path: Path, values: object, images: Sequence[str], captions: Sequence[str]) -> SimilarityTable:
+def _checked(
+    name: str, path: Path, values: object, images: Sequence[str], captions: Sequence[str]
+) -> SimilarityModel:
     if not isinstance(values, np.ndarray) or values.ndim != 2 or values.dtype.kind not in "fiu":
         found = f"{values.dtype} of shape {values.shape}" if isinstance(values, np.ndarray) else "no array"
         raise MetricError(
@@ -255,11 +247,9 @@ def _checked(path: Path, values: object, images: Sequence[str], captions: Sequen
             f"similarities in {str(path)!r} are {values.shape}, but {len(images)} image ids and {len(captions)} "
             f"caption ids were given{'; turn the matrix: a row is an image' if turned else ''}"
         )
-    table = SimilarityTable(
-        path, checked_ids(path, images, "image"), checked_ids(path, captions, "caption"), values
-    )
+    rows, columns = checked_ids(path, images, "image"), checked_ids(path, captions, "caption")
     _refuse_nan(path, values, images, captions)
-    return table
+    return SimilarityModel(name, path, rows, columns, values)
 
 
 def _refuse_nan(path: Path, values: NDArray[Any], images: Sequence[str], captions: Sequence[str]) -> None:

@@ -13,10 +13,10 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.datasets.ids import id_kind, tie_key
+from mitl.datasets.assembling import id_kind, tie_key
 from mitl.errors import MetricError
 from mitl.metrics.positives import Ids, QueryValues
-from mitl.metrics.ranked import NOTHING, locate_rows
+from mitl.metrics.ranks import NOTHING, locate_rows
 from mitl.progress import Progress
 from mitl.records import Direction, IdKind
 
@@ -102,7 +102,7 @@ def strange_ids_hint(wanted: Sequence[str], found: Sequence[str]) -> str:
 class Ranked:
     """Rankings of one direction: ``query_ids`` (Q,), ``items`` (Q, depth) best first, ``ends`` (Q,) their lengths.
 
-    Beyond a ranking's end, ``items`` holds ``NOTHING``. It is a ``mitl.metrics.ranked.Rankings``.
+    Beyond a ranking's end, ``items`` holds ``NOTHING``. It is a ``mitl.metrics.ranks.Rankings``.
     """
 
     query_ids: Ids
@@ -168,7 +168,7 @@ class Vectors:
         self, modality: str, rows: slice | Ids, other: str, columns: slice | Ids = EVERY
     ) -> NDArray[np.float32]:
         """(B, G) of some rows of one side with some of another, or of the same one."""
-        from annotators.scoring.similarity import best_inner_products, inner_products
+        from annotators.base import best_inner_products, inner_products
 
         queries, gallery = self.side(modality)[rows], self.side(other)[columns]
         product = best_inner_products if gallery.ndim == 3 else inner_products

@@ -6,24 +6,22 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from numpy.typing import NDArray
 
-from annotators.base import Annotator, Encoded, Modality, RankingSource, is_reusable, scores_pairs
+from annotators.base import Annotator, Encoded, Modality, RankingSource, scores_pairs
 from mitl.db.session import open_database
-from mitl.db.store import items as item_store
 from mitl.db.store import proposals as proposal_store
 from mitl.metrics.positives import Ids
 from mitl.progress import Progress
 from mitl.records import Direction
-from mitl.retrieval.encodings import check_encoded, encode_items
 from mitl.retrieval.topk import VECTOR_KINDS
 from mitl.settings import Settings
 from mitl.stages.evaluating.models import EVERY, Model, Ranked, Side, Sides
-from mitl.stages.proposing.computing import Means
-from mitl.stages.proposing.ranking import Items, build_annotators, rank_all
+from mitl.stages.proposing.computing import ComputeContext
+from mitl.stages.proposing.ranking import Items, build_annotators, rank_all, read_items
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,12 +64,7 @@ class Project:
 def read_project(settings: Settings) -> Project:
     """The project's items, queries and annotators; StoreError where there is no database."""
     with open_database(settings.db_url, read_only=True) as session:
-        dataset = item_store.dataset(session)
-        items = Items(
-            dataset.id_kind,
-            item_store.images(session, dataset.id, settings.project),
-            item_store.captions(session, dataset.id),
-        )
+        dataset, items = read_items(session, settings)
         ran = tuple(row.name for row in proposal_store.annotators(session))
         queries = proposal_store.queries(session)
     return Project(dataset.kind, dataset.name, items, queries, ran or settings.annotators)
@@ -104,7 +97,8 @@ def ranked_models(
     }
     built = build_annotators(settings, names)
     folder = settings.runs / "evaluation" / _key(queries, depth)
-    rankings, computed = rank_all(folder, built, project.items, queries, depth, progress, Means.of(settings))
+    compute = ComputeContext.of(settings, progress=progress)
+    rankings, computed = rank_all(folder, built, project.items, queries, depth, compute)
     by_name: dict[str, dict[Direction, Ranked]] = {name: {} for name in names}
     for one in rankings:
         by_name[one.annotator][one.direction] = Ranked.whole(one.ranking.query_ids, one.ranking.item_ids)
@@ -122,10 +116,8 @@ class AcrossSimilarities:
 
     annotator: Annotator
     project: Project
-    means: Means
-    progress: Progress
-    _images: Encoded | None = None
-    _captions: Encoded | None = None
+    compute: ComputeContext
+    _encoded: dict[Modality, Encoded] = field(default_factory=dict)
 
     def block(self, direction: Direction, rows: slice | Ids) -> NDArray[Any]:
         """(B, G) of these queries with the gallery."""
@@ -139,25 +131,10 @@ class AcrossSimilarities:
         return self.annotator.similarities(self._side(modality).rows(rows), self._side(other).rows(columns))
 
     def _side(self, modality: Modality) -> Encoded:
-        known = self._images if modality == "image" else self._captions
-        if known is not None:
-            return known
-        items = self.project.items.images if modality == "image" else self.project.items.captions
-        if is_reusable(self.annotator):
-            from functools import partial
-
-            encode = partial(self.means.engine.encode, self.annotator, modality)
-            found = self.means.encodings.encoded(
-                self.annotator, modality, items, encode, progress=self.progress
-            )
-        else:
-            found = encode_items(self.annotator, modality, items)
-            check_encoded(self.annotator.name, found, items)
-        if modality == "image":
-            self._images = found
-        else:
-            self._captions = found
-        return found
+        if modality not in self._encoded:
+            items = self.project.items.images if modality == "image" else self.project.items.captions
+            self._encoded[modality] = self.compute.encoded(self.annotator, modality, items)
+        return self._encoded[modality]
 
 
 @dataclass(slots=True, eq=False)
@@ -181,13 +158,13 @@ def similarities_of(
     Raises:
         AnnotatorError: an annotator is unknown, or lacks what it needs.
     """
-    means = Means.of(settings)
+    compute = ComputeContext.of(settings, progress=progress)
     found: dict[str, AcrossSimilarities] = {}
     for annotator in build_annotators(settings, names):
         if isinstance(annotator, RankingSource) or scores_pairs(annotator):
             continue
         kind = AnnotatorSimilarities if _encodes_alike(annotator) else AcrossSimilarities
-        found[annotator.name] = kind(annotator, project, means, progress)
+        found[annotator.name] = kind(annotator, project, compute)
     return found
 
 

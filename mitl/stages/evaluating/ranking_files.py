@@ -147,7 +147,7 @@ def read_rankings(path: Path) -> dict[Direction, RankingTable]:
         return _from_json(path)
     if path.suffix == ".npz":
         return _from_npz(path)
-    raise MetricError(f"{str(path)!r} is no file of rankings; it should end in .parquet, .json or .npz")
+    raise MetricError(f"{str(path)!r} is not a file of rankings; it should end in .parquet, .json or .npz")
 
 
 def _named_direction(path: Path) -> Direction:
@@ -189,7 +189,7 @@ def _each_once(path: Path, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _lists(path: Path, direction: Direction, value: object) -> RankingTable:
     if not isinstance(value, dict):
-        raise MetricError(f"{direction} in {str(path)!r} is no object of rankings by query id")
+        raise MetricError(f"{direction} in {str(path)!r} is not an object of rankings by query id")
     wrong = next((query for query, items in value.items() if not isinstance(items, list)), None)
     if wrong is not None:
         raise MetricError(f"{str(path)!r} gives query {wrong} no list of items")

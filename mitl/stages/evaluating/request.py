@@ -45,7 +45,7 @@ class ModelFiles:
 
 @dataclass(frozen=True, slots=True)
 class Against:
-    """The sets that models are held against, besides the originals of a project."""
+    """The sets that models are compared with, besides the originals of a project."""
 
     release: Path | None = None
     official: Sequence[str] = ()
@@ -81,7 +81,7 @@ class Request:
 
 
 def parse_metrics(texts: Sequence[str], short: Short) -> Wanted:
-    """The metrics named, several in one text parted by commas; the usual ones where none is.
+    """The metrics named, several in one text separated by commas; the usual ones where none is.
 
     Raises:
         UsageError: there is no such metric.
@@ -180,7 +180,9 @@ def _kind(path: Path) -> str:
         return "rankings" if any(name.endswith("item_ids") for name in names) else "embeddings"
     if path.suffix == ".npy":
         return "similarities" if _ids_beside(path, "image_ids") else "embeddings"
-    raise MetricError(f"{str(path)!r} is no file of a model; it should end in .npy, .npz, .parquet or .json")
+    raise MetricError(
+        f"{str(path)!r} is not a file of a model; it should end in .npy, .npz, .parquet or .json"
+    )
 
 
 def _ids_beside(path: Path, what: str) -> bool:

@@ -200,7 +200,7 @@ def digits_of(metric: str) -> int:
 
 
 def _is_plain(metric: str) -> bool:
-    """Whether it is no share, so not shown in percent."""
+    """Whether it is not a share, so not shown in percent."""
     known = metric_named(metric)
     return metric.startswith(_FROM_MINUS_1) if known is None else not known.is_share
 

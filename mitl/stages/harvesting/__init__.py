@@ -1,1 +1,1 @@
-"""From submissions to judgements: fetching, parsing, controls, decisions, caps."""
+"""From submissions to judgements: fetching, parsing, controls, decisions, caps. Nobody is paid here."""

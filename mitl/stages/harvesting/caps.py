@@ -7,23 +7,18 @@ the qualification back.
 
 from __future__ import annotations
 
-import datetime as dt
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy.orm import Session
-
-from mitl.crowd.calls import Call, make_calls
-from mitl.crowd.client import MTurkClient
+from mitl.crowd.calls import Call, Operation, make_calls
+from mitl.crowd.client import MTurkClient, exclusion_qualification
+from mitl.crowd.context import Context
 from mitl.crowd.paying import EXCLUDE
-from mitl.crowd.worker_calls import exclusion_qualification
-from mitl.db.store import caps as cap_store
+from mitl.db.store import answers as cap_store
 from mitl.db.store import desk as desk_store
-from mitl.db.store.caps import WorkerLoad
-from mitl.progress import Progress, no_progress
+from mitl.db.store.answers import WorkerLoad
 from mitl.records import Environment, JournalState
-from mitl.settings import Settings
 
 CAP, UNCAP = "cap", "uncap"
 _MAYBE_MADE = (JournalState.SENDING, JournalState.DONE)
@@ -45,17 +40,18 @@ class CapChange:
         return name if self.turn == 1 else f"{name}:{self.turn}"
 
 
-def due_caps(session: Session, settings: Settings, environment: Environment) -> list[CapChange]:
+def due_caps(context: Context) -> list[CapChange]:
     """The workers who have reached the cap and hold no qualification for it, and those who hold one below it.
 
     Nobody who is excluded is among them: they hold the same qualification for good.
     """
-    granted, taken = (_calls(session, kind, environment) for kind in (CAP, UNCAP))
+    most = context.settings.max_hits_per_worker
+    granted, taken = (_calls(context, kind) for kind in (CAP, UNCAP))
     changes = []
-    for load in cap_store.worker_loads(session, environment):
+    for load in cap_store.worker_loads(context.session, context.environment):
         if load.excluded:
             continue
-        over = settings.max_hits_per_worker is not None and load.hits >= settings.max_hits_per_worker
+        over = most is not None and load.hits >= most
         lifted = sum(state is JournalState.DONE for state in taken[load.worker])
         # A call whose reply was lost may have had its effect, though nothing else here says so yet.
         holds = load.capped or any(state in _MAYBE_MADE for state in granted[load.worker][lifted:])
@@ -67,14 +63,7 @@ def due_caps(session: Session, settings: Settings, environment: Environment) -> 
     return changes
 
 
-def cap_workers(
-    session: Session,
-    client: MTurkClient,
-    settings: Settings,
-    environment: Environment,
-    *,
-    progress: Progress = no_progress,
-) -> int:
+def cap_workers(context: Context, client: MTurkClient) -> int:
     """Keep workers who have reached the cap from further HITs, and let in again those who are below it.
 
     Returns:
@@ -84,26 +73,18 @@ def cap_workers(
         CrowdError: the server refuses a call; those that succeeded are booked.
     """
     changed = 0
-    for _ in range(
-        2
-    ):  # what was half lifted when a run was killed is lifted whole, and may then be due again
-        changes = due_caps(session, settings, environment)
-        session.rollback()
+    # What was half lifted when a run was killed is lifted whole, and may then be due again.
+    for _ in range(2):
+        changes = due_caps(context)
+        context.session.rollback()
         if not changes:
             break
-        changed += _change(session, client, settings.project_id, environment, changes, progress)
+        changed += _change(context, client, changes)
     return changed
 
 
-def _change(
-    session: Session,
-    client: MTurkClient,
-    project_id: str,
-    environment: Environment,
-    changes: Sequence[CapChange],
-    progress: Progress,
-) -> int:
-    qualification = exclusion_qualification(client, project_id)
+def _change(context: Context, client: MTurkClient, changes: Sequence[CapChange]) -> int:
+    qualification = exclusion_qualification(client, context.settings.project_id)
 
     def call(change: CapChange) -> bool:
         if change.capped:
@@ -112,23 +93,23 @@ def _change(
         return client.revoke_qualification(qualification, change.load.worker)
 
     def book(change: CapChange, _: bool) -> None:
-        cap_store.set_capped(session, change.load.id, dt.datetime.now(dt.UTC) if change.capped else None)
+        cap_store.set_capped(context.session, change.load.id, context.now() if change.capped else None)
 
     calls = [
         Call(
-            change.key(environment),
+            change.key(context.environment),
             change,
             {"worker": change.load.worker, "qualification": qualification, "hits": change.load.hits},
         )
         for change in changes
     ]
-    return make_calls(session, EXCLUDE, calls, call=call, book=book, progress=progress, label="cap")
+    return make_calls(context, Operation(EXCLUDE, call, book), calls, label="cap")
 
 
-def _calls(session: Session, kind: str, environment: Environment) -> defaultdict[str, list[JournalState]]:
+def _calls(context: Context, kind: str) -> defaultdict[str, list[JournalState]]:
     """Worker → the states of the calls of this kind about them, oldest first."""
-    prefix = f"{kind}:{environment}:"
-    found = defaultdict(list)
-    for row in desk_store.calls(session, EXCLUDE, prefix):
-        found[row.key.removeprefix(prefix).partition(":")[0]].append(row.state)
-    return found
+    prefix = f"{kind}:{context.environment}:"
+    states = defaultdict(list)
+    for row in desk_store.calls(context.session, EXCLUDE, prefix):
+        states[row.key.removeprefix(prefix).partition(":")[0]].append(row.state)
+    return states

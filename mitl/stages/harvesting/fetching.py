@@ -1,20 +1,22 @@
-"""Fetching submissions: calls in threads, raw documents stored in windows, each window parsed once it is safe."""
+"""What the server has of our HITs, and fetching their submissions.
+
+Calls run in threads, raw documents are stored in windows, and each window is parsed once it is safe.
+"""
 
 from __future__ import annotations
 
-import datetime as dt
 from collections import Counter, deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
 
-from sqlalchemy.orm import Session
-
+from mitl.campaign.posting import DISPOSED, look_up_missing
 from mitl.crowd.calls import THREADS
-from mitl.crowd.client import ListedAssignment, MTurkClient
+from mitl.crowd.client import ListedAssignment, ListedHit, MTurkClient
+from mitl.crowd.context import Context
+from mitl.crowd.endpoint import Endpoint
 from mitl.crowd.paying import (
     APPROVE,
     APPROVED,
@@ -35,10 +37,54 @@ from mitl.db.store.hits import BatchRow, HitRow
 from mitl.db.store.parses import RawSubmission
 from mitl.db.store.submissions import NewSubmission, StoredSubmission
 from mitl.errors import CrowdError
-from mitl.progress import Progress
-from mitl.records import Decision, Environment, Finding, JournalState
+from mitl.records import Decision, Finding, HitState, JournalState
 from mitl.stages.harvesting.parsing import Parser
-from mitl.stages.harvesting.sweep import Sweep
+
+_FINISHED = ("Reviewable", "Reviewing", DISPOSED)
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """The HITs of ours that are out, as the server has them."""
+
+    found: Mapping[int, ListedHit]
+    """By our row."""
+    deleted: tuple[HitRow, ...] = ()
+    """Those that are gone from the server though mitl did not delete them."""
+
+    def is_finished(self, hit: HitRow) -> bool:
+        """Whether nobody can work on this HIT any more."""
+        found = self.found.get(hit.id)
+        return hit in self.deleted or (found is not None and found.status in _FINISHED)
+
+    def n_submitted(self, hit: HitRow) -> int:
+        """How many submissions of this HIT the server has; 0 where it no longer knows."""
+        found = self.found.get(hit.id)
+        return 0 if found is None else found.n_submitted
+
+    def n_settled(self, hit: HitRow) -> int:
+        """How many submissions of this HIT are approved or rejected there; 0 where it no longer knows."""
+        found = self.found.get(hit.id)
+        return 0 if found is None else found.n_completed
+
+
+def sweep(client: MTurkClient, known: Sequence[HitRow], listed: Mapping[str, ListedHit]) -> Sweep:
+    """Hold our posted HITs against the listing; a HIT that is missing there is asked for by its id.
+
+    Args:
+        known: all HITs of the environment.
+        listed: what ListHITs gave, by the server's ids.
+
+    Raises:
+        EndpointError: the server knows none of the HITs: another account, or another server.
+    """
+    missing = look_up_missing(client, known, listed)
+    names = {hit.id: hit.mturk_hit_id or "" for hit in known if hit.state is HitState.POSTED}
+    found = {id_: listed[name] for id_, name in names.items() if name in listed}
+    found.update({hit.id: one for hit, one in missing.items() if one is not None})
+    deleted = [hit for hit, one in missing.items() if one is None or one.status == DISPOSED]
+    return Sweep(found, tuple(deleted))
+
 
 WINDOW = 64
 """HITs whose submissions are stored in one transaction, and parsed in the next."""
@@ -65,24 +111,16 @@ class Fetched:
 class Fetcher:
     """Brings the stored submissions of one environment up to date."""
 
-    def __init__(
-        self,
-        session: Session,
-        client: MTurkClient,
-        environment: Environment,
-        wordings: Path,
-        *,
-        charges_fee: bool,
-        in_order: bool = False,
-    ) -> None:
-        """Args: in_order: one call after the other; a server in this process gains nothing by threads."""
-        self._session, self._client, self._environment = session, client, environment
-        self._charges_fee, self._threads = charges_fee, 1 if in_order else THREADS
+    def __init__(self, context: Context, endpoint: Endpoint, client: MTurkClient) -> None:
+        self._context, self._client = context, client
+        self._session, self._environment = session, environment = context.session, context.environment
+        # A server in this process gains nothing by threads.
+        self._charges_fee, self._threads = endpoint.charges_fee, 1 if endpoint.in_process else THREADS
         self._batches = {batch.id: batch for batch in hit_store.batches(session, environment)}
-        self._parser = Parser(session, environment, self._batches, wordings)
+        self._parser = Parser(session, environment, self._batches, context.settings.wordings)
         session.rollback()
 
-    def fetch(self, swept: Sweep, posted: Sequence[HitRow], progress: Progress) -> Fetched:
+    def fetch(self, swept: Sweep, posted: Sequence[HitRow]) -> Fetched:
         """Store and parse what is new on these HITs; another harvest may do the same meanwhile."""
         stored = submission_store.stored_counts(self._session, self._environment)
         self._session.rollback()
@@ -92,10 +130,11 @@ class Fetcher:
         counts: Counter[str] = Counter()
         lost: list[HitRow] = []
         # Closing the windows waits for the calls in flight and starts no further one, whatever happens here.
-        with progress("harvest", len(changed)) as advance, closing(self._windows(changed, swept)) as windows:
+        progress = self._context.progress("harvest", len(changed))
+        with progress as advance, closing(self._windows(changed, swept)) as windows:
             for window in windows:
-                lost += [hit for hit, found in window if found is None]
-                counts += self._store([one for _, found in window for one in found or ()])
+                lost += [hit for hit, submissions in window if submissions is None]
+                counts += self._store([one for _, submissions in window for one in submissions or ()])
                 advance(len(window))
         return Fetched(counts["new"], counts["settled"], counts["recovered"], tuple(lost))
 
@@ -186,17 +225,14 @@ class Fetcher:
         calls = [journal.find(self._session, kind, now.key) for kind in kinds]
         ours = any(call is not None and call.first_sent_at is not None for call in calls)
         for kind in kinds:
-            journal.mark(self._session, kind, [now.key], JournalState.DONE, dt.datetime.now(dt.UTC))
+            journal.mark(self._session, kind, [now.key], JournalState.DONE, self._context.now())
         if now.status == APPROVED:
-            self._pay(before, now, batch)
+            self._book(before.id, now, batch)
+            if before.decision is Decision.REJECT:
+                answer_store.set_decision(self._session, [before.id], Decision.DROP)
+                finding = Finding(APPROVED_BEFORE_REJECTION, "the work had been approved by itself")
+                parse_store.add_all_findings(self._session, {before.id: [finding]})
         return ours
-
-    def _pay(self, before: StoredSubmission, now: NewSubmission, batch: BatchRow) -> None:
-        self._book(before.id, now, batch)
-        if before.decision is Decision.REJECT:
-            answer_store.set_decision(self._session, [before.id], Decision.DROP)
-            finding = Finding(APPROVED_BEFORE_REJECTION, "the work had been approved by itself")
-            parse_store.add_all_findings(self._session, {before.id: [finding]})
 
     def _book(self, assignment_id: int, one: NewSubmission, batch: BatchRow) -> None:
         book_payment(self._session, assignment_id, one.key, batch, charges_fee=self._charges_fee)

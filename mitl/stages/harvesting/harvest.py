@@ -4,39 +4,61 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-
-from sqlalchemy.orm import Session
+from typing import Annotated, TypedDict
 
 from mitl.campaign.kinds import kinds_asked
-from mitl.campaign.posting import reconcile
-from mitl.campaign.reconciling import gone_warning
+from mitl.campaign.posting import gone_warning, reconcile
+from mitl.crowd.context import Context, open_context, require_same_server
 from mitl.crowd.endpoint import Endpoint, open_endpoint
-from mitl.crowd.environment import choose_environment, require_same_server
-from mitl.crowd.paying import CarriedOut, carry_out, has_open_calls
-from mitl.db.session import open_database, reading
+from mitl.crowd.paying import carry_out, has_open_calls
+from mitl.db.session import reading
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
 from mitl.db.store import proposals as proposal_store
 from mitl.db.store.answers import AssignmentRow
-from mitl.db.store.hits import HitRow
 from mitl.progress import Progress, no_progress
 from mitl.records import Decision, Environment, HitState, StageResult, several
+from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.harvesting.caps import cap_workers, due_caps
-from mitl.stages.harvesting.deadlines import approves_itself_at, utc
 from mitl.stages.harvesting.deriving import rederive
-from mitl.stages.harvesting.fetching import Fetched, Fetcher
-from mitl.stages.harvesting.judging import judge
+from mitl.stages.harvesting.fetching import Fetched, Fetcher, Sweep, sweep
+from mitl.stages.harvesting.judging import approves_itself_at, judge, utc
 from mitl.stages.harvesting.parsing import Parser
-from mitl.stages.harvesting.sweep import Sweep, sweep
 
 SOON = dt.timedelta(days=1)
 """Before work that waits for a person is approved by itself, each harvest says so."""
 _NAMED = 3
 _WAITING = (Decision.NONE, Decision.QUEUED)
+
+
+@printed_by("harvest")
+class HarvestCounts(TypedDict, total=False):
+    """What fetching, parsing again and bringing in past work count."""
+
+    environment: Annotated[str, "sandbox or live"]
+    fetched: Annotated[int, "new submissions"]
+    approved: Annotated[int, "submissions paid by this run"]
+    queued: Annotated[int, "submissions that wait for a person"]
+    capped: Annotated[int, "workers for whom the cap on HITs was set or lifted"]
+    hits_out: Annotated[int, "HITs still to be answered"]
+    findings: Annotated[dict[str, int], "by code: what was odd about submissions, of all that are stored"]
+    reparsed: Annotated[int, "raw documents parsed again (`--reparse`)"]
+    own: Annotated[int, "new submissions of this project's own HITs (`--from`)"]
+    hits: Annotated[int, "HITs of other batches that the file made known (`--from`)"]
+    judgements: Annotated[int, "answers of other batches on pairs of this project (`--from`)"]
+    pairs: Annotated[int, "pairs that these are about (`--from`)"]
+    proposals: Annotated[int, "rows (pair, annotator, direction) that the official CSV names (`--from`)"]
+    left_out: Annotated[
+        int, "submissions about nothing that the project knows (`--from` with `--skip-unknown`)"
+    ]
+    unknown: Annotated[
+        int, "answers about unknown images or captions in the submissions that were kept (`--from`)"
+    ]
+    looks: Annotated[int, "times that the server was asked (`--watch`)"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +67,8 @@ class Harvested:
 
     environment: Environment
     result: StageResult
+    counts: HarvestCounts
+    """The result's own."""
     awaited: int
     """HITs on which people may still work."""
 
@@ -70,66 +94,71 @@ def harvest_once(
     settings: Settings, environment: Environment | None = None, *, progress: Progress = no_progress
 ) -> Harvested:
     """One look at the server, with what is left to come."""
-    with open_database(settings.db_url) as session:
-        chosen = choose_environment(session, environment)
-        left = _parse_left(session, settings, chosen)
+    with open_context(settings, environment, progress=progress) as context:
+        session, chosen = context.session, context.environment
+        left = _parser(context).parse_left()  # what an earlier run stored and died over
         with reading(session):
             out = hit_store.hits(session, chosen, (HitState.SENDING, HitState.POSTED))
-            idle = not (out or left or has_open_calls(session, chosen) or due_caps(session, settings, chosen))
+            idle = not (out or left or has_open_calls(session, chosen) or due_caps(context))
         if idle:
-            return Harvested(chosen, _nothing_to_do(session, chosen), 0)
+            return _nothing_to_do(context)
         with open_endpoint(settings, chosen) as endpoint:
-            return _look(session, settings, endpoint, chosen, progress)
+            return _look(context, endpoint)
 
 
-def _parse_left(session: Session, settings: Settings, environment: Environment) -> int:
-    """Parse what an earlier run stored and died over."""
+def _parser(context: Context) -> Parser:
+    session, environment = context.session, context.environment
     batches = {batch.id: batch for batch in hit_store.batches(session, environment)}
-    return Parser(session, environment, batches, settings.wordings).parse_left()
+    return Parser(session, environment, batches, context.settings.wordings)
 
 
-def _look(
-    session: Session, settings: Settings, endpoint: Endpoint, environment: Environment, progress: Progress
-) -> Harvested:
+def _look(context: Context, endpoint: Endpoint) -> Harvested:
+    session, environment, settings = context.session, context.environment, context.settings
     client = endpoint.client()
     listed = {hit.hit_id: hit for hit in client.list_hits()}
     # People may have worked on HITs whose publishing was interrupted before it heard of them.
-    reconcile(session, settings.project_id, environment, listed.values)
+    reconcile(Context(session, settings, environment), listed.values())
     require_same_server(session, endpoint, environment)
     with reading(session):
         known = hit_store.hits(session, environment)
     swept = sweep(client, known, listed)
     posted = [hit for hit in known if hit.state is HitState.POSTED]
-    fetcher = Fetcher(
-        session,
-        client,
-        environment,
-        settings.wordings,
-        charges_fee=endpoint.charges_fee,
-        in_order=endpoint.in_process,
-    )
-    fetched = fetcher.fetch(swept, posted, progress)
+    fetched = Fetcher(context, endpoint, client).fetch(swept, posted)
     judge(session, environment, settings.gold_rule)
-    _close_expired(session, environment, swept)
+    _close_expired(context, swept)
     session.commit()
-    done = carry_out(
-        session, client, settings, environment, charges_fee=endpoint.charges_fee, progress=progress
-    )
-    capped = cap_workers(session, client, settings, environment, progress=progress)
+    done = carry_out(context, client, charges_fee=endpoint.charges_fee)
+    capped = cap_workers(context, client)
     if done.excluded or done.too_late:  # which takes answers out of what counts
         judge(session, environment, settings.gold_rule)
         session.commit()
     with reading(session):
-        warnings = _warnings(session, environment, swept, fetched)
-        result = _result(session, environment, fetched, done, capped, warnings)
+        counts = HarvestCounts(
+            environment=environment.value,
+            fetched=fetched.new,
+            approved=done.approved + fetched.recovered,
+            queued=answer_store.decision_counts(session, environment).get(Decision.QUEUED, 0),
+            capped=capped,
+            hits_out=open_work.open_work(session, environment).hits,
+            findings=answer_store.finding_counts(session, environment),
+        )
+        did = fetched.new or fetched.settled or counts["approved"] or done.rejected or done.excluded or capped
+        result = StageResult(
+            status="done" if did else "nothing_to_do",
+            counts=counts,
+            warnings=_warnings(context, swept, fetched),
+            lines=tuple(_lines(counts, nothing=not did)),
+            next=_next(context, counts),
+        )
         awaited = sum(
             not swept.is_finished(hit) for hit in hit_store.hits(session, environment, (HitState.POSTED,))
         )
-    return Harvested(environment, result, awaited)
+    return Harvested(environment, result, counts, awaited)
 
 
-def _close_expired(session: Session, environment: Environment, swept: Sweep) -> None:
+def _close_expired(context: Context, swept: Sweep) -> None:
     """HITs whose time is over, or that are gone, and of which nothing waits; what was not answered is open again."""
+    session, environment = context.session, context.environment
     undecided = Counter(row.hit_id for row in answer_store.assignments(session, environment, _WAITING))
     stored = answer_store.stored_counts(session, environment)
     over = []
@@ -140,22 +169,24 @@ def _close_expired(session: Session, environment: Environment, swept: Sweep) -> 
     hit_store.set_state(session, over, HitState.CLOSED)
 
 
-def _warnings(session: Session, environment: Environment, swept: Sweep, fetched: Fetched) -> tuple[str, ...]:
+def _warnings(context: Context, swept: Sweep, fetched: Fetched) -> tuple[str, ...]:
+    session, environment = context.session, context.environment
     stored = answer_store.stored_counts(session, environment)
     gone = [hit for hit in swept.deleted if stored.get(hit.id, 0) < hit.assignments]
-    found = [gone_warning(gone)] if gone else []
+    warnings = [gone_warning(gone)] if gone else []
     if fetched.lost:
-        found.append(
+        more = f" and {len(fetched.lost) - _NAMED:,} more" if len(fetched.lost) > _NAMED else ""
+        warnings.append(
             f"the server no longer gives the submissions of {several(len(fetched.lost), 'deleted HIT')}: "
-            f"{_named(fetched.lost)}"
+            f"{', '.join(hit.key for hit in fetched.lost[:_NAMED])}{more}"
         )
     if fetched.settled:
-        found.append(
+        warnings.append(
             f"{several(fetched.settled, 'submission')} approved or rejected on the server without mitl's knowing; "
             "that is booked now"
         )
     waiting = answer_store.assignments(session, environment, _WAITING)
-    return (*found, *_near_approval(waiting, dt.datetime.now(dt.UTC)))
+    return (*warnings, *_near_approval(waiting, context.now()))
 
 
 def _near_approval(waiting: Sequence[AssignmentRow], now: dt.datetime) -> list[str]:
@@ -169,89 +200,61 @@ def _near_approval(waiting: Sequence[AssignmentRow], now: dt.datetime) -> list[s
     ]
 
 
-def _named(hits: Sequence[HitRow]) -> str:
-    """The first few HITs by name."""
-    more = f" and {len(hits) - _NAMED:,} more" if len(hits) > _NAMED else ""
-    return ", ".join(hit.key for hit in hits[:_NAMED]) + more
-
-
-def _nothing_to_do(session: Session, environment: Environment) -> StageResult:
+def _nothing_to_do(context: Context) -> Harvested:
+    session, environment = context.session, context.environment
     queued = answer_store.decision_counts(session, environment).get(Decision.QUEUED, 0)
     is_proposed = bool(proposal_store.runs(session))
     session.rollback()
-    return StageResult(
+    counts = HarvestCounts(environment=environment.value, fetched=0, approved=0, queued=queued)
+    result = StageResult(
         status="nothing_to_do",
-        counts={"environment": environment.value, "fetched": 0, "approved": 0, "queued": queued},
+        counts=counts,
         lines=(f"nothing to do: no HIT is out on {environment}",),
         next=f"mitl publish --{environment}, or mitl build-dataset --out DIR"
         if is_proposed
         else "mitl status, which says what comes first",
     )
+    return Harvested(environment, result, counts, 0)
 
 
-def _result(
-    session: Session,
-    environment: Environment,
-    fetched: Fetched,
-    done: CarriedOut,
-    capped: int,
-    warnings: tuple[str, ...],
-) -> StageResult:
-    decisions = answer_store.decision_counts(session, environment)
-    waiting = open_work.open_work(session, environment).hits
-    queued = decisions.get(Decision.QUEUED, 0)
-    approved = done.approved + fetched.recovered
-    nothing = not (fetched.new or fetched.settled or approved or done.rejected or done.excluded or capped)
-    lines = [
-        f"{several(fetched.new, 'submission')} fetched, {approved:,} approved; {queued:,} wait for a person, "
-        f"{several(waiting, 'HIT')} still out"
-    ]
-    if capped:
-        lines.append(f"the cap on HITs per worker was set or lifted for {several(capped, 'worker')}")
+def _lines(counts: HarvestCounts, *, nothing: bool) -> Iterator[str]:
     if nothing:
-        lines.insert(0, "nothing to do: no new answers")
-    kinds = kinds_asked(session, environment)
-    if queued:
-        following = "mitl review"
-    elif again := next((kind for kind in kinds if kind.to_replace(session, environment)), None):
-        following = f"{again.command} --{environment}, which asks again what could not be used"
-    elif waiting > 0:
-        following = "mitl harvest again when people have worked"
-    else:
-        following = "mitl build-dataset --out DIR"
-        if scores := [f"{kind.scores} for {kind.given}" for kind in kinds if kind.scores]:
-            following = "; ".join([*scores, f"{following} for pairs"])
-    return StageResult(
-        status="nothing_to_do" if nothing else "done",
-        counts={
-            "environment": environment.value,
-            "fetched": fetched.new,
-            "approved": approved,
-            "queued": queued,
-            "capped": capped,
-            "hits_out": waiting,
-            "findings": answer_store.finding_counts(session, environment),
-        },
-        warnings=warnings,
-        lines=tuple(lines),
-        next=following,
+        yield "nothing to do: no new answers"
+    yield (
+        f"{several(counts['fetched'], 'submission')} fetched, {counts['approved']:,} approved; "
+        f"{counts['queued']:,} wait for a person, {several(counts['hits_out'], 'HIT')} still out"
     )
+    if counts["capped"]:
+        yield f"the cap on HITs per worker was set or lifted for {several(counts['capped'], 'worker')}"
+
+
+def _next(context: Context, counts: HarvestCounts) -> str:
+    session, environment = context.session, context.environment
+    kinds = kinds_asked(session, environment)
+    if counts["queued"]:
+        return "mitl review"
+    if again := next((kind for kind in kinds if kind.to_replace(session, environment)), None):
+        return f"{again.command} --{environment}, which asks again what could not be used"
+    if counts["hits_out"]:
+        return "mitl harvest again when people have worked"
+    following = "mitl build-dataset --out DIR"
+    scores = [f"{kind.scores} for {kind.given}" for kind in kinds if kind.scores]
+    return "; ".join([*scores, f"{following} for pairs"]) if scores else following
 
 
 def reparse_all(
     settings: Settings, environment: Environment | None = None, *, progress: Progress = no_progress
 ) -> StageResult:
-    """Read every raw document of an environment anew, in one transaction, and judge what they say now."""
-    with open_database(settings.db_url) as session:
-        chosen = choose_environment(session, environment)
-        batches = {batch.id: batch for batch in hit_store.batches(session, chosen)}
-        count = Parser(session, chosen, batches, settings.wordings).reparse(progress)
+    """Read every raw document of an environment again, in one transaction, and judge what they say now."""
+    with open_context(settings, environment, progress=progress) as context:
+        session, chosen = context.session, context.environment
+        count = _parser(context).reparse(progress)
         count += rederive(session, settings, chosen, progress)
         judge(session, chosen, settings.gold_rule)
         session.commit()
     return StageResult(
         status="done" if count else "nothing_to_do",
-        counts={"environment": chosen.value, "reparsed": count},
+        counts=HarvestCounts(environment=chosen.value, reparsed=count),
         lines=(
             f"parsed the raw answers of {several(count, 'submission')} again"
             if count

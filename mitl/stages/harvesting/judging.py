@@ -1,7 +1,11 @@
-"""What the stored answers mean now: decisions, usable judgements, finished HITs. No call is made here."""
+"""What the stored answers mean now: decisions, usable judgements, finished HITs; and until when that can change.
+
+No call is made here.
+"""
 
 from __future__ import annotations
 
+import datetime as dt
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -11,6 +15,7 @@ from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds import kinds_asked
 from mitl.crowd.golds import gold_state
+from mitl.crowd.paying import SUBMITTED
 from mitl.db.store import answer_sheets
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
@@ -18,11 +23,32 @@ from mitl.db.store import judgements as judgement_store
 from mitl.db.store import parses as parse_store
 from mitl.db.store.answers import AssignmentRow
 from mitl.db.store.columns import answer_columns
-from mitl.judgements.gold_records import GoldState
-from mitl.judgements.goldcheck import BAD_RECORD, GoldVerdict, is_usable
+from mitl.judgements.gold_records import BAD_RECORD, GoldState, GoldVerdict, is_usable
 from mitl.records import BatchKind, Decision, Environment, Finding, HitState, Judgement, Label, Pair
 from mitl.records.frames import is_gold, is_labelled
 from mitl.records.gold_rule import GoldRule
+from mitl.settings import AUTO_APPROVAL_S
+
+REVERSIBLE_FOR = dt.timedelta(days=30)
+"""From submission on; MTurk's rule, and this server's."""
+
+
+def reversible_until(row: AssignmentRow) -> dt.datetime | None:
+    """The last moment at which a rejection of this submission can be reversed; None where its time is unknown."""
+    return None if row.submitted_at is None else row.submitted_at + REVERSIBLE_FOR
+
+
+def approves_itself_at(row: AssignmentRow) -> dt.datetime | None:
+    """When the server pays a submission that waits for a decision; None where it does not, or nobody knows when."""
+    if row.status != SUBMITTED or row.submitted_at is None:
+        return None
+    return row.submitted_at + dt.timedelta(seconds=AUTO_APPROVAL_S)
+
+
+def utc(moment: dt.datetime | None) -> str:
+    """A moment to the minute, in words."""
+    return "an unknown time" if moment is None else f"{moment.astimezone(dt.UTC):%Y-%m-%d %H:%M} UTC"
+
 
 SAME_WORKER = "same_worker"
 LATE_BAD_RECORD = "bad_record_after_approval"

@@ -18,6 +18,7 @@ from mitl.db.store.parses import RawSubmission
 from mitl.errors import AnswerError
 from mitl.progress import Progress
 from mitl.records import BatchKind, Environment, Finding, JudgementSource
+from mitl.records.questions import Question
 
 WINDOW = 64
 """Submissions whose parses are written in one transaction."""
@@ -37,11 +38,11 @@ class Parser:
         own = [batch for batch in batches.values() if batch.source is JudgementSource.CROWD]
         self._kinds = [kind_of(name) for name in sorted({BatchKind.PAIRS.value, *(b.kind for b in own)})]
         asks = {
-            (batch.template, batch.kind): wording_of(batch.kind, batch.template, wordings).rationale
+            (batch.template, batch.kind): wording_of(batch.kind, batch.template, wordings).questions
             for batch in own
         }
-        self._rationale = {batch.id: asks[batch.template, batch.kind] for batch in own}
-        self._pages: dict[int, tuple[bool, list[int]]] = {}
+        self._questions = {batch.id: asks[batch.template, batch.kind] for batch in own}
+        self._pages: dict[int, tuple[tuple[Question, ...], list[int]]] = {}
 
     def parse_left(self) -> int:
         """Parse what a run stored and died over; returns how many submissions that were."""
@@ -62,7 +63,7 @@ class Parser:
                 self._parse(kind, own)
 
     def reparse(self, progress: Progress) -> int:
-        """Read every raw document anew, in the transaction at hand; returns how many."""
+        """Read every raw document again, in the transaction at hand; returns how many."""
         ids = {kind.name: kind.submissions(self._session, self._environment) for kind in self._kinds}
         count = sum(map(len, ids.values()))
         with progress("reparse", count) as advance:
@@ -84,12 +85,12 @@ class Parser:
         """What these submissions say; one that cannot be read at all says so as a finding."""
         new = sorted({row.hit_id for row in rows} - self._pages.keys())
         for hit_id, (batch_id, places) in kind.places(self._session, new).items():
-            self._pages[hit_id] = self._rationale[batch_id], places
+            self._pages[hit_id] = self._questions[batch_id], places
         parsed = {}
         for row in rows:
-            rationale, places = self._pages[row.hit_id]
+            questions, places = self._pages[row.hit_id]
             try:
-                parsed[row.id] = kind.parse(row.raw_xml, places=places, rationale=rationale)
+                parsed[row.id] = kind.parse(row.raw_xml, places=places, questions=questions)
             except AnswerError as error:
                 parsed[row.id] = kind.parsed((), (Finding(parse_store.UNREADABLE, str(error)),))
         return parsed

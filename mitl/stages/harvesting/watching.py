@@ -13,7 +13,7 @@ from mitl.db.store import open_work
 from mitl.errors import CrowdError, FundsError
 from mitl.records import Environment, StageResult, several
 from mitl.settings import Settings
-from mitl.stages.harvesting.harvest import Harvested, harvest_once
+from mitl.stages.harvesting.harvest import HarvestCounts, Harvested, harvest_once
 
 EVERY_S = 30.0
 """Seconds between two looks while answers come in."""
@@ -80,8 +80,8 @@ def watch(
             pause(wait_s)
             continue
         failures, looks = 0, looks + 1
-        new = int(str(seen.result.counts["fetched"]))
-        fetched, approved = fetched + new, approved + int(str(seen.result.counts["approved"]))
+        new = seen.counts["fetched"]
+        fetched, approved = fetched + new, approved + seen.counts["approved"]
         if not seen.awaited:
             final = _final(seen, fetched, approved, looks)
             return replace(final, warnings=tuple(warnings | dict.fromkeys(final.warnings)))
@@ -90,7 +90,7 @@ def watch(
                 tell(f"{_clock()}  warning: {warning}")
             warnings[warning] = None
         wait_s = every_s if new or looks == 1 else min(2 * wait_s, SLOWEST * every_s)
-        queued = seen.result.counts["queued"]
+        queued = seen.counts["queued"]
         tell(
             f"{_clock()}  {_forecast(settings, seen.environment).text}; {queued:,} wait for a person; looking again "
             f"in {_duration(dt.timedelta(seconds=wait_s))}"
@@ -121,7 +121,7 @@ def _forecast(settings: Settings, environment: Environment) -> Forecast:
 def _final(seen: Harvested, fetched: int, approved: int, looks: int) -> StageResult:
     """The last look's result with the sums of all looks."""
     result = seen.result
-    counts = {**result.counts, "fetched": fetched, "approved": approved, "looks": looks}
+    counts: HarvestCounts = {**seen.counts, "fetched": fetched, "approved": approved, "looks": looks}
     if looks == 1 or not (fetched or approved):
         return replace(result, counts=counts)
     line = (

@@ -1,1 +1,4 @@
-"""Posted HITs beside what the server says of them: finding, ending, extending, deleting."""
+"""Posted HITs beside what the server says of them: finding, ending, extending, deleting.
+
+Nothing is decided about answers.
+"""

@@ -3,27 +3,63 @@
 from __future__ import annotations
 
 import datetime as dt
+import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated, TypedDict
 
+from mitl.campaign.bill import SpendingLimit
 from mitl.campaign.publish import COMPLETED
-from mitl.campaign.spending import SpendingLimit
-from mitl.core.pricing import format_dollars
-from mitl.crowd.calls import Call, make_calls, plan_calls
+from mitl.core.pricing import fee_cents, format_dollars
+from mitl.crowd.calls import Call, Operation, make_calls, plan_calls
+from mitl.crowd.client import ListedHit
+from mitl.db.store import commitments, hit_changes, journal
 from mitl.db.store import desk as desk_store
-from mitl.db.store import hit_changes, journal
-from mitl.db.store.hits import BatchRow
+from mitl.db.store.hits import BatchRow, HitRow
 from mitl.errors import FundsError, StoreError, UsageError
 from mitl.progress import Progress, no_progress
-from mitl.records import Environment, JournalState, StageResult, several
+from mitl.records import Environment, HitState, JournalState, StageResult, several
+from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.hits.extend_plan import Longer, More, Wish, longer, more
-from mitl.stages.hits.scope import Scope, open_scope
+from mitl.stages.hits.scope import EXTEND, Scope, open_scope
 
-EXTEND = "extend"
 _CUT_SHORT = (JournalState.PLANNED, JournalState.SENDING)
+MANY = 10
+"""MTurk refuses to raise a HIT of fewer assignments to so many: its fee doubles there."""
+_NEAR = dt.timedelta(hours=1)
+"""Two runs of the same command soon after one another mean the same time."""
 
-__all__ = ["Wish", "extend"]
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What is asked of the HITs of one batch."""
+
+    batch: str
+    assignments: int | None = None
+    """Different workers per HIT in all."""
+    days: int | None = None
+    """From now on the HITs can be taken for so many days."""
+    max_cost_cents: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.assignments is None and self.days is None:
+            raise UsageError(
+                "say how to extend: --assignments N asks N workers of each HIT in all, --days D lets the HITs be "
+                "taken for D days from now; both may be given"
+            )
+
+
+@printed_by("hits extend")
+class ExtendCounts(TypedDict):
+    """What extending a batch counts."""
+
+    batch: Annotated[str, "the batch's name"]
+    environment: Annotated[str, "sandbox or live"]
+    hits_extended: Annotated[int, "HITs that ask more workers since this call"]
+    hits_prolonged: Annotated[int, "HITs that can be taken for longer since this call"]
+    total_cents: Annotated[int, "what this call promised, fees included; 0 where an earlier one had"]
 
 
 def extend(
@@ -48,164 +84,225 @@ def extend(
         StoreError: the batch has HITs that are not posted yet.
         CrowdError: a call failed; those that succeeded are booked, and the next run goes on.
     """
-    with open_scope(settings, [wish.batch], environment) as scope:
+    with open_scope(settings, [wish.batch], environment, progress) as scope:
         [batch] = scope.batches
         if scope.planned:
             raise StoreError(
                 f"batch {batch.name} has {several(scope.planned, 'HIT')} planned and not posted; "
                 "run `mitl publish` first"
             )
-        out, now = scope.out(), dt.datetime.now(dt.UTC)
-        due = [
-            one.call(scope.project_id, scope.environment)
-            for one in more(batch, out, wish, charges_fee=scope.charges_fee, now=now)
-        ]
-        states = journal.states(scope.session, EXTEND)
-        scope.session.rollback()
+        run = _Run(scope, batch, wish)
+        due = run.more()
+        states = journal.states(scope.context.session, EXTEND)
+        scope.context.session.rollback()
         # What an interrupted run left is completed alone, under the bounds that it was confirmed with.
-        cut_short = [one for one in due if states.get(one.key) in _CUT_SHORT]
+        cut_short = [call for call in due if states.get(call.key) in _CUT_SHORT]
         due = cut_short or due
-        limit = SpendingLimit(scope.session, settings, scope.environment, charges_fee=scope.charges_fee)
-        fresh = [one for one in due if one.key not in states]
-        total = _plan(scope, batch, wish, fresh, limit, confirm, announce or (lambda line: None))
-        extended = _ask_more(scope, due, limit, progress)
+        fresh = [call for call in due if call.key not in states]
+        total = run.plan(fresh, confirm, announce or (lambda line: None)) if fresh else 0
+        extended = run.ask_more(due)
         if wish.assignments is not None and wish.assignments > batch.assignments:
-            hit_changes.set_batch_wanted(scope.session, batch.id, wish.assignments)
-            scope.session.commit()
-        prolonged = _prolong(scope, wish, now, progress)
-        return _result(scope, batch, extended, prolonged, total, completed=bool(cut_short))
-
-
-def _plan(
-    scope: Scope,
-    batch: BatchRow,
-    wish: Wish,
-    fresh: Sequence[Call[More]],
-    limit: SpendingLimit,
-    confirm: Callable[[Environment, int], bool],
-    say: Callable[[str], None],
-) -> int:
-    """Price, confirm and journal what no earlier run has planned; returns its cost in cents."""
-    total = sum(one.subject.cost_cents for one in fresh)
-    if not fresh:
-        return 0
-    balance = scope.client.balance()
-    for line in _bill(scope, batch, fresh, total, balance, limit):
-        say(line)
-    if wish.max_cost_cents is not None and total > wish.max_cost_cents:
-        raise UsageError(
-            f"the extension is {format_dollars(total)}, above --max-cost {format_dollars(wish.max_cost_cents)}; "
-            "raise it, or ask fewer workers"
-        )
-    if total > balance:
-        raise FundsError(
-            f"the extension is {format_dollars(total)}, but the balance is {format_dollars(balance)}; raise the "
-            "budget with `mitl crowd budget`, or ask fewer workers"
-        )
-    limit.require(total, "the extension")
-    scope.session.rollback()
-    if not confirm(scope.environment, total):
-        raise UsageError("the total was not confirmed; nothing was extended")
-    # Somebody else may have promised money while a person was typing.
-    limit.require(total, "the extension")
-    plan_calls(scope.session, EXTEND, fresh)
-    scope.session.commit()
-    return total
-
-
-def _bill(
-    scope: Scope, batch: BatchRow, fresh: Sequence[Call[More]], total: int, balance: int, limit: SpendingLimit
-) -> list[str]:
-    wanted = fresh[0].subject.wanted
-    fees = "with the fee" if scope.charges_fee else "no fee is charged here"
-    lines = [
-        f"extend {batch.name} on {scope.environment}: {several(len(fresh), 'HIT')} with {wanted} workers each instead "
-        f"of {min(one.subject.hit.assignments for one in fresh)}",
-        f"  {several(sum(one.subject.additional for one in fresh), 'more assignment')} at "
-        f"{format_dollars(batch.reward_cents)} ({fees})",
-        f"  total {format_dollars(total)}; the balance is {format_dollars(balance)}",
-    ]
-    left = limit.left()
-    scope.session.rollback()
-    if left is not None:
-        lines.append(f"  {format_dollars(left)} are left below the ceiling")
-    return lines
-
-
-def _ask_more(scope: Scope, due: Sequence[Call[More]], limit: SpendingLimit, progress: Progress) -> int:
-    def call(one: More) -> bool:
-        # What the server has already needs no call; after a day it would not know the token again.
-        return not one.on_server and scope.client.extend(
-            one.found.hit_id, one.additional, one.token(scope.project_id)
-        )
-
-    def recheck(window: Sequence[Call[More]]) -> None:
-        limit.recheck()
-        scope.session.rollback()
-
-    return make_calls(
-        scope.session,
-        EXTEND,
-        due,
-        call=call,
-        book=lambda one, _: hit_changes.set_wanted(scope.session, one.hit.id, one.wanted),
-        progress=progress,
-        before_window=recheck,
-    )
-
-
-def _prolong(scope: Scope, wish: Wish, now: dt.datetime, progress: Progress) -> int:
-    """Give the HITs their time; those that were closed are out again since more workers are asked."""
-    rows = desk_store.calls(scope.session, EXTEND, "")
-    states = {row.key: row.state for row in rows}
-    planned = {
-        row.key: dt.datetime.fromisoformat(request["until"])
-        for row, request in ((row, json.loads(row.request)) for row in rows)
-        if "until" in request and row.state is not JournalState.DONE
-    }
-    fresh = {hit.id: hit for hit in hit_changes.latest_hits(scope.session, scope.environment)}
-    scope.session.rollback()
-    out = [(fresh[hit.id], found) for hit, found in scope.out()]
-
-    def call(one: Longer) -> bool:
-        return scope.client.set_expiry(one.hit.mturk_hit_id or "", one.until)
-
-    return make_calls(
-        scope.session,
-        EXTEND,
-        [one.call(scope.environment) for one in longer(out, wish, states, planned, now=now)],
-        call=call,
-        book=lambda one, _: None,
-        progress=progress,
-        label="prolong",
-    )
-
-
-def _result(
-    scope: Scope, batch: BatchRow, extended: int, prolonged: int, total: int, *, completed: bool
-) -> StageResult:
-    lines = []
-    if extended:
-        lines.append(f"more workers are asked on {several(extended, 'HIT')} of batch {batch.name}")
-    if completed:
-        lines.append(COMPLETED)
-    if prolonged:
-        lines.append(f"{several(prolonged, 'HIT')} of batch {batch.name} can be taken for longer")
-    if not lines:
-        lines.append(f"nothing to do: batch {batch.name} asks as many workers for as long as wished")
-    absent = len(scope.hits) - len(scope.out())
-    if absent:
-        lines.append(f"left as deleted on the server: {several(absent, 'HIT')}")
-    return StageResult(
-        status="done" if extended or prolonged else "nothing_to_do",
-        counts={
+            hit_changes.set_batch_wanted(scope.context.session, batch.id, wish.assignments)
+            scope.context.session.commit()
+        prolonged = run.prolong()
+        lines = []
+        if extended:
+            lines.append(f"more workers are asked on {several(extended, 'HIT')} of batch {batch.name}")
+        if cut_short:
+            lines.append(COMPLETED)
+        if prolonged:
+            lines.append(f"{several(prolonged, 'HIT')} of batch {batch.name} can be taken for longer")
+        if not lines:
+            lines.append(f"nothing to do: batch {batch.name} asks as many workers for as long as wished")
+        absent = len(scope.hits) - len(scope.out())
+        if absent:
+            lines.append(f"left as deleted on the server: {several(absent, 'HIT')}")
+        counts: ExtendCounts = {
             "batch": batch.name,
-            "environment": scope.environment.value,
+            "environment": scope.context.environment.value,
             "hits_extended": extended,
             "hits_prolonged": prolonged,
             "total_cents": total,
-        },
-        warnings=scope.sweep.warnings,
-        lines=tuple(lines),
-        next="mitl status, and mitl harvest when people have worked",
-    )
+        }
+        return StageResult(
+            status="done" if extended or prolonged else "nothing_to_do",
+            counts=counts,
+            warnings=scope.sweep.warnings,
+            lines=tuple(lines),
+            next="mitl status, and mitl harvest when people have worked",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class More:
+    """Asking more workers of one HIT."""
+
+    hit: HitRow
+    listed: ListedHit
+    wanted: int
+    cost_cents: int
+    """What it adds to what is promised, fees included."""
+
+    @property
+    def additional(self) -> int:
+        """Assignments that are missing on the server; none where an earlier call's reply was lost."""
+        return self.wanted - self.listed.max_assignments
+
+    def call(self, project_id: str, environment: Environment) -> Call[More]:
+        """The call as it is journalled, under 48 hexadecimal digits of a hash over what names it."""
+        name = f"mitl1:{project_id}:extend:{self.hit.key}:{self.wanted}"
+        request = {
+            "environment": environment.value,
+            "hit": self.listed.hit_id,
+            "additional": self.additional,
+            commitments.COST: self.cost_cents,
+        }
+        token = hashlib.sha256(name.encode()).hexdigest()[:48]
+        return Call(f"{self.hit.key}:{self.wanted}", self, request, token)
+
+
+class _Run:
+    """Extending one batch."""
+
+    def __init__(self, scope: Scope, batch: BatchRow, wish: Wish) -> None:
+        self._scope, self._batch, self._wish = scope, batch, wish
+        self._context, self._session, self._client = scope.context, scope.context.session, scope.client
+        self._environment = scope.context.environment
+        self._limit = SpendingLimit(
+            self._session, self._context.settings, self._environment, charges_fee=scope.charges_fee
+        )
+        self._now = scope.context.now()
+
+    def more(self) -> list[Call[More]]:
+        """The HITs that ask fewer workers than wished, those that are done and closed included.
+
+        Raises:
+            UsageError: MTurk's rule at ten assignments, or HITs whose time is over and no ``days``.
+        """
+        wanted, batch = self._wish.assignments, self._batch
+        if wanted is None:
+            return []
+        short = [(hit, listed) for hit, listed in self._scope.out() if hit.assignments < wanted]
+        low = min((listed.max_assignments for _, listed in short), default=wanted)
+        if low < MANY <= wanted:
+            raise UsageError(
+                f"the HITs of batch {batch.name} were posted for {low} workers each, and MTurk refuses to raise such a "
+                f"HIT to {MANY} or more (its fee doubles there); ask for at most {MANY - 1}, or post a new batch"
+            )
+        over = sum(listed.expires_at <= self._now for _, listed in short)
+        if over and self._wish.days is None:
+            raise UsageError(
+                f"{over:,} HITs of batch {batch.name} can no longer be taken, so more assignments alone would wait "
+                "for ever; add --days D"
+            )
+        price = batch.reward_cents
+        price += fee_cents(batch.reward_cents, wanted) if self._scope.charges_fee else 0
+        calls = []
+        for hit, listed in short:
+            # What is new on top of what is promised already: a closed HIT promises nothing.
+            before = hit.assignments if hit.state is HitState.POSTED else listed.n_submitted
+            more = More(hit, listed, wanted, price * max(wanted - before, 0))
+            calls.append(more.call(self._context.settings.project_id, self._environment))
+        return calls
+
+    def plan(
+        self,
+        fresh: Sequence[Call[More]],
+        confirm: Callable[[Environment, int], bool],
+        say: Callable[[str], None],
+    ) -> int:
+        """Price, confirm and journal what no earlier run has planned; returns its cost in cents."""
+        total = sum(call.subject.cost_cents for call in fresh)
+        balance = self._client.balance()
+        for line in self._bill(fresh, total, balance):
+            say(line)
+        most = self._wish.max_cost_cents
+        if most is not None and total > most:
+            raise UsageError(
+                f"the extension is {format_dollars(total)}, above --max-cost {format_dollars(most)}; "
+                "raise it, or ask fewer workers"
+            )
+        if total > balance:
+            raise FundsError(
+                f"the extension is {format_dollars(total)}, but the balance is {format_dollars(balance)}; raise the "
+                "budget with `mitl crowd budget`, or ask fewer workers"
+            )
+        self._limit.require(total, "the extension")
+        self._session.rollback()
+        if not confirm(self._environment, total):
+            raise UsageError("the total was not confirmed; nothing was extended")
+        # Somebody else may have promised money while a person was typing.
+        self._limit.require(total, "the extension")
+        plan_calls(self._context, EXTEND, fresh)
+        self._session.commit()
+        return total
+
+    def _bill(self, fresh: Sequence[Call[More]], total: int, balance: int) -> Iterator[str]:
+        more = [call.subject for call in fresh]
+        fees = "with the fee" if self._scope.charges_fee else "no fee is charged here"
+        yield (
+            f"extend {self._batch.name} on {self._environment}: {several(len(more), 'HIT')} with {more[0].wanted} "
+            f"workers each instead of {min(one.hit.assignments for one in more)}"
+        )
+        yield (
+            f"  {several(sum(one.additional for one in more), 'more assignment')} at "
+            f"{format_dollars(self._batch.reward_cents)} ({fees})"
+        )
+        yield f"  total {format_dollars(total)}; the balance is {format_dollars(balance)}"
+        left = self._limit.left()
+        self._session.rollback()
+        if left is not None:
+            yield f"  {format_dollars(left)} are left below the ceiling"
+
+    def ask_more(self, due: Sequence[Call[More]]) -> int:
+        """Make these calls; returns how many were made."""
+        tokens = {call.subject.hit.id: call.token or "" for call in due}
+
+        def call(more: More) -> bool:
+            # What the server has already needs no call; after a day it would not know the token again.
+            return more.additional > 0 and self._client.extend(
+                more.listed.hit_id, more.additional, tokens[more.hit.id]
+            )
+
+        def recheck(window: Sequence[Call[More]]) -> None:
+            self._limit.recheck()
+            self._session.rollback()
+
+        def book(more: More, _: bool) -> None:
+            hit_changes.set_wanted(self._session, more.hit.id, more.wanted)
+
+        return make_calls(self._context, Operation(EXTEND, call, book, before_window=recheck), due)
+
+    def prolong(self) -> int:
+        """Give the HITs their time; those that were closed are out again since more workers are asked."""
+        requests = {
+            row.key: (row.state, json.loads(row.request))
+            for row in desk_store.calls(self._session, EXTEND, "")
+        }
+        latest = {hit.id: hit for hit in hit_changes.latest_hits(self._session, self._environment)}
+        self._session.rollback()
+        if self._wish.days is None:
+            return 0
+        done = Counter(
+            key.rpartition(":")[0] for key, (state, _) in requests.items() if state is JournalState.DONE
+        )
+        until = (self._now + dt.timedelta(days=self._wish.days)).replace(microsecond=0)
+        calls = []
+        for hit, listed in ((latest[hit.id], listed) for hit, listed in self._scope.out()):
+            key = f"{hit.key}:until:{done[f'{hit.key}:until'] + 1}"
+            # An interrupted run may have planned the call, to a time of its own.
+            planned = requests[key][1].get("until") if key in requests else None
+            if planned is None and not (hit.state is HitState.POSTED and listed.expires_at < until - _NEAR):
+                continue
+            request = {
+                "environment": self._environment.value,
+                "hit": hit.mturk_hit_id,
+                "until": planned or until.isoformat(),
+            }
+            calls.append(Call(key, request, request))
+        operation: Operation[dict[str, str | None], bool] = Operation(
+            EXTEND,
+            lambda to: self._client.set_expiry(to["hit"] or "", dt.datetime.fromisoformat(to["until"] or "")),
+            lambda to, _: None,
+        )
+        return make_calls(self._context, operation, calls, label="prolong")

@@ -1,34 +1,70 @@
-"""Which posted HITs a command speaks of, beside what the server says of them now."""
+"""Which posted HITs a command speaks of, beside what the server says of them now; and their listing."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Annotated, TypedDict
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.reconciling import Sweep, sweep_server
+from mitl.campaign.posting import Sweep, sweep_server
+from mitl.core.pricing import format_dollars
 from mitl.crowd.client import ListedHit, MTurkClient
+from mitl.crowd.context import Context, require_same_server
 from mitl.crowd.endpoint import open_endpoint
-from mitl.crowd.environment import require_same_server
 from mitl.db.locks import PUBLISH, only_one
 from mitl.db.session import open_database
-from mitl.db.store import hit_changes
-from mitl.db.store.hits import BatchRow, HitRow
+from mitl.db.store import answers as answer_store
+from mitl.db.store import hit_changes, journal
+from mitl.db.store.hits import UNPOSTED, BatchRow, HitRow
 from mitl.errors import StoreError, UsageError
-from mitl.records import Environment, HitState
+from mitl.progress import Progress
+from mitl.records import Environment, HitState, JournalState, StageResult, Table
+from mitl.records.results import printed_by
 from mitl.settings import Settings
+
+EXTEND = "extend"
+"""How the journal calls what asks more workers, or gives HITs more time."""
+
+_BATCHES = {
+    "batch": "batch",
+    "environment": "on",
+    "direction": "asks",
+    "template": "template",
+    "reward": "reward",
+    "workers_wanted": "wanted",
+    "submitted": "submitted",
+    "hits": "HITs",
+    "planned": "planned",
+    "posted": "out",
+    "closed": "closed",
+}
+_HITS = {
+    "hit": "HIT",
+    "state": "state",
+    "workers_wanted": "wanted",
+    "submitted": "submitted",
+    "mturk_hit_id": "id on the server",
+}
+
+
+@printed_by("hits list")
+class ListCounts(TypedDict):
+    """What a listing counts."""
+
+    hits: Annotated[int, "HITs that were posted or are planned, those that another replaces left out"]
+    rows: Annotated[list[dict[str, object]], "a row for each batch, or with BATCH for each of its HITs"]
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The HITs that a command may change, with an open session and client."""
+    """The HITs that a command may change, with an open database and client."""
 
-    session: Session
-    project_id: str
+    context: Context
     client: MTurkClient
-    environment: Environment
     charges_fee: bool
     batches: tuple[BatchRow, ...]
     hits: tuple[HitRow, ...]
@@ -44,12 +80,12 @@ class Scope:
     @property
     def planned(self) -> int:
         """HITs that are not posted yet."""
-        return sum(hit.state is HitState.PLANNED or hit.state is HitState.SENDING for hit in self.hits)
+        return sum(hit.state in UNPOSTED for hit in self.hits)
 
 
 @contextmanager
 def open_scope(
-    settings: Settings, names: Sequence[str], environment: Environment | None = None
+    settings: Settings, names: Sequence[str], environment: Environment | None, progress: Progress
 ) -> Iterator[Scope]:
     """The posted HITs of these batches, or of all batches of an environment where none is named.
 
@@ -60,26 +96,24 @@ def open_scope(
     """
     with open_database(settings.db_url) as session, only_one(settings.db_url, PUBLISH):
         batches = choose_batches(session, names, environment)
-        chosen = batches[0].environment
+        context = Context(session, settings, batches[0].environment, progress)
         session.rollback()
-        with open_endpoint(settings, chosen) as endpoint:
+        with open_endpoint(settings, context.environment) as endpoint:
             client = endpoint.client()
-            require_same_server(session, endpoint, chosen)
+            require_same_server(session, endpoint, context.environment)
             session.rollback()
             listed = list(client.list_hits())
             # HITs whose posting was cut short are on the server too, and belong to their batch.
-            sweep = sweep_server(session, client, settings.project_id, chosen, listed)
+            sweep = sweep_server(context, client, listed)
             ids = {batch.id for batch in batches}
-            hits = tuple(hit for hit in hit_changes.latest_hits(session, chosen) if hit.batch_id in ids)
+            latest = hit_changes.latest_hits(session, context.environment)
             session.rollback()
             yield Scope(
-                session=session,
-                project_id=settings.project_id,
+                context=context,
                 client=client,
-                environment=chosen,
                 charges_fee=endpoint.charges_fee,
                 batches=tuple(batches),
-                hits=hits,
+                hits=tuple(hit for hit in latest if hit.batch_id in ids),
                 listed={hit.hit_id: hit for hit in listed},
                 sweep=sweep,
             )
@@ -87,22 +121,102 @@ def open_scope(
 
 def choose_batches(session: Session, names: Sequence[str], environment: Environment | None) -> list[BatchRow]:
     """The batches of these names, or all of one environment; at least one."""
-    found = hit_changes.posted_batches(session)
-    if not found:
+    batches = hit_changes.posted_batches(session)
+    if not batches:
         raise StoreError("no batch was posted yet; run `mitl publish` first")
     if names:
-        by_name = {batch.name: batch for batch in found}
+        by_name = {batch.name: batch for batch in batches}
         unknown = [name for name in names if name not in by_name]
         if unknown:
             raise UsageError(f"there is no batch {unknown[0]!r} that was posted; known: {', '.join(by_name)}")
-        found = [by_name[name] for name in dict.fromkeys(names)]
+        batches = [by_name[name] for name in dict.fromkeys(names)]
     if environment is not None:
-        foreign = [batch for batch in found if batch.environment is not environment]
-        found = [batch for batch in found if batch.environment is environment]
+        foreign = [batch for batch in batches if batch.environment is not environment]
+        batches = [batch for batch in batches if batch.environment is environment]
         if names and foreign:
             raise UsageError(f"batch {foreign[0].name} is on {foreign[0].environment}, not on {environment}")
-        if not found:
+        if not batches:
             raise StoreError(f"no batch was posted on {environment} yet")
-    if len({batch.environment for batch in found}) > 1:
+    if len({batch.environment for batch in batches}) > 1:
         raise UsageError("these batches are on sandbox and on live; say which: --sandbox or --live")
-    return found
+    return batches
+
+
+def list_hits(
+    settings: Settings, batch: str | None = None, environment: Environment | None = None
+) -> StageResult:
+    """One row for each batch that was posted from here, or for each HIT of one batch; no server is asked.
+
+    Raises:
+        UsageError: there is no such batch.
+    """
+    with open_database(settings.db_url, read_only=True) as session:
+        if batch is None:
+            batches = hit_changes.posted_batches(session)
+        else:
+            batches = choose_batches(session, [batch], environment)
+        hits: dict[int, list[HitRow]] = {
+            row.id: [] for row in batches if environment in (None, row.environment)
+        }
+        stored: Counter[int] = Counter()
+        for of in {row.environment for row in batches if row.id in hits}:
+            stored.update(answer_store.stored_counts(session, of))
+            for hit in hit_changes.latest_hits(session, of):
+                if hit.batch_id in hits:
+                    hits[hit.batch_id].append(hit)
+        states = journal.states(session, EXTEND)
+    n_hits = sum(map(len, hits.values()))
+    counts: ListCounts = {"hits": n_hits, "rows": []}
+    if not n_hits:
+        lines = ("nothing to show: no batch was posted yet",)
+        return StageResult(status="nothing_to_do", counts=counts, lines=lines)
+    if batch is None:
+        title, columns = "batches", _BATCHES
+        counts["rows"] = [_batch_row(row, hits[row.id], stored) for row in batches if row.id in hits]
+    else:
+        title, columns = f"HITs of batch {batch}", _HITS
+        counts["rows"] = [_hit_row(hit, stored) for own in hits.values() for hit in own]
+    shown = [
+        {**row, "reward": format_dollars(int(str(row.get("reward_cents", 0))))} for row in counts["rows"]
+    ]
+    # Extensions that were confirmed and not carried out whole; their cost counts as promised.
+    cut = sorted({key.partition(":")[0] for key, state in states.items() if state is not JournalState.DONE})
+    return StageResult(
+        counts=counts,
+        warnings=tuple(
+            f"an extension of batch {name} was cut short; run the same `mitl hits extend {name}` again"
+            for name in cut
+        ),
+        tables=(
+            Table(title, tuple(columns.values()), tuple(tuple(row[key] for key in columns) for row in shown)),
+        ),
+        next="" if batch else "mitl hits list BATCH, which shows its HITs",
+    )
+
+
+def _hit_row(hit: HitRow, stored: Counter[int]) -> dict[str, object]:
+    return {
+        "hit": hit.key,
+        "batch": hit.batch,
+        "state": hit.state.value,
+        "workers_wanted": hit.assignments,
+        "submitted": stored[hit.id],
+        "mturk_hit_id": hit.mturk_hit_id,
+    }
+
+
+def _batch_row(batch: BatchRow, hits: Sequence[HitRow], stored: Counter[int]) -> dict[str, object]:
+    states = Counter(hit.state for hit in hits)
+    return {
+        "batch": batch.name,
+        "environment": batch.environment.value,
+        "direction": batch.direction,
+        "template": batch.template,
+        "reward_cents": batch.reward_cents,
+        "workers_wanted": sum(hit.assignments for hit in hits),
+        "submitted": sum(stored[hit.id] for hit in hits),
+        "hits": len(hits),
+        "planned": sum(states[state] for state in UNPOSTED),
+        "posted": states[HitState.POSTED],
+        "closed": states[HitState.CLOSED],
+    }

@@ -1,1 +1,4 @@
-"""Keeping a project's databases: revisions, backups, checks, and watching where it stands."""
+"""Keeping a project's databases: revisions, backups, checks, and watching where it stands.
+
+No answer is read or judged.
+"""

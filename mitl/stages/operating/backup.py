@@ -10,23 +10,40 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from typing import Annotated, NotRequired, TypedDict, cast
 
 from mitl.core.whole_files import part_name, remove_dead_parts, sync_folder, to_disk
-from mitl.db.dumps.manifest import MANIFEST, DumpedDatabase, Manifest, to_json
-from mitl.db.dumps.reading import ARCHIVE, open_dump
-from mitl.db.dumps.writing import write_database
+from mitl.db.dumps.reading import ARCHIVE, MANIFEST, DumpedDatabase, Manifest, open_dump, to_json
+from mitl.db.dumps.restoring import write_database
 from mitl.db.migrate import Line
 from mitl.errors import StoreError
 from mitl.progress import Progress, no_progress
 from mitl.records import StageResult, Table
+from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.operating.databases import existing, one_moment, opened
 
 NOT_IN_IT = (
-    "not in it: mitl.toml, project.key, credentials.toml (made anew from the crowd database), runs/, public/ and the "
+    "not in it: mitl.toml, project.key, credentials.toml (made again from the crowd database), runs/, public/ and the "
     "images; copy the project's folder for those"
 )
 SECRET = "it holds the server's keys, workers' ids and which pairs are controls: keep it as private as the databases"  # noqa: S105 - a sentence
+
+
+@printed_by("db backup")
+class BackupCounts(TypedDict):
+    """What a backup counts; a database that it leaves out is not there."""
+
+    pipeline: NotRequired[Annotated[int, "rows of mitl.db that the backup holds"]]
+    crowd: NotRequired[Annotated[int, "rows of crowd.db that it holds"]]
+    bytes: Annotated[int, "size of its tables' files"]
+
+
+@printed_by("db backup", key="paths")
+class BackupPaths(TypedDict):
+    """What a backup wrote."""
+
+    backup: Annotated[str, "the folder or file"]
 
 
 def backup(
@@ -117,12 +134,13 @@ def _result(status: str, target: Path, manifest: Manifest, lines: tuple[str, ...
     rows = tuple(
         (line, part.revision, len(part.tables), part.rows) for line, part in manifest.databases.items()
     )
-    counts: dict[str, object] = {line: part.rows for line, part in manifest.databases.items()}
+    counts = {line: part.rows for line, part in manifest.databases.items()} | {"bytes": manifest.bytes}
+    paths: BackupPaths = {"backup": os.fspath(target)}
     columns = ("database", "revision", "tables", "rows")
     return StageResult(
         status=status,
-        counts={**counts, "bytes": manifest.bytes},
-        paths={"backup": os.fspath(target)},
+        counts=cast(BackupCounts, counts),
+        paths=paths,
         tables=(Table(f"{target} · {manifest.bytes:,} bytes", columns, rows),),
         lines=lines or (NOT_IN_IT, SECRET),
         next=f"mitl db verify {target}",

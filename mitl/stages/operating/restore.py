@@ -6,22 +6,32 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Annotated, NotRequired, TypedDict, cast
 
 from sqlalchemy import Connection, func, select
 
 from mitl.db import migrate
 from mitl.db.copies import keep_copy
 from mitl.db.dumps.reading import Dump, open_dump
-from mitl.db.dumps.restoring import restore_database
-from mitl.db.dumps.writing import write_database
+from mitl.db.dumps.restoring import restore_database, write_database
 from mitl.db.engine import make_engine
 from mitl.db.migrate import Line, changing
 from mitl.db.tables import reflected
 from mitl.errors import StoreError
 from mitl.progress import Progress, no_progress
 from mitl.records import StageResult, Table
+from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.operating.databases import Place, opened, places, write_sheets
+
+
+@printed_by("db restore")
+class RestoreCounts(TypedDict):
+    """What a restoration counts; a database that it leaves out is not there."""
+
+    pipeline: NotRequired[Annotated[int, "rows put into mitl.db"]]
+    crowd: NotRequired[Annotated[int, "rows put into crowd.db"]]
+    copies: Annotated[list[str], "copies of SQLite files as they were before (`--replace`)"]
 
 
 def restore(
@@ -62,17 +72,18 @@ def restore(
             rows.append((place.name, place.line, part.revision, migrate.head(place.line), part.rows))
     columns = ("database", "line", "dump's revision", "revision now", "rows")
     kept = tuple(f"as it was before: {copy}" for copy in copies)
+    counts = cast(RestoreCounts, {line: count for _, line, _, _, count in rows} | {"copies": copies})
     if left_alone == len(wanted):
         return StageResult(
             status="nothing_to_do",
-            counts={line: count for _, line, _, _, count in rows} | {"copies": []},
+            counts=counts,
             lines=("nothing to do: the databases hold this very dump",),
             next="mitl db verify",
         )
     return StageResult(
-        counts={line: count for _, line, _, _, count in rows} | {"copies": copies},
+        counts=counts,
         tables=(Table(f"restored from {source}", columns, tuple(rows)),),
-        lines=(*kept, "a server or desk that runs on these databases must be started anew"),
+        lines=(*kept, "a server or desk that runs on these databases must be started again"),
         next="mitl db verify",
     )
 
@@ -95,8 +106,8 @@ def _holds(line: Line, connection: Connection, dump: Dump) -> bool:
         return False
     tables = {table.name: table for table in reflected(connection)}
     for name, part in dump.manifest.databases[line].tables.items():
-        found = tables.get(name)
-        if found is None or connection.scalar(select(func.count()).select_from(found)) != part.rows:
+        table = tables.get(name)  # a later revision may have put others in its place
+        if table is not None and connection.scalar(select(func.count()).select_from(table)) != part.rows:
             return False  # known without building anything
     with rehearsed(line, dump) as fresh, tempfile.TemporaryDirectory(prefix="mitl-restore-") as folder:
         (Path(folder) / "there").mkdir()

@@ -3,26 +3,44 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated, TypedDict
 
 from sqlalchemy import Connection, MetaData
 from sqlalchemy.orm import Session
 
-from mitl.crowd_server.store import checks as crowd_checks
+from mitl.crowd_server.store import models as crowd_checks
 from mitl.crowd_server.store.models import Base as CrowdBase
-from mitl.db import migrate
+from mitl.db import integrity, migrate
 from mitl.db.dumps.reading import open_dump
 from mitl.db.integrity import Fault, general_faults, rule_faults
 from mitl.db.migrate import Line
 from mitl.db.models import Base
-from mitl.db.store import answer_sheets, checks
+from mitl.db.store import answer_sheets
 from mitl.progress import Progress, no_progress
 from mitl.records import StageResult, Table, Verdict
+from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.operating.databases import existing, one_moment, opened
 from mitl.stages.operating.restore import rehearsed
 
 _METADATA: dict[Line, MetaData] = {"pipeline": Base.metadata, "crowd": CrowdBase.metadata}
-_RULES = {"pipeline": checks.RULES, "crowd": crowd_checks.RULES}
+_RULES = {"pipeline": integrity.RULES, "crowd": crowd_checks.RULES}
+
+
+class FaultCounts(TypedDict):
+    """One fault as ``--json`` prints it."""
+
+    database: str
+    what: str
+    rows: int
+
+
+@printed_by("db verify")
+class VerifyCounts(TypedDict):
+    """What a check of the databases counts."""
+
+    databases: Annotated[int, "databases that were looked at"]
+    faults: Annotated[list[FaultCounts], "each fault: database, what, rows"]
 
 
 def verify(settings: Settings) -> Verdict:
@@ -67,11 +85,12 @@ def _faults(line: Line, connection: Connection) -> list[Fault]:
 
 def _verdict(found: dict[str, list[Fault]]) -> Verdict:
     rows = tuple((name, fault.what, fault.rows) for name, faults in found.items() for fault in faults)
+    counts: VerifyCounts = {
+        "databases": len(found),
+        "faults": [{"database": name, "what": what, "rows": count} for name, what, count in rows],
+    }
     result = StageResult(
-        counts={
-            "databases": len(found),
-            "faults": [{"database": name, "what": what, "rows": count} for name, what, count in rows],
-        },
+        counts=counts,
         tables=(Table("what is wrong", ("database", "what", "rows"), rows),) if rows else (),
         lines=() if rows else tuple(f"{name}: all is well" for name in found),
     )

@@ -1,1 +1,1 @@
-"""Bringing in work that was done before, from files."""
+"""Bringing in work that was done before, from files. Nothing is posted or paid."""

@@ -6,38 +6,47 @@ the same file never counts twice. Submissions of HITs of ours are stored raw in 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-
-from sqlalchemy.orm import Session
 
 from mitl.crowd.batch_csv import BATCH_CSV, Layout, find_layout, require_known
 from mitl.crowd.column_map import ColumnMap, read_column_map, shown_columns
-from mitl.crowd.environment import choose_environment
+from mitl.crowd.context import Context, open_context
 from mitl.crowd.parsed_csv import KIND as OFFICIAL
 from mitl.crowd.parsed_csv import is_official
 from mitl.crowd.result_file import ResultFile, read_result_file
-from mitl.db.session import open_database
 from mitl.db.store import hits as hit_store
 from mitl.db.store import imports as import_store
 from mitl.db.store import items as item_store
 from mitl.db.store import open_work
+from mitl.db.store.imports import ImportRow
 from mitl.errors import DatasetError
 from mitl.progress import Progress, no_progress
-from mitl.records import Environment, StageResult
+from mitl.records import Environment, StageResult, several
 from mitl.settings import Settings
-from mitl.stages.harvesting.deriving import rederive
+from mitl.stages.harvesting.deriving import project_items, reading_of, rederive
+from mitl.stages.harvesting.harvest import HarvestCounts
 from mitl.stages.harvesting.judging import judge
 from mitl.stages.harvesting.parsing import Parser
-from mitl.stages.harvesting.reading import project_items, reading_of
-from mitl.stages.past_work.doubling import refuse_doubles
-from mitl.stages.past_work.foreign import mapped_reading, past_batch, past_of_foreign, require_mapping
-from mitl.stages.past_work.official import read_official, store_proposals
-from mitl.stages.past_work.own import store_own
-from mitl.stages.past_work.past import PastSubmission, known_only, remember_own, store_past
-from mitl.stages.past_work.result import Brought, already_here, import_result
-from mitl.stages.past_work.rows import sort_rows, submission_rows
+from mitl.stages.past_work.foreign import (
+    mapped_reading,
+    past_batch,
+    past_of_foreign,
+    read_official,
+    require_mapping,
+    store_proposals,
+)
+from mitl.stages.past_work.own import sort_rows, store_own, submission_rows
+from mitl.stages.past_work.past import (
+    PastSubmission,
+    StoredPast,
+    known_only,
+    refuse_doubles,
+    remember_own,
+    store_past,
+)
 
 
 def import_results(
@@ -53,7 +62,7 @@ def import_results(
     """Bring the results in a file into the database; a file that is there already changes nothing.
 
     Args:
-        columns: the mapping that a foreign batch needs. Given anew for a file that is there, its rows are read again.
+        columns: the mapping that a foreign batch needs. Given again for a file that is there, its rows are read again.
         skip_unknown: leave out what is about images or captions that the project lacks.
         count_again: bring in answers that are here already, answer for answer; they count twice.
 
@@ -64,87 +73,85 @@ def import_results(
     """
     file = read_result_file(path)
     mapping = None if columns is None else read_column_map(columns)
-    with open_database(settings.db_url) as session:
-        chosen = choose_environment(session, environment, unposted=Environment.LIVE)
+    with open_context(settings, environment, unposted=Environment.LIVE, progress=progress) as context:
+        session = context.session
         before = import_store.imports(session).get(file.sha256)
         if before is not None and not _means_else(before, mapping):
             session.rollback()
-            _settle(session, settings, chosen)  # an earlier run may have died over it
-            return already_here(file, before, chosen)
+            _settle(context)  # an earlier run may have died over it
+            return _already_here(file, before, context.environment)
         with progress("import", len(file.rows)) as advance:
             bring = _bring_official if is_official(file.columns) else _bring_submissions
-            asked = _Asked(skip_unknown, count_again)
-            brought = bring(session, settings, chosen, file, mapping, asked)
+            brought = bring(context, _Given(file, mapping, skip_unknown, count_again))
             advance(len(file.rows))
         if before is not None:
             # What the new mapping leaves out was read by the old one.
-            rederive(session, settings, chosen, progress)
+            rederive(session, settings, context.environment, progress)
         session.commit()
-        _settle(session, settings, chosen)
-    return import_result(file, chosen, brought, read_again=before is not None)
+        _settle(context)
+    return _result(file, context.environment, brought, read_again=before is not None)
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """What the user insists on."""
+class _Given:
+    """A file, and what the user says of it."""
 
+    file: ResultFile
+    mapping: ColumnMap | None
     skip_unknown: bool
     count_again: bool
 
+    def known_only(self, past: Sequence[PastSubmission]) -> list[PastSubmission]:
+        """Those that say something of the project's pairs."""
+        return known_only(past, self.file.name, skip_unknown=self.skip_unknown)
 
-def _bring_official(
-    session: Session,
-    settings: Settings,
-    environment: Environment,
-    file: ResultFile,
-    mapping: ColumnMap | None,
-    asked: _Asked,
-) -> Brought:
-    items = project_items(session, settings, item_store.dataset(session))
-    all_past, proposals, about = read_official(file, mapping, items)
-    past = known_only(all_past, file.name, skip_unknown=asked.skip_unknown)
+
+def _bring_official(context: Context, given: _Given) -> Brought:
+    file, session = given.file, context.session
+    items = project_items(session, context.settings, item_store.dataset(session))
+    all_past, proposals, about = read_official(file, given.mapping, items)
+    past = given.known_only(all_past)
     if not past:
         raise DatasetError(f"{file.name!r} holds no row, so there is nothing to bring in")
-    if not asked.count_again:
-        refuse_doubles(session, environment, past, file.name)
-    judged = _judged_before(session, environment, past)
-    stored = store_past(session, settings, environment, file, items, past, about)
-    n_proposals = store_proposals(session, file, proposals, items, numbered=about.reading.numbered)
+    if not given.count_again:
+        refuse_doubles(context, past, file.name)
+    judged = _judged_before(context, past)
     return Brought(
-        past, stored, left_out=len(all_past) - len(past), proposals=n_proposals, judged_before=judged
+        past,
+        judged_before=judged,
+        stored=store_past(context, file, items, past, about),
+        left_out=len(all_past) - len(past),
+        proposals=store_proposals(session, file, proposals, items, numbered=about.reading.numbered),
     )
 
 
-def _bring_submissions(
-    session: Session,
-    settings: Settings,
-    environment: Environment,
-    file: ResultFile,
-    mapping: ColumnMap | None,
-    asked: _Asked,
-) -> Brought:
-    layout = _layout(file, mapping)
+def _bring_submissions(context: Context, given: _Given) -> Brought:
+    file, session = given.file, context.session
+    layout = _layout(file, given.mapping)
     rows, unanswered = submission_rows(file, layout)
     if not rows:
         raise DatasetError(f"{file.name!r} holds no submission, so there is nothing to bring in")
-    own, foreign = sort_rows(session, settings, environment, rows)
-    past: list[PastSubmission] = []
-    stored, left_out, judged = None, 0, 0
+    own, foreign = sort_rows(context, rows)
+    brought = Brought(own_rows=len(own), unanswered=unanswered)
     if foreign:
-        mapping = require_mapping(file, layout, mapping, foreign)
-        items = project_items(session, settings, item_store.dataset(session))
+        mapping = require_mapping(file, layout, given.mapping, foreign)
+        items = project_items(session, context.settings, item_store.dataset(session))
         reading = mapped_reading(file, layout, mapping, foreign)
         all_past = past_of_foreign(file, layout, reading, items, foreign)
-        past = known_only(all_past, file.name, skip_unknown=asked.skip_unknown)
-        left_out = len(all_past) - len(past)
-        judged = _judged_before(session, environment, past)
-        stored = store_past(session, settings, environment, file, items, past, past_batch(reading, foreign))
+        past = given.known_only(all_past)
+        judged = _judged_before(context, past)
+        brought = replace(
+            brought,
+            past=past,
+            judged_before=judged,
+            stored=store_past(context, file, items, past, past_batch(reading, foreign)),
+            left_out=len(all_past) - len(past),
+        )
     else:
-        keep = mapping.keep if mapping else ()
+        keep = given.mapping.keep if given.mapping else ()
         require_known(layout.kind, layout.knows, file.columns, file.name, keep)
         remember_own(session, file, layout.kind, own[0][0].batch_id)
-    n_own = store_own(session, environment, file, layout, own)
-    return Brought(past, stored, n_own, len(own), left_out, unanswered, judged_before=judged)
+    return replace(brought, own=store_own(context, file, layout, own))
 
 
 def _layout(file: ResultFile, mapping: ColumnMap | None) -> Layout:
@@ -167,15 +174,115 @@ def _means_else(before: import_store.ImportRow, mapping: ColumnMap | None) -> bo
     return kept is not None and dict(kept.tables) != dict(mapping.tables)
 
 
-def _judged_before(session: Session, environment: Environment, past: Sequence[PastSubmission]) -> int:
-    judged = open_work.usable_workers(session, environment).keys()
+def _judged_before(context: Context, past: Sequence[PastSubmission]) -> int:
+    judged = open_work.usable_workers(context.session, context.environment).keys()
     return len({pair for one in past for pair, _ in one.read.answers} & judged)
 
 
-def _settle(session: Session, settings: Settings, environment: Environment) -> None:
+def _settle(context: Context) -> None:
     """Parse what is stored raw, and decide what the answers mean."""
+    session, settings, environment = context.session, context.settings, context.environment
     batches = {batch.id: batch for batch in hit_store.batches(session, environment)}
     session.rollback()
     Parser(session, environment, batches, settings.wordings).parse_left()
     judge(session, environment, settings.gold_rule)
     session.commit()
+
+
+@dataclass(frozen=True, slots=True)
+class Brought:
+    """What a file brought."""
+
+    past: Sequence[PastSubmission] = ()
+    stored: StoredPast | None = None
+    own: int = 0
+    """New submissions of HITs of ours."""
+    own_rows: int = 0
+    left_out: int = 0
+    """Submissions about nothing that the project knows (``--skip-unknown``)."""
+    unanswered: int = 0
+    """Rows of HITs that nobody had answered."""
+    proposals: int = 0
+    judged_before: int = 0
+    """Pairs that already had a usable judgement."""
+
+
+def _already_here(file: ResultFile, before: ImportRow, environment: Environment) -> StageResult:
+    """What to say of a file that was brought in before."""
+    return StageResult(
+        status="nothing_to_do",
+        counts=_counts(environment, Brought()),
+        lines=(
+            f"nothing to do: {file.name} was brought in on {before.imported_at:%Y-%m-%d}, into batch {before.batch}",
+        ),
+        next="mitl build-dataset --out DIR",
+    )
+
+
+def _counts(environment: Environment, brought: Brought) -> HarvestCounts:
+    new = brought.stored.submissions if brought.stored else 0
+    pairs = {pair for one in brought.past for pair, _ in one.read.answers}
+    return {
+        "environment": environment.value,
+        "fetched": new + brought.own,
+        "own": brought.own,
+        "hits": brought.stored.hits if brought.stored else 0,
+        "judgements": sum(answer is not None for one in brought.past for _, answer in one.read.answers),
+        "pairs": len(pairs),
+        "proposals": brought.proposals,
+        "left_out": brought.left_out,
+        "unknown": sum(len(one.read.unknown) for one in brought.past),
+    }
+
+
+def _result(file: ResultFile, environment: Environment, brought: Brought, *, read_again: bool) -> StageResult:
+    """What was brought in, what of it was here already, and what was left out."""
+    counts = _counts(environment, brought)
+    lines = []
+    if brought.stored is not None:
+        verb = "read again" if read_again else "brought in"
+        workers = len({one.worker_id for one in brought.past})
+        lines.append(
+            f"{verb} {several(len(brought.past), 'submission')} by {several(workers, 'worker')} from {file.name} into "
+            f"batch {brought.stored.batch}: {counts['judgements']:,} judgements on "
+            f"{counts['pairs']:,} pairs"
+        )
+    if brought.own_rows:
+        lines.append(
+            f"{brought.own:,} new submissions of this project's own HITs, "
+            f"{brought.own_rows - brought.own:,} were here already"
+        )
+    if brought.proposals:
+        lines.append(f"{brought.proposals:,} proposals say who found the pairs")
+    return StageResult(
+        status="done" if counts["fetched"] or read_again else "nothing_to_do",
+        counts=counts,
+        warnings=tuple(_warnings(file, brought)),
+        lines=tuple(lines),
+        next="mitl harvest" if brought.own else "mitl build-dataset --out DIR",
+    )
+
+
+def _warnings(file: ResultFile, brought: Brought) -> list[str]:
+    findings = Counter(finding.code for one in brought.past for finding in one.read.findings)
+    said = [
+        (file.encoding == "cp1252", f"{file.name} is not in UTF-8; it was read as Windows-1252"),
+        (
+            bool(brought.left_out),
+            f"{brought.left_out:,} submissions were left out: they are about nothing that this project knows",
+        ),
+        (
+            bool(findings["unknown_id"]),
+            f"{findings['unknown_id']:,} answers are about images or captions that this project lacks",
+        ),
+        (bool(brought.unanswered), f"{brought.unanswered:,} rows are of HITs that nobody had answered"),
+        (
+            bool(brought.judged_before),
+            f"{brought.judged_before:,} of the pairs had been judged here before; all answers count",
+        ),
+        (
+            bool(findings["missing_answer"]),
+            f"{findings['missing_answer']:,} places have no answer that can be used; their cells are kept",
+        ),
+    ]
+    return [words for holds, words in said if holds]

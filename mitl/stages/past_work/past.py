@@ -5,14 +5,18 @@ from __future__ import annotations
 import datetime as dt
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import pandas as pd
 from sqlalchemy.orm import Session
 
-from mitl.crowd.result_file import ResultFile
-from mitl.crowd.row_xml import KeptRows, row_document
+from mitl.core.packed import contains, pack_ids
+from mitl.crowd.context import Context
+from mitl.crowd.result_file import KeptRows, ResultFile, row_document
 from mitl.db.store import answers as answer_store
+from mitl.db.store import columns
 from mitl.db.store import hits as hit_store
 from mitl.db.store import imports as import_store
 from mitl.db.store import items as item_store
@@ -22,9 +26,9 @@ from mitl.db.store.imports import PastHit
 from mitl.db.store.submissions import NewSubmission
 from mitl.errors import DatasetError
 from mitl.records import Decision, Environment, Finding, JudgementSource
-from mitl.settings import Settings
-from mitl.stages.harvesting.deriving import PairedRow, derive
-from mitl.stages.harvesting.reading import ProjectItems, Reading, reading_of
+from mitl.records.frames import NONE, is_gold
+from mitl.records.questions import RATIONALE
+from mitl.stages.harvesting.deriving import PairedRow, ProjectItems, Reading, derive, reading_of
 
 APPROVED, REJECTED = "Approved", "Rejected"
 NOT_DECIDED = "not_decided"
@@ -74,23 +78,22 @@ class PastBatch:
 
 
 def store_past(
-    session: Session,
-    settings: Settings,
-    environment: Environment,
+    context: Context,
     file: ResultFile,
     items: ProjectItems,
     past: Sequence[PastSubmission],
     about: PastBatch,
 ) -> StoredPast:
     """Write these submissions with all that follows from them; those that are here already are read again."""
-    tokens = [_token(environment, one) for one in past]
+    session = context.session
+    tokens = [_token(context.environment, one) for one in past]
     hit_ids = import_store.past_hits(session, sorted(set(tokens)))
     new_hits = _new_hits(past, tokens, hit_ids)
-    batch_id = _batch(session, settings, environment, about, new_hits, hit_ids)
+    batch_id = _batch(context, about, new_hits, hit_ids)
     hit_ids |= import_store.add_past_hits(session, batch_id, new_hits)
     added = submission_store.add_submissions(
         session,
-        environment,
+        context.environment,
         [_new(one, hit_ids[token]) for one, token in zip(past, tokens, strict=True)],
     )
     _decide(session, past, added)
@@ -153,27 +156,21 @@ def _new_hits(past: Sequence[PastSubmission], tokens: Sequence[str], known: dict
     ]
 
 
-def _batch(
-    session: Session,
-    settings: Settings,
-    environment: Environment,
-    about: PastBatch,
-    new_hits: Sequence[PastHit],
-    known: dict[str, int],
-) -> int:
+def _batch(context: Context, about: PastBatch, new_hits: Sequence[PastHit], known: dict[str, int]) -> int:
     """A new batch for new HITs; else the one that holds the HITs already."""
+    session = context.session
     if not new_hits:
         return import_store.batch_of(session, next(iter(known.values())))
-    now = dt.datetime.now(dt.UTC)
+    now = context.now()
     return hit_store.add_batch(
         session,
         round_id=hit_store.open_round(session, item_store.dataset(session).id, now),
-        environment=environment,
+        environment=context.environment,
         direction="both",
         template=about.template,
         reward_cents=about.reward_cents,
         assignments=max(hit.assignments for hit in new_hits),
-        seed=settings.seed,
+        seed=context.settings.seed,
         server_id=None,
         now=now,
         source=JudgementSource.IMPORT,
@@ -222,3 +219,55 @@ def _remember(session: Session, file: ResultFile, reading: Reading, batch_id: in
         rows=len(file.rows),
         now=dt.datetime.now(dt.UTC),
     )
+
+
+SAME = 0.95
+"""Share of a file's answers on pairs judged here that another crowd would not reach: on four levels two people who
+work well agree on some two thirds of the pairs, and then name other reasons."""
+
+_Answer = tuple[int, ...]
+"""Packed pair, label and the bits of each question: what the official layout tells answers apart by."""
+_QUESTIONS = [question for question in RATIONALE if question.csv]
+
+
+def refuse_doubles(context: Context, past: Sequence[PastSubmission], name: str) -> None:
+    """Pass where the file's answers are other people's than those that are here.
+
+    The official layout names no worker, so that only the answers themselves can tell.
+
+    Raises:
+        DatasetError: they are the same, answer for answer, wherever both know a pair.
+    """
+    given = Counter(_given(past))
+    if not given:
+        return
+    stored = columns.judgement_columns(context.session, context.environment)
+    here = Counter(_stored(stored, [answer[0] for answer in given]))
+    judged = {answer[0] for answer in here}
+    met = sum(count for answer, count in given.items() if answer[0] in judged)
+    same = sum(min(count, here[answer]) for answer, count in given.items())
+    if met and same >= SAME * met:
+        raise DatasetError(
+            f"{same:,} of the {met:,} answers in {name!r} on pairs that were judged here are here already, reason for "
+            "reason: it is this project's own release, or past work that was brought in under another name; nothing "
+            "was brought in; if other people gave these answers, say --count-again"
+        )
+
+
+def _given(past: Iterable[PastSubmission]) -> Iterable[_Answer]:
+    found = [(pair, answer) for one in past for pair, answer in one.read.answers if answer is not None]
+    images, captions = (
+        np.array([(pair.image_id, pair.caption_id) for pair, _ in found], np.int64).reshape(-1, 2).T
+    )
+    for packed, (_, answer) in zip(pack_ids(images, captions).tolist(), found, strict=True):
+        if answer.label is not None:
+            reasons = (question.bits(answer.given.get(question.name, ())) for question in _QUESTIONS)
+            yield packed, answer.label.code - 1, *reasons
+
+
+def _stored(answers: pd.DataFrame, pairs: Sequence[int]) -> Iterable[_Answer]:
+    """Those on these pairs, usable or not, as a release may be older than a decision; controls are in no release."""
+    asked = np.unique(np.array(pairs, np.int64))
+    wanted = ~is_gold(answers) & (answers["label"] != NONE) & contains(asked, answers["pair"].to_numpy())
+    found = answers.loc[wanted, ["pair", "label", *(question.column for question in _QUESTIONS)]]
+    return zip(*(found[name].tolist() for name in found), strict=True)

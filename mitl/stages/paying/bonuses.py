@@ -7,27 +7,26 @@ twice even when the server has forgotten its token.
 from __future__ import annotations
 
 import base64
-import datetime as dt
 import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.spending import SpendingLimit
+from mitl.campaign.bill import SpendingLimit
 from mitl.core.pricing import fee_cents, format_dollars
-from mitl.crowd.calls import Call, make_calls
+from mitl.crowd.calls import Call, Operation, make_calls, plan_calls
 from mitl.crowd.client import MTurkClient
+from mitl.crowd.context import Context
 from mitl.crowd.endpoint import Endpoint
 from mitl.db.session import reading
 from mitl.db.store import journal, ledger
-from mitl.db.store.commitments import COST
 from mitl.db.store.ledger import BONUS, SettledWork
 from mitl.errors import FundsError
-from mitl.progress import Progress
 from mitl.records import Environment, JournalState
-from mitl.settings import Settings
+
+_KEPT = ("environment", "worker", "submission", "assignment", "cents", "cost_cents", "reason", "reference")
+"""What the journal's request holds of a bonus."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,89 +60,59 @@ class Planned:
 
     def call(self) -> Call[Planned]:
         """The call that sends it."""
-        request = {
-            "environment": self.environment.value,
-            "worker": self.worker,
-            "submission": self.submission,
-            "assignment": self.assignment,
-            "cents": self.cents,
-            COST: self.cost_cents,
-            "reason": self.reason,
-            "reference": self.reference,
-        }
-        return Call(self.key, self, request, self.token)
+        return Call(self.key, self, {name: getattr(self, name) for name in _KEPT}, self.token)
 
 
 def unsent(session: Session, environment: Environment) -> list[Planned]:
     """The bonuses that were confirmed and are not known to be sent; those that were refused before come last."""
-    rows = [
-        row for row in ledger.planned_calls(session, BONUS) if row.request["environment"] == environment.value
-    ]
-    found = [
+    waiting = [
         Planned(
-            key=row.key,
-            token=row.token or "",
-            environment=environment,
-            worker=row.request["worker"],
-            submission=row.request["submission"],
-            assignment=row.request["assignment"],
-            cents=row.request["cents"],
-            cost_cents=row.request[COST],
-            reason=row.request["reason"],
-            reference=row.request["reference"],
+            row.key,
+            row.token or "",
+            **{name: row.request[name] for name in _KEPT} | {"environment": environment},
             refused=row.state is JournalState.FAILED,
         )
-        for row in rows
+        for row in ledger.planned_calls(session, BONUS)
+        if row.request["environment"] == environment.value
     ]
-    return sorted(found, key=lambda one: one.refused)
-
-
-def plan_bonus(
-    project_id: str,
-    environment: Environment,
-    key: str,
-    row: SettledWork,
-    cents: int,
-    text: str,
-    *,
-    charges_fee: bool,
-) -> Planned:
-    """A bonus on a submission; its token and its reference derive from the project and the key.
-
-    Args:
-        text: what the worker reads; the reference is put behind it.
-    """
-    reference = reference_of(project_id, key)
-    return Planned(
-        key=key,
-        token=_digest(project_id, key).hex()[:48],
-        environment=environment,
-        worker=row.worker,
-        submission=row.id,
-        assignment=row.mturk_assignment_id,
-        cents=cents,
-        cost_cents=cents + (fee_cents(cents, 1) if charges_fee else 0),
-        reason=f"{text} {marked(reference)}",
-        reference=reference,
-    )
+    return sorted(waiting, key=lambda bonus: bonus.refused)
 
 
 class BonusSender:
     """Checks, journals and sends the bonuses of one environment."""
 
-    def __init__(
-        self,
-        session: Session,
-        settings: Settings,
-        environment: Environment,
-        endpoint: Endpoint,
-        progress: Progress,
-    ) -> None:
-        self._session, self._endpoint, self._progress = session, endpoint, progress
+    def __init__(self, context: Context, endpoint: Endpoint) -> None:
+        self._context, self._session, self._endpoint = context, context.session, endpoint
         self._client = endpoint.client()
-        self._limit = SpendingLimit(session, settings, environment, charges_fee=endpoint.charges_fee)
+        self._limit = SpendingLimit(
+            context.session, context.settings, context.environment, charges_fee=endpoint.charges_fee
+        )
         self.sent: dict[str, Planned] = {}
         """By key, as the server has granted them."""
+
+    def bonus(self, key: str, row: SettledWork, cents: int, text: str) -> Planned:
+        """A bonus on a submission; its token and its reference derive from the project and the key.
+
+        Args:
+            text: what the worker reads; the reference is put behind it.
+        """
+        project_id = self._context.settings.project_id
+        reference = reference_of(project_id, key)
+        return Planned(
+            key=key,
+            token=_digest(project_id, key).hex()[:48],
+            environment=self._context.environment,
+            worker=row.worker,
+            submission=row.id,
+            assignment=row.mturk_assignment_id,
+            cents=cents,
+            cost_cents=cents + self._fee_cents(cents),
+            reason=f"{text} {marked(reference)}",
+            reference=reference,
+        )
+
+    def _fee_cents(self, cents: int) -> int:
+        return fee_cents(cents, 1) if self._endpoint.charges_fee else 0
 
     def check(self, fresh: Sequence[Planned], what: str) -> None:
         """Refuse what is above the ceiling or the balance.
@@ -167,13 +136,7 @@ class BonusSender:
     def plan(self, fresh: Sequence[Planned], what: str) -> None:
         """Journal all of what was confirmed, or nothing where the ceiling no longer allows it."""
         self._limit.require(cost_of(fresh), what)
-        calls = [one.call() for one in fresh]
-        journal.plan(
-            self._session,
-            BONUS,
-            [(call.key, call.token, json.dumps(call.request)) for call in calls],
-            dt.datetime.now(dt.UTC),
-        )
+        plan_calls(self._context, BONUS, [bonus.call() for bonus in fresh])
         self._session.commit()
 
     def send(self, planned: Sequence[Planned]) -> None:
@@ -183,53 +146,51 @@ class BonusSender:
             FundsError: the ceiling was lowered, or reached by others, meanwhile.
             CrowdError: a call failed; what was sent is booked.
         """
-        make_calls(
-            self._session,
+        sending: Operation[Planned, int] = Operation(
             BONUS,
-            [one.call() for one in planned],
-            call=lambda one: send_once(self._client, one),
-            book=self._book,
-            progress=self._progress,
-            in_order=self._endpoint.in_process,
+            lambda bonus: send_once(self._client, bonus),
+            self._book,
             before_window=lambda window: self._limit.recheck(),
         )
+        calls = [bonus.call() for bonus in planned]
+        make_calls(self._context, sending, calls, in_order=self._endpoint.in_process)
 
-    def _book(self, one: Planned, cents: int) -> None:
-        fee = fee_cents(cents, 1) if self._endpoint.charges_fee else 0
-        journal.add_ledger(self._session, one.submission, BONUS, f"bonus:{one.key}", cents)
+    def _book(self, bonus: Planned, cents: int) -> None:
+        fee = self._fee_cents(cents)
+        journal.add_ledger(self._session, bonus.submission, BONUS, f"bonus:{bonus.key}", cents)
         if fee:
-            journal.add_ledger(self._session, one.submission, "fee", f"fee:bonus:{one.key}", fee)
-        self.sent[one.key] = replace(one, cents=cents, cost_cents=cents + fee)
+            journal.add_ledger(self._session, bonus.submission, "fee", f"fee:bonus:{bonus.key}", fee)
+        self.sent[bonus.key] = replace(bonus, cents=cents, cost_cents=cents + fee)
 
 
-def send_once(client: MTurkClient, one: Planned) -> int:
+def send_once(client: MTurkClient, bonus: Planned) -> int:
     """Send a bonus unless the server has it; returns the cents that it has granted."""
-    known = _granted(client, one)
+    known = _granted(client, bonus)
     if known is not None:
         return known
-    if client.bonus(one.assignment, one.worker, one.cents, one.reason, token=one.token):
-        return one.cents
-    known = _granted(client, one)
-    return one.cents if known is None else known
+    if client.bonus(bonus.assignment, bonus.worker, bonus.cents, bonus.reason, token=bonus.token):
+        return bonus.cents
+    known = _granted(client, bonus)
+    return bonus.cents if known is None else known
 
 
-def _granted(client: MTurkClient, one: Planned) -> int | None:
+def _granted(client: MTurkClient, bonus: Planned) -> int | None:
     """What the server has granted under this bonus's reference; None where it knows none."""
-    for found in client.list_bonuses(assignment_id=one.assignment):
-        if found.worker_id == one.worker and marked(one.reference) in found.reason:
-            return found.cents
+    for listed in client.list_bonuses(assignment_id=bonus.assignment):
+        if listed.worker_id == bonus.worker and marked(bonus.reference) in listed.reason:
+            return listed.cents
     return None
 
 
 def in_words(planned: Sequence[Planned]) -> str:
     """``3 bonuses of $4.50 in all``."""
-    cents = format_dollars(sum(one.cents for one in planned))
+    cents = format_dollars(sum(bonus.cents for bonus in planned))
     return f"1 bonus of {cents}" if len(planned) == 1 else f"{len(planned):,} bonuses of {cents} in all"
 
 
 def cost_of(planned: Sequence[Planned]) -> int:
     """Cents of all of them, fees included."""
-    return sum(one.cost_cents for one in planned)
+    return sum(bonus.cost_cents for bonus in planned)
 
 
 def marked(reference: str) -> str:

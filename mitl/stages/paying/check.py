@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
-
-from sqlalchemy.orm import Session
+from typing import Annotated, TypedDict
 
 from mitl.core.pricing import fee_cents, format_dollars
-from mitl.crowd.amounts import is_code
 from mitl.crowd.calls import THREADS
 from mitl.crowd.client import ListedBonus, MTurkClient
+from mitl.crowd.context import Context, open_context, require_same_server
 from mitl.crowd.endpoint import open_endpoint
-from mitl.crowd.environment import choose_environment, require_same_server
+from mitl.crowd.listings import is_code
 from mitl.crowd.paying import APPROVED
 from mitl.db.locks import PAY, only_one
-from mitl.db.session import open_database, reading
+from mitl.db.session import reading
 from mitl.db.store import hits as hit_store
 from mitl.db.store import journal, ledger
 from mitl.db.store.answers import submission_key
@@ -28,10 +26,33 @@ from mitl.db.store.ledger import BONUS, SettledWork
 from mitl.errors import CrowdError
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, JournalState, JudgementSource, StageResult, Table, Verdict, several
+from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.paying.top_up_plan import key_of_reference
+from mitl.stages.paying.top_up import key_of_reference
 
 _SHOWN = 20
+
+
+class Difference(TypedDict):
+    """One thing that the ledger and the server do not agree on, about a submission by its key."""
+
+    submission: str
+    here: str
+    there: str
+
+
+@printed_by("pay check")
+class CheckCounts(TypedDict):
+    """What a comparison with the server counts."""
+
+    environment: Annotated[str, "sandbox or live"]
+    hits: Annotated[int, "HITs compared"]
+    submissions: Annotated[int, "submissions stored here"]
+    rewards_cents: Annotated[int, "rewards booked here"]
+    bonuses_cents: Annotated[int, "bonuses booked here"]
+    adopted: Annotated[int, "bonuses that only the server knew and that are booked now (`--adopt`)"]
+    unchecked: Annotated[int, "submissions on HITs that the server no longer has"]
+    differences: Annotated[list[Difference], "each difference: submission, here, there"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +64,6 @@ class OnServer:
     """Submission's key → Submitted, Approved or Rejected."""
     bonuses: tuple[ListedBonus, ...]
     gone: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One thing that the ledger and the server do not agree on."""
-
-    submission: str
-    """Its key."""
-    here: str
-    there: str
 
 
 def check_pay(
@@ -73,22 +84,20 @@ def check_pay(
         StoreError: another `mitl pay` is at work, with ``adopt``.
     """
     with (
-        open_database(settings.db_url) as session,
+        open_context(settings, environment, progress=progress) as context,
         only_one(settings.db_url, PAY) if adopt else nullcontext(),
     ):
-        with reading(session):
-            chosen = choose_environment(session, environment)
-        with open_endpoint(settings, chosen) as endpoint:
-            with reading(session):
-                require_same_server(session, endpoint, chosen)
-                known = _Books.of(session, chosen)
+        with open_endpoint(settings, context.environment) as endpoint:
+            with reading(context.session):
+                require_same_server(context.session, endpoint, context.environment)
+                known = _Books.of(context)
             there = _listed(endpoint.client(), known.hit_ids, progress)
         adopted: list[ListedBonus] = []
         if adopt:
-            adopted = _adopt(session, settings.project_id, known, there, charges_fee=endpoint.charges_fee)
-            with reading(session):
-                known = _Books.of(session, chosen)
-    return _verdict(chosen, known, there, adopted)
+            adopted = _adopt(context, known, there, charges_fee=endpoint.charges_fee)
+            with reading(context.session):
+                known = _Books.of(context)
+    return _verdict(known, there, adopted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +114,9 @@ class _Books:
     bonuses: dict[int, list[int]]
 
     @classmethod
-    def of(cls, session: Session, environment: Environment) -> _Books:
+    def of(cls, context: Context) -> _Books:
         """All of an environment."""
+        session, environment = context.session, context.environment
         batches = {
             batch.id: batch
             for batch in hit_store.batches(session, environment)
@@ -131,11 +141,11 @@ def _listed(client: MTurkClient, hit_ids: Sequence[str], progress: Progress) -> 
         progress("compare", len(hit_ids)) as advance,
         ThreadPoolExecutor(THREADS, thread_name_prefix="compare") as pool,
     ):
-        found = []
-        for one in pool.map(lambda hit_id: _of_hit(client, hit_id), hit_ids):
-            found.append(one)
+        listed = []
+        for hit in pool.map(lambda hit_id: _of_hit(client, hit_id), hit_ids):
+            listed.append(hit)
             advance(1)
-    return found
+    return listed
 
 
 def _of_hit(client: MTurkClient, hit_id: str) -> OnServer:
@@ -152,7 +162,7 @@ def _of_hit(client: MTurkClient, hit_id: str) -> OnServer:
 
 
 def _differences(known: _Books, there: Sequence[OnServer]) -> list[Difference]:
-    found: list[Difference] = []
+    differences: list[Difference] = []
     own: dict[str, list[str]] = defaultdict(list)
     for key, row in known.settled.items():
         own[row.mturk_hit_id].append(key)
@@ -160,9 +170,9 @@ def _differences(known: _Books, there: Sequence[OnServer]) -> list[Difference]:
         if hit.gone:
             continue
         reward = known.rewards[hit.hit_id]
-        found += _reward_differences(known, hit, reward, own[hit.hit_id])
-        found += _bonus_differences(known, hit, own[hit.hit_id])
-    return found
+        differences += _reward_differences(known, hit, reward, own[hit.hit_id])
+        differences += _bonus_differences(known, hit, own[hit.hit_id])
+    return differences
 
 
 def _reward_differences(
@@ -174,9 +184,8 @@ def _reward_differences(
         paid = reward if status == APPROVED else 0
         if (booked or 0) != paid or status is None:
             here = "not fetched" if booked is None else f"reward {format_dollars(booked)}"
-            yield Difference(
-                key, here, "not listed" if status is None else f"{status}, {format_dollars(paid)}"
-            )
+            listed = "not listed" if status is None else f"{status}, {format_dollars(paid)}"
+            yield {"submission": key, "here": here, "there": listed}
 
 
 def _bonus_differences(known: _Books, hit: OnServer, own: Iterable[str]) -> Iterable[Difference]:
@@ -188,7 +197,11 @@ def _bonus_differences(known: _Books, hit: OnServer, own: Iterable[str]) -> Iter
         row = known.settled.get(key)
         here = Counter(known.bonuses.get(row.id, ()) if row is not None else ())
         if here != there:
-            yield Difference(key, _bonus_words(here - there), _bonus_words(there - here))
+            yield {
+                "submission": key,
+                "here": _bonus_words(here - there),
+                "there": _bonus_words(there - here),
+            }
 
 
 def _bonus_words(only: Counter[int]) -> str:
@@ -197,10 +210,10 @@ def _bonus_words(only: Counter[int]) -> str:
 
 
 def _adopt(
-    session: Session, project_id: str, known: _Books, there: Sequence[OnServer], *, charges_fee: bool
+    context: Context, known: _Books, there: Sequence[OnServer], *, charges_fee: bool
 ) -> list[ListedBonus]:
     """Book the bonuses that only the server knows, all of them or none; those of a top-up under its own key."""
-    now = dt.datetime.now(dt.UTC)
+    session, now = context.session, context.now()
     adopted = []
     booked = {key: Counter(known.bonuses.get(row.id, ())) for key, row in known.settled.items()}
     for hit in there:
@@ -212,7 +225,9 @@ def _adopt(
                 booked[name][bonus.cents] -= 1
                 continue
             row = known.settled[name]
-            key = key_of_reference(project_id, known.environment, bonus.worker_id, bonus.reason)
+            key = key_of_reference(
+                context.settings.project_id, known.environment, bonus.worker_id, bonus.reason
+            )
             if key is None or journal.done_keys(session, BONUS, [key]):
                 key = f"found:{name}:{bonus.granted_at:%Y%m%dT%H%M%S.%f}:{place}"
             request = json.dumps({"environment": known.environment.value, "worker": bonus.worker_id})
@@ -226,28 +241,24 @@ def _adopt(
     return adopted
 
 
-def _verdict(
-    chosen: Environment, known: _Books, there: Sequence[OnServer], adopted: Sequence[ListedBonus]
-) -> Verdict:
+def _verdict(known: _Books, there: Sequence[OnServer], adopted: Sequence[ListedBonus]) -> Verdict:
     differences = _differences(known, there)
     gone = {hit.hit_id for hit in there if hit.gone}
     lost = sum(row.mturk_hit_id in gone for row in known.settled.values())
     rewards = sum(row.reward_cents for row in known.settled.values())
     bonuses = sum(map(sum, known.bonuses.values()))
-    counts: dict[str, object] = {
-        "environment": chosen.value,
+    counts: CheckCounts = {
+        "environment": known.environment.value,
         "hits": len(there),
         "submissions": len(known.settled),
         "rewards_cents": rewards,
         "bonuses_cents": bonuses,
         "adopted": len(adopted),
         "unchecked": lost,
-        "differences": [
-            {"submission": one.submission, "here": one.here, "there": one.there} for one in differences
-        ],
+        "differences": differences,
     }
     warning = f"{lost:,} submissions are on HITs that the server no longer has, and cannot be compared"
-    shown = tuple((one.submission, one.here, one.there) for one in differences[:_SHOWN])
+    shown = tuple((one["submission"], one["here"], one["there"]) for one in differences[:_SHOWN])
     more = f", the first {_SHOWN}" if len(differences) > _SHOWN else ""
     title = f"differences: {len(differences):,}{more}"
     lines = [
@@ -266,16 +277,12 @@ def _verdict(
         tables=(Table(title, ("submission", "here", "on the server"), shown),) if shown else (),
         lines=(*lines, *(() if differences else ("the ledger and the server agree",))),
     )
-    return Verdict(result, _refusal(differences))
-
-
-def _refusal(differences: Sequence[Difference]) -> str | None:
     if not differences:
-        return None
+        return Verdict(result)
     first = differences[0]
-    count = several(len(differences), "submission")
-    return (
-        f"the ledger and the server differ on {count}, first {first.submission}: here {first.here}, there "
-        f"{first.there}; run `mitl harvest` for work that was decided meanwhile, and `mitl pay check --adopt` for "
-        "bonuses that were sent from elsewhere"
+    return Verdict(
+        result,
+        f"the ledger and the server differ on {several(len(differences), 'submission')}, first {first['submission']}: "
+        f"here {first['here']}, there {first['there']}; run `mitl harvest` for work that was decided meanwhile, and "
+        "`mitl pay check --adopt` for bonuses that were sent from elsewhere",
     )

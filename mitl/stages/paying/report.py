@@ -2,22 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated, TypedDict
 
-from mitl.core.pricing import format_dollars
-from mitl.crowd.environment import choose_environment
-from mitl.crowd.wages import claims_line, floor_cents, minutes, money, paid_work, time_warnings
-from mitl.crowd_server.operator.payout_files import amount
-from mitl.db.session import open_database
+from mitl.core.formats import table
+from mitl.core.pricing import amount, format_dollars
+from mitl.core.whole_files import one_clear_line, whole_file
+from mitl.crowd.context import open_context
+from mitl.crowd.paying import APPROVED, claims_line, floor_cents, minutes, money, paid_work, time_warnings
 from mitl.db.store import ledger, open_work
 from mitl.db.store.ledger import SettledWork
-from mitl.judgements.wages import PaidWork, WageFigures, WorkerPay, wage_figures, worker_pay
+from mitl.judgements.wages import WageFigures, WorkerPay, wage_figures, worker_pay
 from mitl.records import Environment, StageResult, Table
+from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.paying.bonuses import Planned, unsent
-from mitl.stages.paying.sums import Sums, by_batch, by_worker, sum_of, write_csv
+from mitl.stages.paying.bonuses import unsent
+
+_HEADER = (
+    *("environment", "batch", "wording", "worker", "submitted", "approved"),
+    *("rewards", "fees", "bonuses", "total", "active_seconds", "without_time"),
+)
+
+
+@printed_by("pay", key="paths")
+class PayPaths(TypedDict, total=False):
+    """What was written."""
+
+    csv: Annotated[str, "the CSV file, with `--csv`"]
+
+
+@printed_by("pay")
+class PayCounts(TypedDict):
+    """What was paid, in figures."""
+
+    environment: Annotated[str, "sandbox or live"]
+    floor_cents: Annotated[int, "least pay an hour that wages are compared with; 0 is none"]
+    rewards_cents: Annotated[int, "rewards booked"]
+    fees_cents: Annotated[int, "fees booked"]
+    bonuses_cents: Annotated[int, "bonuses booked"]
+    total_cents: Annotated[int, "all three"]
+    held_cents: Annotated[int, "rewards promised for work that is not decided"]
+    unsent_cents: Annotated[int, "bonuses that were confirmed and not sent, with their fees"]
+    workers: Annotated[int, "workers with approved work"]
+    workers_under_floor: Annotated[
+        int, "those who earned less than the floor over their active time, bonuses counted"
+    ]
+    shortfall_cents: Annotated[int, "what they lack in all"]
+    by_batch: Annotated[
+        list[dict[str, object]],
+        "each batch: batch, wording, submitted, approved, rewards_cents, fees_cents, bonuses_cents, total_cents",
+    ]
+    by_worker: Annotated[
+        list[dict[str, object]],
+        "each worker: worker, submitted, approved, rewards_cents, fees_cents, bonuses_cents, total_cents, "
+        "and over the approved work active_ms, without_time, hourly_cents, short_cents",
+    ]
+    wages: Annotated[
+        dict[str, dict[str, object]],
+        "wording → submissions, timed (those whose pages measured time), doubtful (that claimed more than can "
+        "be), median_active_ms, hourly_p10_cents, hourly_median_cents, hourly_p90_cents, under_floor_share; rewards "
+        "alone",
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What was paid for some submissions."""
+
+    submitted: int
+    approved: int
+    rewards_cents: int
+    fees_cents: int
+    bonuses_cents: int
+
+    @property
+    def total_cents(self) -> int:
+        """Rewards, fees and bonuses."""
+        return self.rewards_cents + self.fees_cents + self.bonuses_cents
+
+    @property
+    def money(self) -> tuple[int, int, int, int]:
+        """Cents: rewards, fees, bonuses, and their total."""
+        return self.rewards_cents, self.fees_cents, self.bonuses_cents, self.total_cents
+
+    def as_json(self) -> dict[str, object]:
+        """For ``--json``."""
+        return {**asdict(self), "total_cents": self.total_cents}
+
+
+def sum_of(settled: Sequence[SettledWork]) -> Sums:
+    """Over all of these."""
+    return Sums(
+        submitted=len(settled),
+        approved=sum(row.status == APPROVED for row in settled),
+        rewards_cents=sum(row.reward_cents for row in settled),
+        fees_cents=sum(row.fee_cents for row in settled),
+        bonuses_cents=sum(row.bonus_cents for row in settled),
+    )
 
 
 def pay_report(
@@ -33,8 +117,8 @@ def pay_report(
         floor: cents an hour to hold the wages against; None takes the configured floor.
         csv: where to write one row for each batch and worker.
     """
-    with open_database(settings.db_url, read_only=True) as session:
-        chosen = choose_environment(session, environment)
+    with open_context(settings, environment, read_only=True) as context:
+        session, chosen = context.session, context.environment
         settled = ledger.settled_work(session, chosen)
         held = open_work.open_work(session, chosen).held_cents
         planned = unsent(session, chosen)
@@ -42,33 +126,19 @@ def pay_report(
     work = paid_work(settled, chosen)
     pay = worker_pay(work)
     figures = wage_figures(work, least)
-    result = _result(chosen, settled, work, pay, figures, least, held, planned)
-    if result.next and floor is not None:
-        result = replace(result, next=f"{result.next} --floor {amount(floor)}")
-    if csv is None:
-        return result
-    write_csv(csv, chosen, settled, work)
-    return replace(
-        result,
-        paths={"csv": str(csv)},
-        lines=(*result.lines, f"written to {csv}; it holds worker ids, so keep it in the project"),
-    )
-
-
-def _result(
-    chosen: Environment,
-    settled: Sequence[SettledWork],
-    work: Sequence[PaidWork],
-    pay: Sequence[WorkerPay],
-    figures: Sequence[WageFigures],
-    least: int,
-    held: int,
-    planned: Sequence[Planned],
-) -> StageResult:
     whole = sum_of(settled)
     short = [one.shortfall_cents(least) for one in pay]
-    known = {one.worker: one for one in pay}
-    counts: dict[str, object] = {
+    under = sum(cents > 0 for cents in short)
+    unsent_cents = sum(bonus.cost_cents for bonus in planned)
+    by_pay = {one.worker: one for one in pay}
+    batches = [
+        (group, sum_of(rows)) for group, rows in _grouped(settled, lambda row: (row.batch, row.template))
+    ]
+    workers = [
+        (worker, sum_of(rows), by_pay.get(worker))
+        for (worker,), rows in sorted(_grouped(settled, lambda row: (row.worker,)))
+    ]
+    counts: PayCounts = {
         "environment": chosen.value,
         "floor_cents": least,
         "rewards_cents": whole.rewards_cents,
@@ -76,109 +146,114 @@ def _result(
         "bonuses_cents": whole.bonuses_cents,
         "total_cents": whole.total_cents,
         "held_cents": held,
-        "unsent_cents": sum(one.cost_cents for one in planned),
+        "unsent_cents": unsent_cents,
         "workers": len(pay),
-        "workers_under_floor": sum(cents > 0 for cents in short),
+        "workers_under_floor": under,
         "shortfall_cents": sum(short),
         "by_batch": [
-            {"batch": batch, "wording": template, **sums.as_json()}
-            for (batch, template), sums in by_batch(settled)
+            {"batch": batch, "wording": template, **sums.as_json()} for (batch, template), sums in batches
         ],
-        "by_worker": [
-            _worker_json(worker, sums, known.get(worker), least) for worker, sums in by_worker(settled)
-        ],
+        "by_worker": [_worker_json(*worker, least) for worker in workers],
         "wages": {one.template: _figures_json(one) for one in figures},
     }
+    paths = PayPaths()
+    lines: tuple[str, ...] = ()
+    if csv is not None:
+        times = {one.id: one.time.ms for one in work}
+        write_csv(csv, chosen, settled, times)
+        paths = PayPaths(csv=str(csv))
+        lines = (f"written to {csv}; it holds worker ids, so keep it in the project",)
     if not settled:
-        lines: tuple[str, ...] = ("nothing to show: nobody has submitted work yet",)
-        return StageResult(status="nothing_to_do", counts=counts, lines=lines)
-    return StageResult(
-        counts=counts,
-        warnings=time_warnings(work, pay, chosen),
-        tables=_tables(chosen, settled, pay, figures, least),
-        lines=(*_lines(whole, short, least, held, planned), *claims_line(work, chosen)),
-        next="mitl pay top-up" if sum(short) or planned else "",
-    )
-
-
-def _lines(
-    whole: Sums, short: Sequence[int], least: int, held: int, planned: Sequence[Planned]
-) -> tuple[str, ...]:
-    parts = ("rewards", whole.rewards_cents), ("fees", whole.fees_cents), ("bonuses", whole.bonuses_cents)
-    parts = ("rewards", whole.rewards_cents), ("fees", whole.fees_cents), ("bonuses", whole.bonuses_cents)
-    lines = [
+        lines = ("nothing to show: nobody has submitted work yet", *lines)
+        return StageResult(status="nothing_to_do", counts=counts, paths=paths, lines=lines)
+    parts = zip(("rewards", "fees", "bonuses"), whole.money, strict=False)
+    lines = (
         f"paid {format_dollars(whole.total_cents)}: "
         + ", ".join(f"{name} {format_dollars(cents)}" for name, cents in parts)
-        + f"; {format_dollars(held)} held for work that is not decided"
-    ]
-    under = sum(cents > 0 for cents in short)
-    if least:
-        lines.append(
-            f"{under:,} of {len(short):,} workers earned less than the floor of {format_dollars(least)} an hour, "
-            f"{format_dollars(sum(short))} in all"
-        )
-    else:
-        lines.append("no wage floor is set here; --floor 12.00 shows who earned less than that")
-    if planned:
-        total = sum(one.cost_cents for one in planned)
-        lines.append(f"{len(planned):,} bonuses of {format_dollars(total)} are confirmed and not sent yet")
-    return tuple(lines)
+        + f"; {format_dollars(held)} held for work that is not decided",
+        f"{under:,} of {len(pay):,} workers earned less than the floor of {format_dollars(least)} an hour, "
+        f"{format_dollars(sum(short))} in all"
+        if least
+        else "no wage floor is set here; --floor 12.00 shows who earned less than that",
+        *(
+            [f"{len(planned):,} bonuses of {format_dollars(unsent_cents)} are confirmed and not sent yet"]
+            if planned
+            else []
+        ),
+        *claims_line(work, chosen),
+        *lines,
+    )
+    after = "mitl pay top-up" if sum(short) or planned else ""
+    tables = (
+        Table(
+            f"paid on {chosen} by batch",
+            ("batch", "wording", "submitted", "approved", "rewards", "fees", "bonuses", "total"),
+            tuple(
+                (*group, sums.submitted, sums.approved, *map(format_dollars, sums.money))
+                for group, sums in batches
+            ),
+        ),
+        Table(
+            "rewards an hour of active time",
+            ("wording", "HITs", "timed", "median min", "10th pct", "median", "90th pct", "under the floor"),
+            tuple(_wage_row(one, least) for one in figures),
+        ),
+        Table(
+            f"workers: {len(pay):,} with approved work",
+            (
+                *("worker", "submitted", "approved", "minutes"),
+                *("rewards", "bonuses", "an hour", "short of the floor"),
+            ),
+            tuple(_worker_row(*worker, least) for worker in workers),
+        ),
+    )
+    return StageResult(
+        counts=counts,
+        paths=paths,
+        warnings=time_warnings(work, pay, chosen),
+        tables=tuple(shown for shown in tables if shown.rows),
+        lines=lines,
+        next=f"{after} --floor {amount(floor)}" if after and floor is not None else after,
+    )
 
 
-def _tables(
-    chosen: Environment,
-    settled: Sequence[SettledWork],
-    pay: Sequence[WorkerPay],
-    figures: Sequence[WageFigures],
-    least: int,
-) -> tuple[Table, ...]:
-    batches = Table(
-        f"paid on {chosen} by batch",
-        ("batch", "wording", "submitted", "approved", "rewards", "fees", "bonuses", "total"),
-        tuple(
-            (
-                *group,
-                sums.submitted,
-                sums.approved,
-                *map(
-                    format_dollars,
-                    (sums.rewards_cents, sums.fees_cents, sums.bonuses_cents, sums.total_cents),
-                ),
-            )
-            for group, sums in by_batch(settled)
-        ),
+def write_csv(
+    path: Path, environment: Environment, settled: Sequence[SettledWork], times: dict[int, int | None]
+) -> None:
+    """One row for each batch and worker; money as decimal dollars, time as the page's believable seconds.
+
+    Args:
+        times: milliseconds of the approved submissions, which count; None where nothing is known.
+    """
+    rows: list[Sequence[object]] = [_HEADER]
+    for group, own in _grouped(settled, lambda row: (row.batch, row.template, row.worker)):
+        sums, known = sum_of(own), [times[row.id] for row in own if row.id in times]
+        seconds = f"{sum(ms or 0 for ms in known) / 1000:.3f}"
+        counted = environment.value, *group, sums.submitted, sums.approved, *map(amount, sums.money)
+        rows.append((*counted, seconds, sum(ms is None for ms in known)))
+    with one_clear_line(path, "nothing else was to be done"), whole_file(path) as sink:
+        sink.write(table(rows).encode())
+
+
+def _grouped(
+    settled: Sequence[SettledWork], key: Callable[[SettledWork], tuple[str, ...]]
+) -> list[tuple[tuple[str, ...], list[SettledWork]]]:
+    """The submissions of each key; batches in the order of their numbers."""
+    groups: dict[tuple[str, ...], list[SettledWork]] = defaultdict(list)
+    for row in settled:
+        groups[key(row)].append(row)
+    return sorted(groups.items(), key=lambda group: (len(group[0][0]), group[0]))
+
+
+def _wage_row(one: WageFigures, least: int) -> tuple[object, ...]:
+    return (
+        one.template,
+        one.submissions,
+        one.measured,
+        None if one.median_ms is None else minutes(one.median_ms),
+        *map(money, (one.low_cents, one.median_cents, one.high_cents)),
+        None if one.under_share is None or not least else f"{100 * one.under_share:.1f} %",
     )
-    wages = Table(
-        "rewards an hour of active time",
-        ("wording", "HITs", "timed", "median min", "10th pct", "median", "90th pct", "under the floor"),
-        tuple(
-            (
-                one.template,
-                one.submissions,
-                one.measured,
-                None if one.median_ms is None else minutes(one.median_ms),
-                *map(money, (one.low_cents, one.median_cents, one.high_cents)),
-                None if one.under_share is None or not least else f"{100 * one.under_share:.1f} %",
-            )
-            for one in figures
-        ),
-    )
-    known = {one.worker: one for one in pay}
-    workers = Table(
-        f"workers: {len(pay):,} with approved work",
-        (
-            "worker",
-            "submitted",
-            "approved",
-            "minutes",
-            "rewards",
-            "bonuses",
-            "an hour",
-            "short of the floor",
-        ),
-        tuple(_worker_row(worker, sums, known.get(worker), least) for worker, sums in by_worker(settled)),
-    )
-    return tuple(found for found in (batches, wages, workers) if found.rows)
 
 
 def _worker_row(worker: str, sums: Sums, pay: WorkerPay | None, least: int) -> tuple[object, ...]:

@@ -1,7 +1,7 @@
 """Bonuses that lift those who earned less than the wage floor to it, each sent once, whenever the process dies.
 
 What a person confirmed is journalled whole before the first call, with amounts that never change again. What a run
-that was killed left is completed alone, under the bounds that it was confirmed with; the next run proposes anew.
+that was killed left is completed alone, under the bounds that it was confirmed with; the next run proposes again.
 """
 
 from __future__ import annotations
@@ -9,24 +9,35 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-
-from sqlalchemy.orm import Session
+from typing import Annotated, TypedDict
 
 from mitl.core.pricing import format_dollars
+from mitl.crowd.context import Context, open_context, require_same_server
 from mitl.crowd.endpoint import Endpoint, open_endpoint
-from mitl.crowd.environment import choose_environment, require_same_server
-from mitl.crowd.wages import floor_cents, paid_work, time_warnings
+from mitl.crowd.paying import APPROVED, floor_cents, minutes, money, paid_work, time_warnings
 from mitl.db.locks import PAY, only_one
-from mitl.db.session import open_database, reading
+from mitl.db.session import reading
 from mitl.db.store import ledger
+from mitl.db.store.ledger import BONUS, SettledWork
 from mitl.errors import UsageError
 from mitl.judgements.wages import WorkerPay, worker_pay
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table, several
+from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.paying.bonuses import BonusSender, Planned, cost_of, in_words, unsent
-from mitl.stages.paying.top_up_plan import offer_table, propose
+from mitl.stages.paying.bonuses import (
+    BonusSender,
+    Planned,
+    cost_of,
+    in_words,
+    marked,
+    reference_of,
+    unsent,
+)
 
+PREFIX = "topup"
+_MOST = 1000
+"""Top-ups of one worker among which a reference is looked for."""
 _WHAT = "the total of the bonuses"
 
 Announce = Callable[[Sequence[Table], Sequence[str]], None]
@@ -45,6 +56,29 @@ class TopUpTerms:
     """Workers who are left out, by their ids on the requester API."""
     dry_run: bool = False
     """Show what would be sent, and send nothing."""
+
+
+class SentBonus(TypedDict):
+    """One bonus as ``--json`` prints it."""
+
+    worker: str
+    assignment: str
+    cents: int
+
+
+@printed_by("pay top-up")
+class TopUpCounts(TypedDict):
+    """What a top-up counts."""
+
+    environment: Annotated[str, "sandbox or live"]
+    floor_cents: Annotated[int, "least pay an hour that was aimed at"]
+    sent: Annotated[int, "bonuses sent by this run; 0 with `--dry-run`"]
+    resumed: Annotated[int, "those that an earlier run had confirmed and not sent"]
+    bonuses_cents: Annotated[int, "what the workers get"]
+    fees_cents: Annotated[int, "fees on top"]
+    total_cents: Annotated[int, "both"]
+    left_out: Annotated[int, "workers under the floor whom `--skip` left out"]
+    bonuses: Annotated[list[SentBonus], "each bonus: worker, assignment, cents"]
 
 
 def top_up(
@@ -69,64 +103,97 @@ def top_up(
     """
     asked = terms or TopUpTerms()
     with (
-        open_database(settings.db_url) as session,
+        open_context(settings, environment, progress=progress) as context,
         nullcontext() if asked.dry_run else only_one(settings.db_url, PAY),
+        open_endpoint(settings, context.environment) as endpoint,
     ):
-        with reading(session):
-            chosen = choose_environment(session, environment)
-        with open_endpoint(settings, chosen) as endpoint:
-            with reading(session):
-                require_same_server(session, endpoint, chosen)
-            run = _Run(session, settings, chosen, endpoint, asked, announce, progress)
-            return run.go(confirm)
+        with reading(context.session):
+            require_same_server(context.session, endpoint, context.environment)
+        return _Run(context, endpoint, asked, announce).go(confirm)
 
 
 class _Run:
     """One top-up of one environment."""
 
     def __init__(
-        self,
-        session: Session,
-        settings: Settings,
-        environment: Environment,
-        endpoint: Endpoint,
-        terms: TopUpTerms,
-        announce: Announce | None,
-        progress: Progress,
+        self, context: Context, endpoint: Endpoint, terms: TopUpTerms, announce: Announce | None
     ) -> None:
-        self._session, self._settings, self._environment, self._terms = session, settings, environment, terms
-        self._endpoint = endpoint
-        self._announce, self._told = announce or _silence, announce is not None
-        self._sender = BonusSender(session, settings, environment, endpoint, progress)
-        self._floor = floor_cents(settings, environment, terms.floor_cents)
-        self._later = 0
-        """Workers short of the floor to whom the next run proposes a bonus."""
+        self._session, self._environment, self._terms = context.session, context.environment, terms
+        self._charges_fee, self._announce = endpoint.charges_fee, announce
+        self._sender = BonusSender(context, endpoint)
+        self._floor = floor_cents(context.settings, context.environment, terms.floor_cents)
 
     def go(self, confirm: Callable[[Environment, int], bool]) -> StageResult:
         """Complete the interrupted run, or propose and send; what the server refused before is tried beside that."""
         with reading(self._session):
             self._check_skipped()
             open_calls = unsent(self._session, self._environment)
-        earlier = [one for one in open_calls if one.worker not in self._terms.skip]
-        completing = any(not one.refused for one in earlier)
+        earlier = [bonus for bonus in open_calls if bonus.worker not in self._terms.skip]
+        completing = any(not bonus.refused for bonus in earlier)
         if earlier:
-            total = cost_of(earlier)
-            self._require_within(total)
+            self._require_within(cost_of(earlier))
             how = "sent, and nothing beside them" if completing else "refused then and tried again"
-            self._announce((), (f"{in_words(earlier)}, confirmed by an earlier run: {how}",))
+            self._show((), f"{in_words(earlier)}, confirmed by an earlier run: {how}")
             if not self._terms.dry_run:
                 self._sender.send(earlier)
-        fresh, pay, warnings = self._propose()
-        if completing:
-            self._later, fresh = len(fresh), []
+        with reading(self._session):
+            settled = ledger.settled_work(self._session, self._environment)
+            work = paid_work(settled, self._environment)
+            pay = worker_pay(work)
+            fresh = self._propose(settled, pay)
+        warnings = time_warnings(work, pay, self._environment)
+        later = len(fresh) if completing else 0
+        fresh = [] if completing else fresh
         if fresh:
-            self._offer(earlier, fresh, pay, warnings)
+            notes = [f"note: {warning}" for warning in warnings]
+            self._show((self._offer_table(fresh, pay),), *notes, self._total_line(fresh))
+            # What is above the maximum, the ceiling or the balance is refused.
+            self._require_within(cost_of(earlier) + cost_of(fresh))
+            self._sender.check(fresh, _WHAT)
             if not self._terms.dry_run:
                 if not confirm(self._environment, cost_of(fresh)):
                     raise UsageError("the total was not confirmed; nothing new was sent")
                 self._sender.plan(fresh, _WHAT)
                 self._sender.send(fresh)
-        return self._result(earlier, fresh, pay, warnings)
+        every = [self._sender.sent.get(bonus.key, bonus) for bonus in (*earlier, *fresh)]
+        left_out = [
+            one.worker
+            for one in pay
+            if one.worker in self._terms.skip and one.shortfall_cents(self._floor) > 0
+        ]
+        lines = [self._outcome(every)]
+        if later:
+            lines.append(
+                "that completes an interrupted run; the next run proposes bonuses to "
+                f"{several(later, 'worker')} short of the floor besides"
+            )
+        if left_out:
+            lines.append(f"left out by --skip: {', '.join(left_out)}")
+        counts: TopUpCounts = {
+            "environment": self._environment.value,
+            "floor_cents": self._floor,
+            "sent": 0 if self._terms.dry_run else len(every),
+            "resumed": len(earlier),
+            "bonuses_cents": sum(bonus.cents for bonus in every),
+            "fees_cents": sum(bonus.fee_cents for bonus in every),
+            "total_cents": cost_of(every),
+            "left_out": len(left_out),
+            "bonuses": [
+                {"worker": bonus.worker, "assignment": bonus.assignment, "cents": bonus.cents}
+                for bonus in every
+            ],
+        }
+        return StageResult(
+            status="done" if every else "nothing_to_do",
+            counts=counts,
+            warnings=() if fresh and self._announce is not None else warnings,
+            lines=tuple(lines),
+            next="mitl pay" if every and not self._terms.dry_run else "",
+        )
+
+    def _show(self, tables: Sequence[Table], *lines: str) -> None:
+        if self._announce is not None:
+            self._announce(tables, lines)
 
     def _check_skipped(self) -> None:
         known = {row.worker for row in ledger.settled_work(self._session, self._environment)}
@@ -136,39 +203,26 @@ class _Run:
                 f"nobody of id {strangers[0]!r} has submitted work on {self._environment}; see `mitl pay`"
             )
 
-    def _propose(self) -> tuple[list[Planned], list[WorkerPay], tuple[str, ...]]:
-        """The new bonuses, everyone's pay, and what to know about it; nobody whose bonus still waits gets another."""
-        with reading(self._session):
-            settled = ledger.settled_work(self._session, self._environment)
-            still = {one.worker for one in unsent(self._session, self._environment)}
-            work = paid_work(settled, self._environment)
-            pay = worker_pay(work)
-            fresh = propose(
-                self._session,
-                self._settings.project_id,
-                self._environment,
-                settled,
-                pay,
-                floor_cents=self._floor,
-                charges_fee=self._endpoint.charges_fee,
-                skip=self._terms.skip | still,
-            )
-        return fresh, pay, time_warnings(work, pay, self._environment)
+    def _propose(self, settled: Sequence[SettledWork], pay: Sequence[WorkerPay]) -> list[Planned]:
+        """A bonus for everyone whose paid work is short of the floor, on the worker's latest approved submission.
 
-    def _offer(
-        self,
-        earlier: Sequence[Planned],
-        fresh: Sequence[Planned],
-        pay: Sequence[WorkerPay],
-        warnings: Sequence[str],
-    ) -> None:
-        """Show the bonuses; refuse what is above the maximum, the ceiling or the balance."""
-        self._announce(
-            (offer_table(self._environment, fresh, pay),),
-            (*(f"note: {warning}" for warning in warnings), self._total_line(fresh)),
+        Nobody whose bonus still waits gets another.
+        """
+        waiting = {bonus.worker for bonus in unsent(self._session, self._environment)}
+        latest = {row.worker: row for row in settled if row.status == APPROVED}  # in order of arrival
+        prefix = f"{PREFIX}:{self._environment}:"
+        numbers = ledger.last_numbers(self._session, BONUS, prefix)
+        text = (
+            "Thank you for your work. It took longer than we had expected, so this bonus lifts what you earned to "
+            f"{format_dollars(self._floor)} for each hour of it."
         )
-        self._require_within(cost_of(earlier) + cost_of(fresh))
-        self._sender.check(fresh, _WHAT)
+        proposed = []
+        for worker, cents in ((one.worker, one.shortfall_cents(self._floor)) for one in pay):
+            if cents and worker not in self._terms.skip | waiting:
+                stem = prefix + worker
+                key = f"{stem}:{numbers.get(stem, 0) + 1}"
+                proposed.append(self._sender.bonus(key, latest[worker], cents, text))
+        return proposed
 
     def _require_within(self, total: int) -> None:
         most = self._terms.max_cost_cents
@@ -178,50 +232,29 @@ class _Run:
                 "--floor, or leave workers out with --skip; nothing new was sent"
             )
 
+    def _offer_table(self, fresh: Sequence[Planned], pay: Sequence[WorkerPay]) -> Table:
+        """The bonuses beside what their workers have earned so far."""
+        known = {one.worker: one for one in pay}
+        rows = tuple(
+            (
+                bonus.worker,
+                known[bonus.worker].submissions,
+                minutes(known[bonus.worker].ms),
+                format_dollars(known[bonus.worker].paid_cents),
+                money(known[bonus.worker].hourly_cents),
+                format_dollars(bonus.cents),
+            )
+            for bonus in fresh
+        )
+        columns = ("worker", "HITs", "minutes", "paid so far", "an hour", "bonus")
+        return Table(f"bonuses on {self._environment}", columns, rows)
+
     def _total_line(self, fresh: Sequence[Planned]) -> str:
-        fees = sum(one.fee_cents for one in fresh)
-        where = "the endpoint charges a fee" if self._endpoint.charges_fee else "this endpoint charges none"
+        fees = sum(bonus.fee_cents for bonus in fresh)
+        where = "the endpoint charges a fee" if self._charges_fee else "this endpoint charges none"
         return (
             f"{in_words(fresh)}, up to {format_dollars(self._floor)} an hour; fee {format_dollars(fees)} "
             f"({where}); total {format_dollars(cost_of(fresh))}"
-        )
-
-    def _result(
-        self,
-        earlier: Sequence[Planned],
-        fresh: Sequence[Planned],
-        pay: Sequence[WorkerPay],
-        warnings: tuple[str, ...],
-    ) -> StageResult:
-        every = [self._sender.sent.get(one.key, one) for one in (*earlier, *fresh)]
-        left = [one for one in pay if one.worker in self._terms.skip and one.shortfall_cents(self._floor) > 0]
-        counts: dict[str, object] = {
-            "environment": self._environment.value,
-            "floor_cents": self._floor,
-            "sent": 0 if self._terms.dry_run else len(every),
-            "resumed": len(earlier),
-            "bonuses_cents": sum(one.cents for one in every),
-            "fees_cents": sum(one.fee_cents for one in every),
-            "total_cents": cost_of(every),
-            "left_out": len(left),
-            "bonuses": [
-                {"worker": one.worker, "assignment": one.assignment, "cents": one.cents} for one in every
-            ],
-        }
-        lines = [self._outcome(every)]
-        if self._later:
-            lines.append(
-                "that completes an interrupted run; the next run proposes bonuses to "
-                f"{several(self._later, 'worker')} short of the floor besides"
-            )
-        if left:
-            lines.append(f"left out by --skip: {', '.join(one.worker for one in left)}")
-        return StageResult(
-            status="done" if every else "nothing_to_do",
-            counts=counts,
-            warnings=() if fresh and self._told else warnings,
-            lines=tuple(lines),
-            next="mitl pay" if every and not self._terms.dry_run else "",
         )
 
     def _outcome(self, every: Sequence[Planned]) -> str:
@@ -236,5 +269,10 @@ class _Run:
         return f"nothing to do: nobody's paid work is below {format_dollars(self._floor)} an hour"
 
 
-def _silence(tables: Sequence[Table], lines: Sequence[str]) -> None:
-    pass
+def key_of_reference(project_id: str, environment: Environment, worker: str, reason: str) -> str | None:
+    """The key of the top-up whose reference a bonus's reason carries; None where it is none of this project's."""
+    for number in range(1, _MOST + 1):
+        key = f"{PREFIX}:{environment}:{worker}:{number}"
+        if marked(reference_of(project_id, key)) in reason:
+            return key
+    return None

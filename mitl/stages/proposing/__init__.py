@@ -1,1 +1,4 @@
-"""From annotators to candidate pairs: rankings, samples, estimates, checks of weights."""
+"""From annotators to candidate pairs: rankings, samples, estimates, checks of weights.
+
+Nobody is asked and nothing costs.
+"""

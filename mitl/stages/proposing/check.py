@@ -1,18 +1,18 @@
-"""Checking a weights file: what it is, and whether it is the network that it is taken for."""
+"""The annotators that there are, and checking a weights file: whether it is the network that it is taken for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 from annotators import registry
-from annotators.published import KS, Published, default_row
-from annotators.released import RELEASED
+from annotators.catalog import KS, MINIS, NETWORKS, Published, default_row
 from mitl.errors import AnnotatorError
 from mitl.records import StageResult, Table, Verdict
+from mitl.records.results import printed_by
 from mitl.settings import Settings
 
 if TYPE_CHECKING:
@@ -20,6 +20,74 @@ if TYPE_CHECKING:
 
 _SHOWN = 8
 """Keys of one fault that are listed for people; ``--json`` has all."""
+
+
+@printed_by("annotators")
+class AnnotatorsCounts(TypedDict):
+    """What annotators there are."""
+
+    known: Annotated[int, "names and forms of names"]
+    ready: Annotated[int, "those that could propose as things are: packages, settings and files are there"]
+    annotators: Annotated[
+        list[dict[str, object]], "each of them: name, ready, what, needs, missing, download"
+    ]
+
+
+def list_annotators(settings: Settings) -> StageResult:
+    """What each known annotator is, what it needs and lacks, and what to download."""
+    known = registry.describe(settings.annotator_config, settings.project)
+    rows = tuple(
+        (line.name, "yes" if line.ready else f"lacks {', '.join(line.missing)}", line.what, line.needs)
+        for line in known
+    )
+    lines = ["to download (settings go to mitl.toml; docs/annotators.md says more):"]
+    for line in known:
+        for place, text in enumerate(line.download):
+            lines.append(f"  {line.name if place == 0 else '':<5} {text}")
+    counts = AnnotatorsCounts(
+        known=len(known),
+        ready=sum(line.ready for line in known),
+        annotators=[{"name": line.name, "ready": line.ready, **asdict(line)} for line in known],
+    )
+    table = Table("", ("name", "ready", "what it is", "what it needs"), rows)
+    return StageResult(counts=counts, tables=(table,), lines=tuple(lines))
+
+
+@printed_by("annotators check")
+class WeightsCounts(TypedDict):
+    """What a weights file is."""
+
+    network: Annotated[str, "the network that the file was compared with"]
+    fits: Annotated[bool, "whether it can be used as it is"]
+    fits_as: Annotated[list[str], "other networks that it does fit, where it does not fit this one"]
+    layout: Annotated[str, "how the file is built, outermost first"]
+    what: Annotated[str, "what it holds, in a line"]
+    numbers: Annotated[int, "weights, biases and running statistics"]
+    settings: Annotated[dict[str, object], "what was read off the file: K, words, sizes"]
+    matched: Annotated[int, "keys of the right name and shape"]
+    missing: Annotated[list[str], "keys that the network needs and the file lacks"]
+    unexpected: Annotated[list[str], "keys that the network does not know"]
+    misshapen: Annotated[list[str], "keys of another shape, with both shapes"]
+    ignored: Annotated[dict[str, str], "keys that are known and not needed → the reason"]
+    absent: Annotated[dict[str, str], "keys of the network that the file need not have → the reason"]
+    problems: Annotated[list[str], "whatever else is wrong, a sentence each"]
+    vocabulary: Annotated[
+        str | None, "how many words it has and which list it is; null without `--vocabulary`"
+    ]
+    published: Annotated[
+        str | None, "row of the published figures; null where nothing was published of such a file"
+    ]
+    published_recall: Annotated[
+        Mapping[str, Mapping[str, Mapping[str, float | None]]],
+        "protocol (5K, 1K) → direction → R@K → percent",
+    ]
+
+
+@printed_by("annotators check", key="paths")
+class WeightsPaths(TypedDict):
+    """Its files."""
+
+    file: Annotated[str, "the file that was checked"]
 
 
 def check(settings: Settings, name: str, file: Path, *, vocabulary: Path | None = None) -> Verdict:
@@ -30,22 +98,22 @@ def check(settings: Settings, name: str, file: Path, *, vocabulary: Path | None 
     """
     network = _network(settings, name)
     examination = registry.examine(network, file)
-    found = _Findings(examination, *_held_by(Path(examination.path)))
+    findings = _Findings(examination, *_held_by(Path(examination.path)))
     if vocabulary is not None:
-        found = _with_vocabulary(found, vocabulary)
+        findings = _with_vocabulary(findings, vocabulary)
     fits_as = () if examination.fits else tuple(_others(network, file))
     published = None
-    if found.examination.fits:
+    if findings.examination.fits:
         published = default_row(network, examination.settings, file_name=file.name)
     result = StageResult(
-        counts=_counts(found, fits_as, published),
-        paths={"file": str(file)},
-        warnings=found.warnings,
-        tables=tuple(_tables(found, published)),
-        lines=tuple(_faults(found.examination)),
-        next=_next(settings, name, file) if found.examination.fits else "",
+        counts=_counts(findings, fits_as, published),
+        paths=WeightsPaths(file=str(file)),
+        warnings=findings.warnings,
+        tables=tuple(_tables(findings, published)),
+        lines=tuple(_faults(findings.examination)),
+        next=_next(settings, name, file) if findings.examination.fits else "",
     )
-    return Verdict(result, _refusal(found.examination, fits_as))
+    return Verdict(result, _refusal(findings.examination, fits_as))
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +128,12 @@ class _Findings:
 
 def _network(settings: Settings, name: str) -> str:
     network = registry.network_of(name, settings.annotator_config.get(name, {}))
-    if network is None and name in registry.BUILDERS:
-        network = name.removesuffix("-mini")
+    if network is None and name in MINIS:
+        network = MINIS[name].network
     if network is None:
         raise AnnotatorError(
-            f"{name!r} is no network whose weights can be checked; known: {', '.join(RELEASED)}, and every name whose "
+            f"{name!r} is not a network whose weights can be checked; "
+            f"known: {', '.join(NETWORKS)}, and every name whose "
             "table in mitl.toml says network = one of these"
         )
     return network
@@ -83,19 +152,19 @@ def _held_by(file: Path) -> tuple[Checkpoint, int]:
     return checkpoint, sum(t.numel() for t in checkpoint.tensors.values() if t.is_floating_point())
 
 
-def _with_vocabulary(found: _Findings, path: Path) -> _Findings:
+def _with_vocabulary(findings: _Findings, path: Path) -> _Findings:
     """The findings with what is to be said of the vocabulary beside these weights."""
     from annotators.inputs.vocabularies import RELEASED as LISTS
     from annotators.inputs.vocabularies import Vocabulary, read_vocabulary
 
-    words = found.examination.settings.get("words")
+    words = findings.examination.settings.get("words")
     if not isinstance(words, int):
         raise AnnotatorError(
-            f"{found.examination.network!r} has no vocabulary of words; leave --vocabulary out"
+            f"{findings.examination.network!r} has no vocabulary of words; leave --vocabulary out"
         )
     known = read_vocabulary(path)
     problems: list[str] = []
-    held = found.checkpoint.values.get("word2idx")
+    held = findings.checkpoint.values.get("word2idx")
     if len(known) != words:
         problems.append(
             f"the vocabulary {str(path)!r} has {known.description}, but the weights were trained with {words:,} words"
@@ -105,8 +174,8 @@ def _with_vocabulary(found: _Findings, path: Path) -> _Findings:
     odd = not problems and known.fingerprint not in LISTS
     warning = f"{str(path)!r} is none of the released vocabularies; in another order its words are noise"
     return replace(
-        found,
-        examination=replace(found.examination, problems=(*found.examination.problems, *problems)),
+        findings,
+        examination=replace(findings.examination, problems=(*findings.examination.problems, *problems)),
         vocabulary=known.description,
         warnings=(warning,) if odd else (),
     )
@@ -114,7 +183,7 @@ def _with_vocabulary(found: _Findings, path: Path) -> _Findings:
 
 def _others(network: str, file: Path) -> Iterator[str]:
     """The other networks that this file does fit."""
-    for other in RELEASED:
+    for other in NETWORKS:
         # A network that cannot even say what it expects of this file is none that it fits.
         with suppress(AnnotatorError):
             if other != network and registry.examine(other, file).fits:
@@ -147,17 +216,17 @@ def _faults(examination: Examination, shown: int = _SHOWN) -> Iterator[str]:
                 yield f"{len(keys):,} {said} ({why}): {keys[0]}{more}"
 
 
-def _tables(found: _Findings, published: Published | None) -> Iterator[Table]:
-    examination = found.examination
+def _tables(findings: _Findings, published: Published | None) -> Iterator[Table]:
+    examination = findings.examination
     expected = examination.matched + len(examination.missing) + len(examination.misshapen)
     rows = [
         ("is", examination.what),
         ("layout", examination.layout),
-        ("numbers", f"{found.numbers:,} in {len(found.checkpoint.tensors):,} tensors"),
+        ("numbers", f"{findings.numbers:,} in {len(findings.checkpoint.tensors):,} tensors"),
         ("keys", f"{examination.matched:,} of {expected:,} match"),
     ]
-    if found.vocabulary:
-        rows.append(("vocabulary", found.vocabulary))
+    if findings.vocabulary:
+        rows.append(("vocabulary", findings.vocabulary))
     yield Table(examination.path, ("about", "found"), tuple(rows))
     if published is not None:
         columns = ("COCO", "direction", *(f"R@{k}" for k in KS))
@@ -170,15 +239,15 @@ def _figures(published: Published) -> Iterator[tuple[object, ...]]:
             yield protocol, direction.value, *(None if r is None else f"{r:.2f}" for r in recalls)
 
 
-def _counts(found: _Findings, fits_as: Sequence[str], published: Published | None) -> dict[str, object]:
-    examination = found.examination
+def _counts(findings: _Findings, fits_as: Sequence[str], published: Published | None) -> WeightsCounts:
+    examination = findings.examination
     return {
         "network": examination.network,
         "fits": examination.fits,
         "fits_as": list(fits_as),
         "layout": examination.layout,
         "what": examination.what,
-        "numbers": found.numbers,
+        "numbers": findings.numbers,
         "settings": dict(examination.settings),
         "matched": examination.matched,
         "missing": list(examination.missing),
@@ -187,7 +256,7 @@ def _counts(found: _Findings, fits_as: Sequence[str], published: Published | Non
         "ignored": dict(examination.ignored),
         "absent": dict(examination.absent),
         "problems": list(examination.problems),
-        "vocabulary": found.vocabulary or None,
+        "vocabulary": findings.vocabulary or None,
         "published": None if published is None else published.row,
         "published_recall": {} if published is None else published.recalls(),
     }

@@ -1,23 +1,92 @@
-"""How and where rankings are computed, and where what they need is kept."""
+"""How and where rankings are computed, where what they need is kept, and which pairs are scored.
+
+An annotator that needs a forward pass for each pair scores all of them, or a shortlist.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 from annotators import registry
-from annotators.base import Annotator, RankingSource
-from mitl.core.whole_files import folder_bytes
+from annotators.base import Annotator, Encoded, Modality, RankingSource, is_reusable
+from mitl.errors import AnnotatorError
+from mitl.progress import Progress, no_progress
 from mitl.records import Direction
-from mitl.retrieval.encodings import EncodingStore
-from mitl.retrieval.engines import Engine, LocalEngine, Recipe
+from mitl.retrieval.encodings import EncodingStore, Items, check_encoded, encode_items
+from mitl.retrieval.engines import LocalEngine, Recipe
 from mitl.retrieval.products import Backend
 from mitl.retrieval.shortlisted import Recall
 from mitl.settings import Settings
-from mitl.stages.proposing.scopes import Scope, split_scope
+
+KEYS = ("scope", "shortlist", "shortlist_from", "shortlist_recall", "audit_queries", "audit_items")
+"""Settings of an annotator's table that are for whoever ranks, not for its network."""
+SHORTLIST = 256
+"""Candidates of a query and source where no number is given: as many as ALBEF and BLIP rerank on COCO."""
+AUDIT_QUERIES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class PairScope:
+    """The best ``shortlist`` candidates of each query by each of ``sources``; every pair where it is None."""
+
+    shortlist: int | None = None
+    sources: tuple[str, ...] = ()
+    """Annotators whose rankings give candidates; all others of the same run by default."""
+    recall: float | None = None
+    """That a shortlist must reach, measured; it grows until it does."""
+    audit_queries: int = AUDIT_QUERIES
+    """Random queries on which the recall is measured."""
+    audit_items: int | None = None
+    """Random items beside its shortlist that such a query is compared with; all by default."""
+
+
+def split_scope(name: str, config: Mapping[str, Any]) -> tuple[dict[str, Any], PairScope | None]:
+    """An annotator's settings without those of its scope, and the scope; None where it is not an annotator of pairs.
+
+    Raises:
+        AnnotatorError: a scope that is not known, a number that is none or out of range.
+    """
+    if not _scores_pairs(name, config):
+        return dict(config), None
+    rest = {key: value for key, value in config.items() if key not in KEYS}
+    scope, listed = config.get("scope"), [key for key in KEYS[1:] if key in config]
+    if scope not in (None, "exhaustive", "shortlist"):
+        raise _wrong(name, "scope", scope, "exhaustive or shortlist")
+    if scope == "exhaustive" and listed:
+        raise AnnotatorError(
+            f"annotator {name!r} sets {listed[0]!r} although its 'scope' is 'exhaustive'; leave one of them out"
+        )
+    if scope != "shortlist" and not listed:
+        return rest, PairScope()
+    sources, recall = config.get("shortlist_from", []), config.get("shortlist_recall")
+    if not isinstance(sources, list) or not all(isinstance(source, str) for source in sources):
+        raise _wrong(name, "shortlist_from", sources, 'a list of annotators, as ["clip", "pvse"]')
+    if recall is not None and (not isinstance(recall, float) or not 0 < recall < 1):
+        raise _wrong(name, "shortlist_recall", recall, "a number between 0 and 1")
+    count = _whole(name, config, "shortlist", SHORTLIST)
+    queries = _whole(name, config, "audit_queries", AUDIT_QUERIES)
+    items = _whole(name, config, "audit_items", 1) if "audit_items" in config else None
+    return rest, PairScope(count, tuple(sources), recall, queries, items)
+
+
+def _scores_pairs(name: str, config: Mapping[str, Any]) -> bool:
+    return "scope" in config or name == "vilt-mini" or registry.network_of(name, config) == "vilt"
+
+
+def _whole(name: str, config: Mapping[str, Any], key: str, default: int) -> int:
+    value = config.get(key, default)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise _wrong(name, key, value, "a whole number from 1")
+    return value
+
+
+def _wrong(name: str, key: str, value: object, right: str) -> AnnotatorError:
+    return AnnotatorError(f"{key!r} of annotator {name!r} is {value!r}; it should be {right}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +106,16 @@ class Computing:
 
 
 @dataclass(slots=True)
-class Means:
-    """Who computes, where encodings and scores of pairs are kept, and what it came to."""
+class ComputeContext:
+    """Who computes, who is told how far it is, where encodings and scores of pairs are kept, and what it came to."""
 
-    engine: Engine
+    engine: LocalEngine
     encodings: EncodingStore
     scores: Path
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Of each annotator."""
     project: Path = field(default_factory=Path)
+    progress: Progress = no_progress
     scored: Counter[str] = field(default_factory=Counter)
     """Pairs that had to be scored, by annotator."""
     recalls: dict[tuple[str, Direction], Recall] = field(default_factory=dict)
@@ -54,7 +124,9 @@ class Means:
     """What annotators that shortlist for themselves measured: ``count``, ``recall``, ``k``, ``queries``."""
 
     @classmethod
-    def of(cls, settings: Settings, engine: Engine | None = None) -> Means:
+    def of(
+        cls, settings: Settings, engine: LocalEngine | None = None, progress: Progress = no_progress
+    ) -> ComputeContext:
         """A project's folders, and this process unless another engine is given."""
         return cls(
             engine or LocalEngine(cast(Backend, settings.backend)),
@@ -62,36 +134,38 @@ class Means:
             settings.runs / "scores",
             settings.annotator_config,
             settings.project,
+            progress,
         )
 
-    @classmethod
-    def beside(cls, folder: Path) -> Means:
-        """This process, with all that is kept in the folder of the rankings."""
-        return cls(LocalEngine(), EncodingStore(folder / "encodings"), folder / "scores")
-
-    def scope(self, name: str) -> Scope:
+    def scope(self, name: str) -> PairScope:
         """Which pairs an annotator of pairs scores; all where nothing is set."""
-        return split_scope(name, self.settings.get(name, {}))[1] or Scope()
+        return split_scope(name, self.settings.get(name, {}))[1] or PairScope()
 
     def build(self, name: str) -> Annotator | RankingSource:
         """An annotator with its settings."""
         return registry.build(name, split_scope(name, self.settings.get(name, {}))[0], folder=self.project)
 
+    def encoded(self, annotator: Annotator, modality: Modality, items: Items) -> Encoded:
+        """All items encoded; what is kept is taken, and kept where the annotator's encodings may be used again."""
+        if is_reusable(annotator):
+            encode = partial(self.engine.encode, annotator, modality)
+            return self.encodings.encoded(annotator, modality, items, encode, progress=self.progress)
+        encoded = encode_items(annotator, modality, items)
+        check_encoded(annotator.name, encoded, items)
+        return encoded
+
     @property
     def shortlists(self) -> dict[str, dict[str, object]]:
         """How much of the true top k each shortlist holds, by annotator and direction."""
-        found: dict[str, dict[str, object]] = {
-            f"{name} {direction}": {**asdict(recall), "candidates": round(recall.candidates, 1)}
-            for (name, direction), recall in self.recalls.items()
+        own = {
+            key: {"k": it.k, "depth": it.count, "share": it.recall, "queries": it.queries}
+            for key, it in self.own_recalls.items()
         }
-        for (name, direction), own in self.own_recalls.items():
-            found[f"{name} {direction}"] = {
-                "k": own.k,
-                "depth": own.count,
-                "share": own.recall,
-                "queries": own.queries,
-            }
-        return found
+        measured = {
+            key: {**asdict(recall), "candidates": round(recall.candidates, 1)}
+            for key, recall in self.recalls.items()
+        }
+        return {f"{name} {direction}": of for (name, direction), of in {**measured, **own}.items()}
 
     @property
     def shortlist_lines(self) -> tuple[str, ...]:
@@ -99,18 +173,8 @@ class Means:
         said = {**{key: recall.line for key, recall in self.recalls.items()}, **self.own_recalls}
         return tuple(f"{name} {direction}: {line}" for (name, direction), line in said.items())
 
-    @property
-    def kept_bytes(self) -> int:
-        """What encodings and scores take on disk."""
-        return self.encodings.size_bytes + folder_bytes(self.scores)
 
-    @property
-    def paths(self) -> dict[str, str]:
-        """Where they lie; both folders can be deleted at any time, and are made again."""
-        return {"encodings": str(self.encodings.folder), "scores": str(self.scores)}
-
-
-def open_engine(settings: Settings, computing: Computing, names: Sequence[str]) -> Engine:
+def open_engine(settings: Settings, computing: Computing, names: Sequence[str]) -> LocalEngine:
     """The engine that was asked for, to be entered; what it needs is imported only here."""
     backend = cast(Backend, computing.backend)
     if computing.engine == "local":
@@ -119,7 +183,7 @@ def open_engine(settings: Settings, computing: Computing, names: Sequence[str]) 
 
     recipes = {}
     for name in names:
-        for one in (name, *Means.of(settings).scope(name).sources):
+        for one in (name, *ComputeContext.of(settings).scope(name).sources):
             config, _ = split_scope(one, settings.annotator_config.get(one, {}))
             recipes[one] = Recipe(one, config, settings.project)
     return RayEngine(recipes, address=computing.ray_address, backend=backend)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,16 +12,26 @@ from typing import Any
 import annotators
 from annotators import registry
 from annotators.base import Annotator
+from annotators.catalog import NETWORKS, TEXT_MODELS
+from annotators.costs import RANKINGS, Costs, embeddings, pivot
 from mitl.core.pricing import format_dollars
 from mitl.db.session import open_database
 from mitl.db.store import items as item_store
 from mitl.errors import AnnotatorError, UsageError
 from mitl.records import StageResult, Table
-from mitl.retrieval.estimates import NAMED, Estimate, Hardware, Plan, Workload, estimate, total
-from mitl.retrieval.network_costs import NETWORKS, RANKINGS, Costs, embeddings, pivot
-from mitl.retrieval.probes import here
+from mitl.retrieval.estimates import (
+    NAMED,
+    AnnotatorPlan,
+    ComputeEstimate,
+    Hardware,
+    Workload,
+    estimate,
+    here,
+    total,
+)
 from mitl.settings import Settings
-from mitl.stages.proposing.scopes import SHORTLIST, split_scope
+from mitl.stages.proposing.computing import SHORTLIST, split_scope
+from mitl.stages.proposing.propose import ProposeCounts
 
 HERE = "here"
 HARDWARE = (HERE, *NAMED)
@@ -31,7 +40,7 @@ _LARGEST_HEADER = 100 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class EstimateOptions:
     """What `mitl propose --estimate` was asked."""
 
     images: int | None = None
@@ -46,7 +55,7 @@ class Wanted:
     """Of one machine."""
 
 
-def estimate_proposing(settings: Settings, chosen: Sequence[str], wanted: Wanted) -> StageResult:
+def estimate_proposing(settings: Settings, chosen: Sequence[str], wanted: EstimateOptions) -> StageResult:
     """FLOP, bytes, time and money of ranking with these annotators (the five networks by default).
 
     Nothing is ranked and nothing is written.
@@ -67,7 +76,20 @@ def estimate_proposing(settings: Settings, chosen: Sequence[str], wanted: Wanted
         )
     work = _workload(settings, wanted)
     machines = [here(weights_files(settings)) if name == HERE else NAMED[name] for name in wanted.hardware]
-    found = [_on(machine, work, wanted, plans, _alternatives(settings, plans)) for machine in machines]
+    price, others = wanted.cents_per_hour, _alternatives(settings, plans)
+    found = [
+        _OnHardware(
+            machine,
+            *(
+                {
+                    name: estimate(plan, work, machine, machines=wanted.machines, cents_per_hour=price)
+                    for name, plan in of.items()
+                }
+                for of in (plans, others)
+            ),
+        )
+        for machine in machines
+    ]
     warnings = tuple(
         f"nothing is known of the costs of annotator {name!r}, so it is left out"
         for name in names
@@ -81,28 +103,11 @@ class _OnHardware:
     """All annotators on one hardware, and what some of them would take if they were run otherwise."""
 
     hardware: Hardware
-    parts: Mapping[str, Estimate]
-    alternatives: Mapping[str, Estimate]
+    parts: Mapping[str, ComputeEstimate]
+    alternatives: Mapping[str, ComputeEstimate]
 
 
-def _on(
-    hardware: Hardware,
-    work: Workload,
-    wanted: Wanted,
-    plans: Mapping[str, Plan],
-    alternatives: Mapping[str, Plan],
-) -> _OnHardware:
-    def estimates(of: Mapping[str, Plan]) -> dict[str, Estimate]:
-        price = wanted.cents_per_hour
-        return {
-            name: estimate(plan, work, hardware, machines=wanted.machines, cents_per_hour=price)
-            for name, plan in of.items()
-        }
-
-    return _OnHardware(hardware, estimates(plans), estimates(alternatives))
-
-
-def _alternatives(settings: Settings, plans: Mapping[str, Plan]) -> dict[str, Plan]:
+def _alternatives(settings: Settings, plans: Mapping[str, AnnotatorPlan]) -> dict[str, AnnotatorPlan]:
     """Cheaper ways to score pairs one by one, for annotators about which nothing is set yet."""
     found = {}
     for name, plan in plans.items():
@@ -115,7 +120,7 @@ def _alternatives(settings: Settings, plans: Mapping[str, Plan]) -> dict[str, Pl
     return found
 
 
-def _workload(settings: Settings, wanted: Wanted) -> Workload:
+def _workload(settings: Settings, wanted: EstimateOptions) -> Workload:
     images, captions = wanted.images, wanted.captions
     if images is None or captions is None:
         with open_database(settings.db_url, read_only=True) as session:
@@ -130,29 +135,26 @@ def _workload(settings: Settings, wanted: Wanted) -> Workload:
     return Workload(images, captions, image_queries, caption_queries)
 
 
-def plan_of(settings: Settings, name: str) -> Plan | None:
+def plan_of(settings: Settings, name: str) -> AnnotatorPlan | None:
     """An annotator's costs by its sizes; None where they are not known."""
     config, scope = split_scope(name, settings.annotator_config.get(name, {}))
     made_elsewhere = _from_files(settings, name, config)
     if made_elsewhere is not None:
-        return Plan(made_elsewhere)
+        return AnnotatorPlan(made_elsewhere)
     if "transformers" in config:
         return None
-    network: str | None = registry.network_of(name, config)
-    sizes: dict[str, Any] = {}
+    network = registry.network_of(name, config)
     files = _files(settings, name)
-    stated = next((found for file in files if (found := _stated(file)) is not None), None)
-    if stated is not None:
-        network, sizes = stated
-    if network not in NETWORKS:
+    costs = next((stated for file in files if (stated := _stated(file)) is not None), None)
+    if costs is None and network is not None:
+        costs = NETWORKS[network].config().costs()
+    if costs is None:
         return None
-    if network == "vsrn" and len(files) > 1:
-        sizes = {**sizes, "checkpoints": len(files)}
     per_query = None
     if scope is not None and scope.shortlist is not None:
         per_query = scope.shortlist * max(1, len(scope.sources) or len(settings.annotators) - 1)
     low = str(config.get("precision", "float32")) in _LOW_PRECISIONS
-    return Plan(NETWORKS[network](**sizes), low, per_query)
+    return AnnotatorPlan(costs.times(len(files)) if len(files) > 1 else costs, low, per_query)
 
 
 def _from_files(settings: Settings, name: str, config: Mapping[str, Any]) -> Costs | None:
@@ -166,7 +168,7 @@ def _from_files(settings: Settings, name: str, config: Mapping[str, Any]) -> Cos
         return embeddings(shape[-1], shape[1] if len(shape) == 3 else 1)
     _, by_name = registry.pivot_parts(name) or (None, None)
     text_model = config.get("text_model", by_name)
-    return pivot(text_model) if text_model in registry.TEXT_MODELS else None
+    return pivot(text_model) if text_model in TEXT_MODELS else None
 
 
 def _files(settings: Settings, name: str) -> list[Path]:
@@ -183,23 +185,21 @@ def weights_files(settings: Settings) -> Iterator[Path]:
         yield from _files(settings, name)
 
 
-def _stated(path: Path) -> tuple[str, dict[str, Any]] | None:
-    """The network and sizes that a weights file of ours states in its header; None for any other file."""
+def _stated(path: Path) -> Costs | None:
+    """The costs at the sizes that a weights file of ours states in its header; None for any other file."""
     try:
         with path.open("rb") as file:
             (length,) = struct.unpack("<Q", file.read(8))
             about = json.loads(file.read(length) if length < _LARGEST_HEADER else b"")["__metadata__"]
-        network, config = str(about["network"]), json.loads(about["config"])
-        known = set(inspect.signature(NETWORKS[network]).parameters)
-        return network, {key: value for key, value in config.items() if key in known}
+        return NETWORKS[str(about["network"])].config.from_json(about["config"]).costs()
     except (OSError, ValueError, KeyError, TypeError, AttributeError, struct.error):
         return None
 
 
 def _result(
-    work: Workload, wanted: Wanted, found: Sequence[_OnHardware], warnings: tuple[str, ...]
+    work: Workload, wanted: EstimateOptions, found: Sequence[_OnHardware], warnings: tuple[str, ...]
 ) -> StageResult:
-    counts: dict[str, object] = {
+    counts: ProposeCounts = {
         "images": work.images,
         "captions": work.captions,
         "image_queries": work.image_queries,
@@ -224,16 +224,8 @@ def _result(
     return StageResult(counts=counts, tables=tables, lines=lines, warnings=warnings, next="mitl propose")
 
 
-def _numbers(part: Estimate) -> dict[str, object]:
-    return {
-        "encode_flop": part.encode_flop,
-        "compare_flop": part.compare_flop,
-        "pairs": part.pairs,
-        "kept_bytes": part.kept_bytes,
-        "read_bytes": part.read_bytes,
-        "seconds": part.seconds,
-        "cents": None if part.cents is None else round(part.cents),
-    }
+def _numbers(part: ComputeEstimate) -> dict[str, object]:
+    return {**asdict(part), "cents": None if part.cents is None else round(part.cents)}
 
 
 def _table(on: _OnHardware, machines: int) -> Table:
@@ -255,7 +247,7 @@ def _table(on: _OnHardware, machines: int) -> Table:
     )
 
 
-def _cells(part: Estimate) -> tuple[object, ...]:
+def _cells(part: ComputeEstimate) -> tuple[object, ...]:
     return (
         scaled(part.encode_flop, "FLOP"),
         scaled(part.compare_flop, "FLOP"),

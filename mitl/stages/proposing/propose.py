@@ -4,26 +4,98 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, TypedDict
 
-from annotators.base import Annotator, RankingSource, device_name
+import pandas as pd
+
+from annotators.base import device_name
+from mitl.core.packed import unpack_pairs
+from mitl.core.whole_files import folder_bytes
 from mitl.db.session import open_database
-from mitl.db.store import items as item_store
 from mitl.db.store import proposals as store
 from mitl.errors import RetrievalError, UsageError
 from mitl.progress import Progress, no_progress
-from mitl.proposals.candidates import DIRECTIONS, ProposalTable, proposal_summary
+from mitl.proposals.candidates import DIRECTIONS, proposal_summary, ranking_path
 from mitl.proposals.candidates import propose as take_top
 from mitl.proposals.sampling import sample
-from mitl.records import Direction, Pair, Proposal, StageResult, Table
+from mitl.records import Direction, Proposal, StageResult, Table
+from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.proposing.computing import Computing, Means, open_engine
+from mitl.stages.proposing.computing import ComputeContext, Computing, open_engine
 from mitl.stages.proposing.query_lists import query_ids
-from mitl.stages.proposing.ranker import Ranker
-from mitl.stages.proposing.ranking import Items, build_annotators, rank_with, rankers, ranking_path
+from mitl.stages.proposing.ranking import (
+    AnnotatorRun,
+    Items,
+    RankingFolder,
+    annotator_runs,
+    build_annotators,
+    rank_with,
+    read_items,
+)
+
+
+class ShareCounts(TypedDict):
+    """What one annotator contributed, as ``--json`` prints it."""
+
+    proposed: int
+    unique: int
+    new: int
+    exclusive: int
+    overlap: float
+
+
+@printed_by("propose")
+class ProposeCounts(TypedDict, total=False):
+    """What proposing counts, and what an estimate of it does."""
+
+    run: Annotated[str, "the run's name: a hash of its configuration"]
+    image_queries: Annotated[int, "images that search"]
+    caption_queries: Annotated[int, "captions that search"]
+    proposals: Annotated[int, "rows (pair, annotator, direction)"]
+    pairs: Annotated[int, "distinct candidate pairs of the run"]
+    new_pairs: Annotated[int, "those that no earlier run had proposed"]
+    rankings_computed: Annotated[int, "rankings not found in `runs/`"]
+    images_encoded: Annotated[int, "images that had to be encoded, once for each annotator"]
+    captions_encoded: Annotated[int, "the same of captions"]
+    pairs_scored: Annotated[int, "pairs that had to be scored one by one"]
+    kept_bytes: Annotated[
+        int, "what encodings and scores of pairs take in `runs/`; both folders can be deleted at any time"
+    ]
+    devices: Annotated[dict[str, str], "by annotator: where its network ran, as torch calls it"]
+    products: Annotated[
+        list[str],
+        "what multiplied vectors: numpy, torch, bf16, int8, cuda or faiss; none where rankings were there",
+    ]
+    shortlists: Annotated[
+        dict[str, dict[str, object]],
+        "annotator and direction → how much of the true top k its shortlist holds: share, low, high, k, "
+        "depth, candidates of a query, gallery, and on what that was measured",
+    ]
+    annotators: Annotated[
+        dict[str, ShareCounts],
+        "by annotator: proposed, unique, new (not by those before it), exclusive, overlap (share also "
+        "proposed by another)",
+    ]
+    images: Annotated[int, "images that the estimate is for (`--estimate`)"]
+    captions: Annotated[int, "captions that it is for (`--estimate`)"]
+    machines: Annotated[int, "machines that share the work (`--estimate`)"]
+    estimates: Annotated[
+        dict[str, dict[str, object]],
+        "hardware → its rates, and by annotator, in total and for alternatives: encode_flop, "
+        "compare_flop, pairs, kept_bytes, read_bytes, seconds, cents (`--estimate`)",
+    ]
+
+
+@printed_by("propose", key="paths")
+class ProposePaths(TypedDict, total=False):
+    """Where proposing leaves its files."""
+
+    rankings: Annotated[str, "folder of the run's ranking files"]
+    encodings: Annotated[str, "folder of the encoded items"]
+    scores: Annotated[str, "folder of the pairs' scores"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,224 +127,183 @@ def propose(
         DatasetError: an id list names an item that is not in the data set.
     """
     with open_database(settings.db_url, read_only=True) as session:
-        dataset = item_store.dataset(session)
-        items = Items(
-            dataset.id_kind,
-            item_store.images(session, dataset.id, settings.project),
-            item_store.captions(session, dataset.id),
-        )
+        dataset, items = read_items(session, settings)
+    choices = {Direction.I2T: images, Direction.T2I: captions}
     queries = {
-        Direction.I2T: _choose(
-            [(i.external_id, i.id) for i in items.images], images, settings.seed, Direction.I2T
-        ),
-        Direction.T2I: _choose(
-            [(c.external_id, c.id) for c in items.captions], captions, settings.seed, Direction.T2I
-        ),
+        direction: _queries(items, direction, choice, settings.seed) for direction, choice in choices.items()
     }
     if not any(queries.values()):
         raise UsageError("no image and no caption is left to search with; ask for one query at least")
     depths = _depths(items, queries, top_k, depth)
-    built = build_annotators(settings, annotators)
-    means = Means.of(settings)
-    chosen = rankers(built, items, progress, means)
-    config = _configuration(dataset.name, chosen, top_k, depth, queries, items)
-    run_hash = hashlib.sha256(config.encode()).hexdigest()[:16]
-    folder = settings.runs / run_hash
+    compute = ComputeContext.of(settings, progress=progress)
+    runs = annotator_runs(build_annotators(settings, annotators), items, compute)
+    config = _configuration(runs, queries, dataset=dataset.name, top_k=top_k, depth=depth)
+    run = _Run(settings, hashlib.sha256(config.encode()).hexdigest()[:16], config, queries, runs)
     with open_database(settings.db_url, read_only=True) as session:
-        known = store.find_run(session, run_hash) is not None
-    if known and _complete(folder, built, queries):
-        return _nothing_to_do(run_hash, folder)
-    with open_engine(settings, computing or Computing.of(settings), annotators) as means.engine:
-        rankings, computed = rank_with(folder, chosen, queries, depths)
-    table = take_top(rankings, top_k)
-    new_pairs = 0 if known else _store(settings, run_hash, config, queries, built, table)
-    return _result(run_hash, folder, top_k, queries, table, new_pairs, computed, means, _devices(built))
+        is_stored = store.find_run(session, run.name) is not None
+    if is_stored and run.is_ranked():
+        return _nothing_to_do(run)
+    with open_engine(settings, computing or Computing.of(settings), annotators) as compute.engine:
+        rankings, computed = rank_with(RankingFolder(run.folder, queries, depths), runs)
+    proposals = take_top(rankings, top_k)
+    new_pairs = 0 if is_stored else run.store(proposals)
+    counts: ProposeCounts = {"new_pairs": new_pairs, "rankings_computed": computed}
+    return _result(run, proposals, compute, counts, top_k)
 
 
-def _store(
-    settings: Settings,
-    run_hash: str,
-    config: str,
-    queries: dict[Direction, list[int]],
-    built: Sequence[Annotator | RankingSource],
-    table: ProposalTable,
-) -> int:
-    """Write the run and its proposals, all or nothing; returns how many pairs are new."""
-    rows = [
-        store.AnnotatorRow(
-            a.name, a.kind, json.dumps(_config_of(settings, a.name), sort_keys=True), a.fingerprint
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run of proposing, named by the hash of all that decides it."""
+
+    settings: Settings
+    name: str
+    config: str
+    queries: Mapping[Direction, list[int]]
+    annotators: Sequence[AnnotatorRun]
+
+    @property
+    def folder(self) -> Path:
+        return self.settings.runs / self.name
+
+    def is_ranked(self) -> bool:
+        """Whether the files of all rankings are there."""
+        return all(
+            ranking_path(self.folder, annotator.name, direction).exists()
+            for annotator in self.annotators
+            for direction in Direction
+            if self.queries[direction]
         )
-        for a in built
-    ]
-    new_pairs = 0
-    with open_database(settings.db_url) as session:
-        # The same command may have run beside this one and stored it meanwhile.
-        if store.find_run(session, run_hash) is None:
-            new_pairs = store.add_run(session, run_hash, config, queries, rows, _proposals(table))
-        session.commit()
-    return new_pairs
+
+    def store(self, proposals: pd.DataFrame) -> int:
+        """Write the run and its proposals, all or nothing; returns how many pairs are new."""
+        rows = [
+            store.AnnotatorRow(a.name, a.kind, json.dumps(config, sort_keys=True), a.fingerprint)
+            for a in (run.annotator for run in self.annotators)
+            for config in (dict(self.settings.annotator_config.get(a.name, {})),)
+        ]
+        new_pairs = 0
+        with open_database(self.settings.db_url) as session:
+            # The same command may have run beside this one and stored it meanwhile.
+            if store.find_run(session, self.name) is None:
+                new_pairs = store.add_run(
+                    session, self.name, self.config, dict(self.queries), rows, _records(proposals)
+                )
+            session.commit()
+        return new_pairs
 
 
-def _result(
-    run_hash: str,
-    folder: Path,
-    top_k: int,
-    queries: dict[Direction, list[int]],
-    table: ProposalTable,
-    new_pairs: int,
-    computed: int,
-    means: Means,
-    devices: dict[str, str],
-) -> StageResult:
-    summary = proposal_summary(table)
-    n_images, n_captions = (len(queries[direction]) for direction in Direction)
-    counts: dict[str, object] = {
-        "run": run_hash,
-        "image_queries": n_images,
-        "caption_queries": n_captions,
-        "proposals": len(table),
-        "pairs": summary.distinct,
-        "new_pairs": new_pairs,
-        "rankings_computed": computed,
-        "images_encoded": means.encodings.computed["image"],
-        "captions_encoded": means.encodings.computed["caption"],
-        "pairs_scored": sum(means.scored.values()),
-        "kept_bytes": means.kept_bytes,
-        "devices": devices,
-        "products": sorted(means.engine.used),
-        "shortlists": means.shortlists,
-        "annotators": {
-            row.annotator: {
-                "proposed": row.proposed,
-                "unique": row.unique,
-                "new": row.new,
-                "exclusive": row.exclusive,
-                "overlap": row.overlap_share,
-            }
-            for row in summary.shares
-        },
-    }
-    shares = Table(
-        f"run {run_hash} · top {top_k} of {n_images:,} image and {n_captions:,} caption queries",
-        ("annotator", "proposed", "unique", "new", "only this one", "overlap"),
-        tuple(
-            (r.annotator, r.proposed, r.unique, r.new, r.exclusive, r.overlap_share) for r in summary.shares
-        ),
-    )
-    return StageResult(
-        counts=counts,
-        paths={"rankings": str(folder), **means.paths},
-        tables=(shares,),
-        lines=(
-            *means.shortlist_lines,
-            *(_where(devices, means.engine.used) if computed else ()),
-            f"{summary.distinct:,} candidate pairs, {new_pairs:,} of them new to the project",
-        ),
-        next="mitl publish --sandbox",
-    )
+def _records(proposals: pd.DataFrame) -> Iterator[Proposal]:
+    pairs = unpack_pairs(proposals["pair"].to_numpy())
+    columns = (proposals[name].tolist() for name in ("annotator", "direction", "rank", "similarity"))
+    for pair, annotator, direction, rank, similarity in zip(pairs, *columns, strict=True):
+        yield Proposal(pair, annotator, DIRECTIONS[direction], rank, similarity)
 
 
-def _devices(built: Sequence[Annotator | RankingSource]) -> dict[str, str]:
-    """Where each annotator's network runs, of those that have one."""
-    return {annotator.name: device for annotator in built if (device := device_name(annotator)) is not None}
-
-
-def _where(devices: dict[str, str], products: set[str]) -> Iterator[str]:
-    """What ``auto`` came to."""
-    if devices:
-        yield f"networks ran on {', '.join(sorted(set(devices.values())))}"
-    if products:
-        yield f"vectors were first multiplied by {', '.join(sorted(products))}"
-
-
-def _choose(side: list[tuple[str, int]], choice: QueryChoice, seed: int, direction: Direction) -> list[int]:
+def _queries(items: Items, direction: Direction, choice: QueryChoice, seed: int) -> list[int]:
+    ids = {item.external_id: item.id for item in items.side(direction)}
     if choice.file is not None:
-        return query_ids(choice.file, direction, dict(side))
+        return query_ids(choice.file, direction, ids)
     noun = "image" if direction is Direction.I2T else "caption"
-    return sample([id_ for _, id_ in side], choice.count, seed, f"{noun} queries")
-
-
-def _proposals(table: ProposalTable) -> Iterator[Proposal]:
-    columns = (
-        table.image_id,
-        table.caption_id,
-        table.annotator,
-        table.direction,
-        table.rank,
-        table.similarity,
-    )
-    for image, caption, annotator, direction, rank, similarity in zip(
-        *(column.tolist() for column in columns), strict=True
-    ):
-        yield Proposal(
-            Pair(image, caption), table.annotators[annotator], DIRECTIONS[direction], rank, similarity
-        )
+    return sample(list(ids.values()), choice.count, seed, f"{noun} queries")
 
 
 def _depths(
-    items: Items, queries: dict[Direction, list[int]], top_k: int, depth: int
+    items: Items, queries: Mapping[Direction, list[int]], top_k: int, depth: int
 ) -> dict[Direction, int]:
-    found = {}
+    depths = {}
     for direction in Direction:
         gallery = len(items.side(direction, gallery=True))
         if queries[direction] and top_k > gallery:
             raise RetrievalError(
                 f"--top-k is {top_k}, but the gallery of {direction} has {gallery} items; give {gallery} or less"
             )
-        found[direction] = min(max(top_k, depth), gallery)
-    return found
-
-
-def _config_of(settings: Settings, name: str) -> dict[str, Any]:
-    return dict(settings.annotator_config.get(name, {}))
+        depths[direction] = min(max(top_k, depth), gallery)
+    return depths
 
 
 def _configuration(
-    dataset: str,
-    chosen: Sequence[Ranker],
-    top_k: int,
-    depth: int,
-    queries: dict[Direction, list[int]],
-    items: Items,
+    runs: Sequence[AnnotatorRun], queries: Mapping[Direction, list[int]], **also: object
 ) -> str:
     """JSON of all that decides a run; its hash names the run. The seed shows in the queries that it drew."""
     digests = {}
     for direction, searching in queries.items():
-        names = {item.id: item.external_id for item in items.side(direction, gallery=False)}
+        names = {item.id: item.external_id for item in runs[0].items.side(direction)}
         listed = "\n".join(names[id_] for id_ in searching)
         digests[direction.value] = {
             "count": len(searching),
             "sha256": hashlib.sha256(listed.encode()).hexdigest(),
         }
-    config = {
-        "dataset": dataset,
-        "annotators": [
-            {"name": ranker.name, "kind": ranker.annotator.kind.value, "fingerprint": ranker.mark()}
-            for ranker in chosen
-        ],
-        "top_k": top_k,
-        "depth": depth,
-        "queries": digests,
-    }
-    return json.dumps(config, sort_keys=True)
+    annotators = [
+        {"name": run.name, "kind": run.annotator.kind.value, "fingerprint": run.mark()} for run in runs
+    ]
+    return json.dumps({**also, "annotators": annotators, "queries": digests}, sort_keys=True)
 
 
-def _complete(
-    folder: Path, built: Sequence[Annotator | RankingSource], queries: dict[Direction, list[int]]
-) -> bool:
-    return all(
-        ranking_path(folder, annotator.name, direction).exists()
-        for annotator in built
-        for direction in Direction
-        if queries[direction]
+def _nothing_to_do(run: _Run) -> StageResult:
+    counts: ProposeCounts = {"run": run.name}
+    paths: ProposePaths = {"rankings": str(run.folder)}
+    return StageResult(
+        status="nothing_to_do",
+        counts=counts,
+        paths=paths,
+        lines=(f"nothing to do: run {run.name} with these annotators and queries is stored already",),
+        next="mitl publish --sandbox",
     )
 
 
-def _nothing_to_do(run_hash: str, folder: Path) -> StageResult:
+def _result(
+    run: _Run, proposals: pd.DataFrame, compute: ComputeContext, done: ProposeCounts, top_k: int
+) -> StageResult:
+    summary = proposal_summary(proposals)
+    n_images, n_captions = (len(run.queries[direction]) for direction in Direction)
+    devices = {a.name: device for a in run.annotators if (device := device_name(a.annotator)) is not None}
+    products = sorted(compute.engine.used)
+    counts: ProposeCounts = {
+        "run": run.name,
+        "image_queries": n_images,
+        "caption_queries": n_captions,
+        "proposals": len(proposals),
+        "pairs": summary.distinct,
+        "new_pairs": done["new_pairs"],
+        "rankings_computed": done["rankings_computed"],
+        "images_encoded": compute.encodings.computed["image"],
+        "captions_encoded": compute.encodings.computed["caption"],
+        "pairs_scored": sum(compute.scored.values()),
+        "kept_bytes": compute.encodings.size_bytes + folder_bytes(compute.scores),
+        "devices": devices,
+        "products": products,
+        "shortlists": compute.shortlists,
+        "annotators": {
+            share.annotator: {
+                "proposed": share.proposed,
+                "unique": share.unique,
+                "new": share.new,
+                "exclusive": share.exclusive,
+                "overlap": share.overlap_share,
+            }
+            for share in summary.shares
+        },
+    }
+    paths: ProposePaths = {
+        "rankings": str(run.folder),
+        "encodings": str(compute.encodings.folder),
+        "scores": str(compute.scores),
+    }
+    shares = Table(
+        f"run {run.name} · top {top_k} of {n_images:,} image and {n_captions:,} caption queries",
+        ("annotator", "proposed", "unique", "new", "only this one", "overlap"),
+        tuple((name, *share.values()) for name, share in counts["annotators"].items()),
+    )
+    where = []
+    if done["rankings_computed"] and devices:
+        where.append(f"networks ran on {', '.join(sorted(set(devices.values())))}")
+    if done["rankings_computed"] and products:
+        where.append(f"vectors were first multiplied by {', '.join(products)}")
+    pairs = f"{summary.distinct:,} candidate pairs, {done['new_pairs']:,} of them new to the project"
     return StageResult(
-        status="nothing_to_do",
-        counts={"run": run_hash},
-        paths={"rankings": str(folder)},
-        lines=(f"nothing to do: run {run_hash} with these annotators and queries is stored already",),
+        counts=counts,
+        paths=paths,
+        tables=(shares,),
+        lines=(*compute.shortlist_lines, *where, pairs),
         next="mitl publish --sandbox",
     )

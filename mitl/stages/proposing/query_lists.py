@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mitl.datasets.id_lists import read_ids
+from mitl.datasets.assembling import read_ids
 from mitl.db.store import items as item_store
 from mitl.errors import DatasetError
 from mitl.positives.loading import official_positives

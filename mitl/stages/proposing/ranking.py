@@ -1,43 +1,55 @@
-"""Rankings of the project's annotators, computed once and kept as files."""
+"""Rankings of a data set by its annotators, computed once and kept as files."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
-from annotators import registry
-from annotators.base import Annotator, Ranking, RankingSource
-from mitl.core.whole_files import one_clear_line, whole_file
-from mitl.errors import AnnotatorError, RetrievalError
-from mitl.progress import Progress
-from mitl.proposals.candidates import NamedRanking, ranking_path
-from mitl.records import CaptionItem, Direction, ImageItem
-from mitl.retrieval.rankings import read_ranking, read_ranking_info, write_ranking
-from mitl.retrieval.shortlisted import Audit, Recall
-from mitl.settings import Settings
-from mitl.stages.proposing.computing import Computing, Means, open_engine
-from mitl.stages.proposing.ranker import Items, Ranker, require_pictures
-from mitl.stages.proposing.scopes import split_scope
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy.orm import Session
 
-__all__ = [
-    "Computing",
-    "Items",
-    "Means",
-    "build_annotators",
-    "open_engine",
-    "rank_all",
-    "rank_with",
-    "rankers",
-    "ranking_path",
-]
+from annotators import registry
+from annotators.base import (
+    Annotator,
+    Encoded,
+    Modality,
+    Ranking,
+    RankingSource,
+    ScoresPairs,
+    fingerprint,
+    is_exact,
+    is_reusable,
+    measured_recall,
+    reads_pictures,
+    scores_pairs,
+    searches_itself,
+)
+from mitl.core.whole_files import one_clear_line, whole_file
+from mitl.db.store import items as item_store
+from mitl.db.store.items import DatasetRow
+from mitl.errors import AnnotatorError, RetrievalError
+from mitl.proposals.candidates import NamedRanking, ranking_path
+from mitl.records import CaptionItem, Direction, IdKind, ImageItem
+from mitl.retrieval.pair_scores import PairScores, ScoredItems, ScoredUnit, Unit
+from mitl.retrieval.pair_search import PairSearch
+from mitl.retrieval.rankings import ExternalIds, MadeBy, read_ranking, read_ranking_info, write_ranking
+from mitl.retrieval.shortlisted import Audit, PairRanking, Recall, Shortlisting, shortlisted_top_k
+from mitl.retrieval.topk import VECTOR_KINDS
+from mitl.settings import Settings
+from mitl.stages.proposing.computing import ComputeContext, PairScope, split_scope
 
 logger = logging.getLogger(__name__)
 
 SOURCES = "shortlists"
 """Folder, within that of the rankings, of the deeper rankings that shortlists were made of, and of their recall."""
+_GROWTH = 8
+"""How many times longer a shortlist may become for the sake of its recall."""
 
 
 def build_annotators(settings: Settings, names: Sequence[str]) -> list[Annotator | RankingSource]:
@@ -58,35 +70,255 @@ def build_annotators(settings: Settings, names: Sequence[str]) -> list[Annotator
     return [registry.build(name, config, folder=settings.project) for name, config in configs.items()]
 
 
-def rankers(
-    annotators: Sequence[Annotator | RankingSource], items: Items, progress: Progress, means: Means
-) -> list[Ranker]:
+@dataclass(frozen=True, slots=True)
+class Items:
+    """Both sides of the data set, in tie order."""
+
+    id_kind: IdKind
+    images: Sequence[ImageItem]
+    captions: Sequence[CaptionItem]
+
+    def side(
+        self, direction: Direction, *, gallery: bool = False
+    ) -> Sequence[ImageItem] | Sequence[CaptionItem]:
+        """The queries' side of a direction, or its gallery's."""
+        return self.images if (direction is Direction.I2T) != gallery else self.captions
+
+
+def read_items(session: Session, settings: Settings) -> tuple[DatasetRow, Items]:
+    """The project's data set, and all of its items; StoreError where there is none."""
+    dataset = item_store.dataset(session)
+    images = item_store.images(session, dataset.id, settings.project)
+    return dataset, Items(dataset.id_kind, images, item_store.captions(session, dataset.id))
+
+
+def at_hand(annotator: Annotator | RankingSource, images: Sequence[ImageItem]) -> list[ImageItem]:
+    """The images that this annotator can look at: all, or those with a file where it says that it reads files."""
+    if not reads_pictures(annotator, unsaid=False):
+        return list(images)
+    return [image for image in images if image.path is not None and image.path.is_file()]
+
+
+def require_pictures(
+    annotator: Annotator | RankingSource, images: Sequence[ImageItem], *, can_sample: bool = False
+) -> None:
+    """AnnotatorError with all that is missing, where the annotator reads files and some are not there."""
+    there = {image.id for image in at_hand(annotator, images)}
+    lacking = [image for image in images if image.id not in there]
+    if not lacking:
+        return
+    unnamed = [image.external_id for image in lacking if image.path is None]
+    lost = [image.path for image in lacking if image.path is not None]
+    folders = sorted({str(path.parent) for path in lost})
+    parts = []
+    if unnamed:
+        parts.append(f"no file was ever named for {len(unnamed):,} ({_first(unnamed)})")
+    if lost:
+        parts.append(
+            f"the file of {len(lost):,} is gone from {_first(folders)} ({_first([path.name for path in lost])})"
+        )
+    instead = f", or take those at hand with --sample {len(there)}" if can_sample and len(there) > 1 else ""
+    raise AnnotatorError(
+        f"annotator {annotator.name!r} looks at pictures, but {len(lacking):,} of {len(images):,} images have none: "
+        f"{' and '.join(parts)}; name their folder with `mitl init --images FOLDER` and the options of the first call"
+        f"{instead}"
+    )
+
+
+def _first(names: Sequence[str], shown: int = 3) -> str:
+    return ", ".join(names[:shown]) + (", …" if len(names) > shown else "")
+
+
+@dataclass(slots=True)
+class AnnotatorRun:
+    """One annotator at work on a data set: what its rankings depend on, its encodings, and the search itself."""
+
+    annotator: Annotator | RankingSource
+    items: Items
+    compute: ComputeContext
+    sources: Sequence[AnnotatorRun] = ()
+    """Whose rankings give the candidates, where it scores a shortlist only."""
+    _encoded: dict[Modality, Encoded] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """The annotator's."""
+        return self.annotator.name
+
+    @property
+    def scope(self) -> PairScope:
+        """Which pairs are scored, by an annotator of pairs.
+
+        Raises:
+            AnnotatorError: a shortlist is wanted of an annotator that does not score pairs.
+        """
+        scope = self.compute.scope(self.name)
+        if scope.shortlist is not None and not scores_pairs(self.annotator):
+            raise AnnotatorError(
+                f"annotator {self.name!r} does not score pair by pair, so it needs no shortlist; take 'scope' out of "
+                "its settings"
+            )
+        return scope
+
+    def mark(self) -> str:
+        """Hash of all that a ranking depends on besides its queries: the annotator, the pictures, the shortlist."""
+        mark = self.annotator.fingerprint
+        if reads_pictures(self.annotator, unsaid=is_reusable(self.annotator)):
+            assert not isinstance(self.annotator, RankingSource)
+            keys = self._keys(self.annotator, "image")
+            mark = fingerprint(
+                annotator=mark, pictures=hashlib.sha256(keys.astype("<u8").tobytes()).hexdigest()
+            )
+        scope = self.scope
+        if scope.shortlist is not None:
+            numbers = [scope.shortlist, scope.recall, scope.audit_queries, scope.audit_items]
+            mark = fingerprint(
+                annotator=mark, scope=numbers, sources=[source.mark() for source in self.sources]
+            )
+        return mark
+
+    def ranking(
+        self, direction: Direction, query_ids: Sequence[int], depth: int, sources: Sequence[Ranking] = ()
+    ) -> Ranking:
+        """Each query's ``depth`` nearest items.
+
+        ``sources``: their rankings, ``source_depth`` deep, where this annotator scores a shortlist only.
+        """
+        if isinstance(self.annotator, RankingSource):
+            return self.annotator.ranking(direction, self.items.images, self.items.captions, query_ids, depth)
+        wanted = np.asarray(query_ids, dtype=np.int64)
+        if scores_pairs(self.annotator):
+            return self._by_scores(self.annotator, direction, wanted, depth, sources)
+        queries, gallery = self._side("image"), self._side("caption")
+        if direction is Direction.T2I:
+            queries, gallery = gallery, queries
+        ranking = self.compute.engine.top_k(
+            self.annotator,
+            queries.rows(np.searchsorted(queries.ids, wanted)),
+            gallery,
+            depth,
+            progress=self.compute.progress,
+        )
+        if (measured := measured_recall(self.annotator)) is not None:
+            self.compute.own_recalls[self.name, direction] = measured
+        return ranking
+
+    def searches_both(self, queries: Mapping[Direction, Sequence[int]]) -> bool:
+        """Whether one pass serves both directions: all items search, and their vectors say all."""
+        if self.annotator.kind not in VECTOR_KINDS or searches_itself(self.annotator):
+            return False
+        return all(list(queries[d]) == [item.id for item in self.items.side(d)] for d in Direction)
+
+    def both(self, depth: Mapping[Direction, int]) -> dict[Direction, Ranking]:
+        """The rankings of all items on both sides."""
+        assert not isinstance(self.annotator, RankingSource)
+        sides, depths = (self._side("image"), self._side("caption")), [depth[d] for d in Direction]
+        rankings = self.compute.engine.top_k_both(
+            self.annotator, *sides, *depths, progress=self.compute.progress
+        )
+        return dict(zip(Direction, rankings, strict=True))
+
+    def source_depth(self, direction: Direction) -> int:
+        """How deep the sources' rankings must be; further where a recall is wished, so that the list can grow."""
+        scope = self.scope
+        assert scope.shortlist is not None, "only a shortlist has sources"
+        most = len(self.items.side(direction, gallery=True))
+        return min(scope.shortlist * (1 if scope.recall is None else _GROWTH), most)
+
+    def _keys(self, annotator: Annotator, modality: Modality) -> NDArray[np.uint64]:
+        items = self.items.images if modality == "image" else self.items.captions
+        return self.compute.encodings.keys(annotator, modality, items, self.compute.progress)
+
+    def _side(self, modality: Modality) -> Encoded:
+        if modality not in self._encoded:
+            assert not isinstance(self.annotator, RankingSource)
+            items = self.items.images if modality == "image" else self.items.captions
+            self._encoded[modality] = self.compute.encoded(self.annotator, modality, items)
+        return self._encoded[modality]
+
+    def _by_scores(
+        self,
+        annotator: ScoresPairs,
+        direction: Direction,
+        query_ids: NDArray[np.int64],
+        depth: int,
+        sources: Sequence[Ranking],
+    ) -> Ranking:
+        """By a score for each pair, of which those of earlier runs are not computed again."""
+        search, label, scope = self._pair_search(annotator), f"score {self.name}", self.scope
+        gallery = self.items.side(direction, gallery=True)
+        try:
+            if scope.shortlist is None:
+                with self.compute.progress(label, total=len(query_ids) * len(gallery)) as advance:
+                    return search.exhaustive(direction, query_ids, depth, advance)
+            found = shortlisted_top_k(
+                query_ids,
+                np.array([item.id for item in gallery], np.int64),
+                depth,
+                sources,
+                Shortlisting(
+                    min(scope.shortlist, len(gallery)),
+                    scope.recall,
+                    Audit(scope.audit_queries, scope.audit_items),
+                ),
+                PairRanking(
+                    partial(search.exhaustive, direction),
+                    partial(search.among, direction),
+                    self.compute.progress,
+                    label,
+                ),
+            )
+            self.compute.recalls[self.name, direction] = found.recall
+            return found.ranking
+        finally:
+            self.compute.scored[self.name] += search.computed
+
+    def _pair_search(self, annotator: ScoresPairs) -> PairSearch:
+        keys = self._keys(annotator, "image"), self._keys(annotator, "caption")
+        items = ScoredItems(self.items.images, self.items.captions, *keys)
+
+        def scores(name: str, *, exact: bool) -> PairScores:
+            def score(units: Iterable[Unit]) -> Iterator[ScoredUnit]:
+                # Encoded only when a pair is missing.
+                sides = self._side("image"), self._side("caption")
+                return self.compute.engine.score(annotator, *sides, units, exact=exact)
+
+            return PairScores(self.compute.scores / name, annotator.name, items, score)
+
+        name = f"{annotator.name}-{annotator.fingerprint[:16]}"
+        exact = None if is_exact(annotator) else scores(f"{name}-float32", exact=True)
+        return PairSearch(annotator.name, items, scores(name, exact=False), exact)
+
+
+def annotator_runs(
+    annotators: Sequence[Annotator | RankingSource], items: Items, compute: ComputeContext
+) -> list[AnnotatorRun]:
     """One for each annotator; those that score a shortlist know whose rankings make it.
 
     Raises:
         AnnotatorError: there is no other annotator to make a shortlist, or it has a shortlist itself.
     """
-    found = [Ranker(annotator, items, progress, means) for annotator in annotators]
-    whole = {ranker.name: ranker for ranker in found if ranker.scope.shortlist is None}
-    for ranker in found:
-        if ranker.name in whole:
+    runs = [AnnotatorRun(annotator, items, compute) for annotator in annotators]
+    whole = {run.name: run for run in runs if run.scope.shortlist is None}
+    for run in runs:
+        if run.name in whole:
             continue
-        names = ranker.scope.sources or tuple(whole)
+        names = run.scope.sources or tuple(whole)
         if not names:
             raise AnnotatorError(
-                f"annotator {ranker.name!r} scores a shortlist, but no other annotator is asked; add --annotator NAME, "
+                f"annotator {run.name!r} scores a shortlist, but no other annotator is asked; add --annotator NAME, "
                 "or set shortlist_from or scope = 'exhaustive' in its settings"
             )
         for name in names:
-            if means.scope(name).shortlist is not None:
+            if compute.scope(name).shortlist is not None:
                 raise AnnotatorError(
-                    f"'shortlist_from' of annotator {ranker.name!r} names {name!r}, which scores a shortlist itself; "
+                    f"'shortlist_from' of annotator {run.name!r} names {name!r}, which scores a shortlist itself; "
                     "name others"
                 )
             if name not in whole:
-                whole[name] = Ranker(means.build(name), items, progress, means)
-        ranker.sources = [whole[name] for name in names]
-    return found
+                whole[name] = AnnotatorRun(compute.build(name), items, compute)
+        run.sources = [whole[name] for name in names]
+    return runs
 
 
 def rank_all(
@@ -95,63 +327,40 @@ def rank_all(
     items: Items,
     queries: Mapping[Direction, Sequence[int]],
     depth: Mapping[Direction, int],
-    progress: Progress,
-    means: Means | None = None,
+    compute: ComputeContext,
 ) -> tuple[list[NamedRanking], int]:
-    """The ranking of every annotator and direction, and how many of them had to be computed; see ``rank_with``.
-
-    Without ``means``, this process computes, and what it keeps lies in ``folder`` too.
-    """
-    return rank_with(
-        folder, rankers(annotators, items, progress, means or Means.beside(folder)), queries, depth
-    )
+    """The ranking of every annotator and direction, and how many of them had to be computed; see ``rank_with``."""
+    return rank_with(RankingFolder(folder, queries, depth), annotator_runs(annotators, items, compute))
 
 
-def rank_with(
-    folder: Path,
-    chosen: Sequence[Ranker],
-    queries: Mapping[Direction, Sequence[int]],
-    depth: Mapping[Direction, int],
-) -> tuple[list[NamedRanking], int]:
-    """The rankings of all rankers in both directions, and how many of them had to be computed.
+def rank_with(kept: RankingFolder, runs: Sequence[AnnotatorRun]) -> tuple[list[NamedRanking], int]:
+    """The rankings of all runs in both directions, and how many of them had to be computed.
 
-    A ranking whose file is in ``folder`` and fits is read; each other one is computed and written at once, so
+    A ranking whose file is in the folder and fits is read; each other one is computed and written at once, so
     that an interrupted run goes on where it was.
 
     Raises:
         AnnotatorError: an annotator that reads pictures would miss some; all are told before anything is computed.
     """
-    work = _Work(folder, queries, depth)
-    for asked in (one for ranker in chosen for one in (ranker, *ranker.sources)):
-        require_pictures(asked.annotator, asked.items.images)
-    for ranker in chosen:
-        for source in ranker.sources:
-            for direction in (one for one in Direction if queries[one]):
-                needed = work.deepest.get((source.name, direction), 0)
-                work.deepest[source.name, direction] = max(needed, ranker.source_depth(direction))
-    found = {}
-    for ranker in sorted(chosen, key=lambda one: bool(one.sources)):  # those that make shortlists first
-        for direction in Direction:
-            if queries[direction]:
-                found[ranker.name, direction] = work.named(ranker, direction)
-    order = [(ranker.name, direction) for ranker in chosen for direction in Direction if queries[direction]]
-    return [found[key] for key in order], work.computed
-
-
-def is_ranked(
-    folder: Path,
-    ranker: Ranker,
-    queries: Mapping[Direction, Sequence[int]],
-    depth: Mapping[Direction, int],
-) -> bool:
-    """Whether both rankings lie in ``folder`` already, so that ``rank_with`` would only read them."""
-    work = _Work(folder, queries, depth)
-    return all(work._read(folder, ranker, direction, depth[direction]) is not None for direction in Direction)
+    asked = [direction for direction in Direction if kept.queries[direction]]
+    for one in (one for run in runs for one in (run, *run.sources)):
+        require_pictures(one.annotator, one.items.images)
+    for run in runs:
+        for source in run.sources:
+            for direction in asked:
+                needed = kept.deepest.get((source.name, direction), 0)
+                kept.deepest[source.name, direction] = max(needed, run.source_depth(direction))
+    rankings = {
+        (run.name, direction): NamedRanking(run.name, direction, kept.ranking(run, direction))
+        for run in sorted(runs, key=lambda run: bool(run.sources))  # those that make shortlists first
+        for direction in asked
+    }
+    return [rankings[run.name, direction] for run in runs for direction in asked], kept.computed
 
 
 @dataclass(slots=True)
-class _Work:
-    """The rankings of one folder."""
+class RankingFolder:
+    """The rankings of some queries in one folder."""
 
     folder: Path
     queries: Mapping[Direction, Sequence[int]]
@@ -160,115 +369,93 @@ class _Work:
     """How deep a shortlist needs an annotator's ranking."""
     computed: int = 0
 
-    def named(self, ranker: Ranker, direction: Direction) -> NamedRanking:
-        """An annotator's ranking, read or computed."""
-        found = self._read(self.folder, ranker, direction, self.depth[direction])
-        if found is None:
-            found = self._compute(ranker, direction)
-        elif ranker.sources:
-            recall = _read_recall(self._recall_path(ranker, direction))
-            if recall is not None:
-                ranker.means.recalls[ranker.name, direction] = recall
-        return NamedRanking(ranker.name, direction, found)
+    def holds(self, run: AnnotatorRun) -> bool:
+        """Whether both rankings lie here already, so that they would only be read."""
+        return all(self._read(self.folder, run, d, self.depth[d]) is not None for d in Direction)
 
-    def _compute(self, ranker: Ranker, direction: Direction) -> Ranking:
+    def ranking(self, run: AnnotatorRun, direction: Direction) -> Ranking:
+        """An annotator's ranking, read or computed."""
         depth = self.depth[direction]
-        if ranker.sources:
-            found = self._shortlisted(ranker, direction)
-        elif self.deepest.get((ranker.name, direction), 0) >= depth:
-            deep = self._deep(ranker, direction)
-            found = Ranking(deep.query_ids, deep.item_ids[:, :depth], deep.similarities[:, :depth])
-        else:
-            return self._searched(self.folder, ranker, direction, self.depth)
-        self._write(self.folder, ranker, direction, found)
-        return found
+        ranking = self._read(self.folder, run, direction, depth)
+        if run.sources:
+            recall_file = self.folder / SOURCES / f"{run.name}.{direction}.json"
+            if ranking is None:
+                ranking = self._shortlisted(run, direction, recall_file)
+            elif (recall := _read_recall(recall_file)) is not None:
+                run.compute.recalls[run.name, direction] = recall
+        elif ranking is None and self.deepest.get((run.name, direction), 0) >= depth:
+            deep = self._deep(run, direction)
+            ranking = Ranking(deep.query_ids, deep.item_ids[:, :depth], deep.similarities[:, :depth])
+            self._write(self.folder, run, direction, ranking)
+        return self._searched(self.folder, run, direction, self.depth) if ranking is None else ranking
 
     def _searched(
-        self, folder: Path, ranker: Ranker, direction: Direction, depth: Mapping[Direction, int]
+        self, folder: Path, run: AnnotatorRun, direction: Direction, depth: Mapping[Direction, int]
     ) -> Ranking:
         """A new ranking; the other direction's as well where one pass gives both and it is not there yet."""
         other = next(one for one in Direction if one is not direction)
         if (
             other in depth
-            and ranker.searches_both(self.queries)
-            and self._read(folder, ranker, other, depth[other]) is None
+            and run.searches_both(self.queries)
+            and self._read(folder, run, other, depth[other]) is None
         ):
-            both = ranker.both(depth)
-            for one, found in both.items():
-                self._write(folder, ranker, one, found)
-            return both[direction]
-        found = ranker.ranking(direction, self.queries[direction], depth[direction])
-        self._write(folder, ranker, direction, found)
-        return found
+            rankings = run.both(depth)
+        else:
+            rankings = {direction: run.ranking(direction, self.queries[direction], depth[direction])}
+        for one, ranking in rankings.items():
+            self._write(folder, run, one, ranking)
+        return rankings[direction]
 
-    def _shortlisted(self, ranker: Ranker, direction: Direction) -> Ranking:
-        sources = [self._deep(source, direction) for source in ranker.sources]
-        found = ranker.ranking(direction, self.queries[direction], self.depth[direction], sources)
-        with one_clear_line(self.folder, "the rankings before it are kept"):
-            _write_recall(self._recall_path(ranker, direction), ranker.means.recalls[ranker.name, direction])
-        return found
+    def _shortlisted(self, run: AnnotatorRun, direction: Direction, recall_file: Path) -> Ranking:
+        sources = [self._deep(source, direction) for source in run.sources]
+        ranking = run.ranking(direction, self.queries[direction], self.depth[direction], sources)
+        recall = json.dumps(asdict(run.compute.recalls[run.name, direction]))
+        with one_clear_line(self.folder, "the rankings before it are kept"), whole_file(recall_file) as sink:
+            sink.write(recall.encode())
+        self._write(self.folder, run, direction, ranking)
+        return ranking
 
-    def _deep(self, source: Ranker, direction: Direction) -> Ranking:
+    def _deep(self, source: AnnotatorRun, direction: Direction) -> Ranking:
         """A ranking deep enough for a shortlist, which is kept apart: nobody else should look so far."""
         folder = self.folder / SOURCES
-        depth = {
-            one: self.deepest[source.name, one] for one in Direction if (source.name, one) in self.deepest
-        }
-        found = self._read(folder, source, direction, depth[direction])
-        return self._searched(folder, source, direction, depth) if found is None else found
+        depth = {d: self.deepest[source.name, d] for d in Direction if (source.name, d) in self.deepest}
+        ranking = self._read(folder, source, direction, depth[direction])
+        return self._searched(folder, source, direction, depth) if ranking is None else ranking
 
-    def _recall_path(self, ranker: Ranker, direction: Direction) -> Path:
-        return self.folder / SOURCES / f"{ranker.name}.{direction}.json"
-
-    def _read(self, folder: Path, ranker: Ranker, direction: Direction, depth: int) -> Ranking | None:
+    def _read(self, folder: Path, run: AnnotatorRun, direction: Direction, depth: int) -> Ranking | None:
         """The stored ranking; None where there is none, or where it is damaged or of other queries or weights."""
-        path = ranking_path(folder, ranker.name, direction)
+        path = ranking_path(folder, run.name, direction)
         if not path.exists():
             return None
-        sides = (ranker.items.side(direction, gallery=gallery) for gallery in (False, True))
         try:
             info = read_ranking_info(path)
             known = (info.annotator, info.direction, info.fingerprint)
-            if known != (ranker.name, direction, ranker.mark()) or info.depth < depth:
+            if known != (run.name, direction, run.mark()) or info.depth < depth:
                 return None
-            found = read_ranking(path, *(_surrogates(side) for side in sides))
+            sides = (run.items.side(direction, gallery=gallery) for gallery in (False, True))
+            ranking = read_ranking(path, *({item.external_id: item.id for item in side} for side in sides))
         except RetrievalError as error:
             logger.warning("%s; it is computed again", error)
             return None
-        return found if list(found.query_ids) == list(self.queries[direction]) else None
+        return ranking if list(ranking.query_ids) == list(self.queries[direction]) else None
 
-    def _write(self, folder: Path, ranker: Ranker, direction: Direction, found: Ranking) -> None:
+    def _write(self, folder: Path, run: AnnotatorRun, direction: Direction, ranking: Ranking) -> None:
         self.computed += folder == self.folder
+        sides = (run.items.side(direction, gallery=gallery) for gallery in (False, True))
+        names = ({item.id: item.external_id for item in side} for side in sides)
         with one_clear_line(folder, "the rankings before it are kept"):
             write_ranking(
-                ranking_path(folder, ranker.name, direction),
-                found,
-                annotator=ranker.name,
-                direction=direction,
-                fingerprint=ranker.mark(),
-                id_kind=ranker.items.id_kind,
-                query_external_ids=_externals(ranker.items.side(direction, gallery=False)),
-                item_external_ids=_externals(ranker.items.side(direction, gallery=True)),
+                ranking_path(folder, run.name, direction),
+                ranking,
+                MadeBy(run.name, direction, run.mark()),
+                ExternalIds(run.items.id_kind, *names),
             )
-
-
-def _write_recall(path: Path, recall: Recall) -> None:
-    with whole_file(path) as sink:
-        sink.write(json.dumps(asdict(recall)).encode())
 
 
 def _read_recall(path: Path) -> Recall | None:
     """What was measured when the shortlist was made; None where it is gone."""
     try:
-        found = json.loads(path.read_bytes())
-        return Recall(**{**found, "audit": Audit(**found["audit"])})
+        recall = json.loads(path.read_bytes())
+        return Recall(**{**recall, "audit": Audit(**recall["audit"])})
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _surrogates(side: Sequence[ImageItem] | Sequence[CaptionItem]) -> dict[str, int]:
-    return {item.external_id: item.id for item in side}
-
-
-def _externals(side: Sequence[ImageItem] | Sequence[CaptionItem]) -> dict[int, str]:
-    return {item.id: item.external_id for item in side}

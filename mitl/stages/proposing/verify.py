@@ -4,44 +4,61 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, TypedDict
 
 import numpy as np
 
 from annotators import registry
 from annotators.base import Annotator, RankingSource
-from annotators.published import KS, PUBLISHED, Published, default_row
+from annotators.catalog import KS, PUBLISHED, Published, default_row
 from mitl.core.intervals import clopper_pearson
 from mitl.datasets.official import coco_test_ids
 from mitl.db.session import open_database
-from mitl.db.store import items as item_store
 from mitl.errors import DatasetError, UsageError
-from mitl.metrics.means import score
 from mitl.metrics.positives import Positives
+from mitl.metrics.retrieval import score_queries
 from mitl.progress import Progress, no_progress
 from mitl.proposals.candidates import NamedRanking
 from mitl.records import AnnotatorKind, Direction, StageResult, Table, Verdict
-from mitl.retrieval.estimates import Hardware, Workload, estimate
-from mitl.retrieval.probes import here
+from mitl.records.results import printed_by
+from mitl.retrieval.estimates import Hardware, Workload, estimate, here
 from mitl.settings import Settings
+from mitl.stages.proposing.computing import ComputeContext, Computing, open_engine
 from mitl.stages.proposing.estimate import duration, plan_of, weights_files
-from mitl.stages.proposing.ranker import Ranker, at_hand, require_pictures
 from mitl.stages.proposing.ranking import (
-    Computing,
+    AnnotatorRun,
     Items,
-    Means,
+    RankingFolder,
+    annotator_runs,
+    at_hand,
     build_annotators,
-    is_ranked,
-    open_engine,
-    rank_all,
+    rank_with,
+    read_items,
+    require_pictures,
 )
-from mitl.stages.proposing.recall_figures import Comparison, Recalls
 
 COCO = "coco"
+RecallByProtocol = Mapping[str, Mapping[str, Mapping[str, float | None]]]
 FOLDS = 5
 """The 1K figures are the mean over this many consecutive parts of the test split."""
+
+
+@printed_by("annotators verify")
+class VerifyCounts(TypedDict):
+    """What a verification found."""
+
+    annotator: Annotated[str, "its name"]
+    images: Annotated[int, "images ranked"]
+    captions: Annotated[int, "captions ranked"]
+    recall: Annotated[RecallByProtocol, "protocol (5K, 1K; all on other data) → direction → R@K → percent"]
+    published: Annotated[str | None, "row that it was compared with; null where there is none"]
+    published_recall: Annotated[RecallByProtocol, "the same of the published figures"]
+    tolerance: Annotated[float | None, "points by which each may be off"]
+    within: Annotated[bool | None, "whether all are; null where there is nothing to compare with"]
+    rankings_computed: Annotated[int, "rankings not found in `runs/`"]
 
 
 def verify(
@@ -50,7 +67,7 @@ def verify(
     *,
     published: str | None = None,
     sample: int | None = None,
-    permit: Callable[[Cost], bool] = lambda _: True,
+    permit: Callable[[VerifyCost], bool] = lambda _: True,
     progress: Progress = no_progress,
 ) -> Verdict | None:
     """Rank all of the test split both ways and hold the recall against the published figures.
@@ -74,7 +91,9 @@ def verify(
     """
     if published is not None and published not in PUBLISHED:
         raise UsageError(f"nothing is published as {published!r}; known: {', '.join(PUBLISHED)}")
-    kind, items = _loaded(settings)
+    with open_database(settings.db_url, read_only=True) as session:
+        dataset, items = read_items(session, settings)
+    kind = dataset.kind
     if kind != COCO and published is not None:
         raise UsageError(
             f"published figures are of COCO's test split, but this project holds {kind!r}; leave --published out"
@@ -87,20 +106,31 @@ def verify(
     if sample is not None:
         items, parts = _sampled(annotator, items, sample), []
     with open_engine(settings, Computing.of(settings), [name]) as engine:
-        run = _Run(annotator, Means.of(settings, engine), settings.runs / "verify" / _key(items), progress)
-        if not run.is_ranked(items):
+        compute = ComputeContext.of(settings, engine, progress)
+        run = _Run(annotator, compute, settings.runs / "verify" / _key(items))
+        if not run.rankings(items).holds(AnnotatorRun(annotator, items, compute)):
             require_pictures(annotator, items.images, can_sample=True)
             cost = _cost(settings, name, items)
             if cost is not None and not permit(cost):
                 return None
-        measured, computed = _measure(run, items, parts, row, "sample" if sample is not None else None)
+        whole, computed = run.recalls(items)
+        by_protocol = {"5K" if parts else "all": whole}
+        # Rankings from files are of the whole gallery; a part's cannot be told from their heads.
+        if parts and row is not None and row.one_k and not isinstance(annotator, RankingSource):
+            found = [
+                run.recalls(_only(items, set(part)), f"part-{number}") for number, part in enumerate(parts, 1)
+            ]
+            by_protocol["1K"] = {
+                d: tuple(np.mean([recalls[d] for recalls, _ in found], axis=0).tolist()) for d in Direction
+            }
+            computed += sum(count for _, count in found)
     if sample is not None:
-        return _sample_verdict(name, measured["sample"], row, items, computed)
-    return _verdict(Comparison.of(name, measured, row), items, computed, is_coco=bool(parts))
+        return _sample_verdict(name, whole, row, items, computed)
+    return _verdict(RecallComparison.of(name, by_protocol, row), items, computed, is_coco=bool(parts))
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class VerifyCost:
     """What a verification would take on this machine, at rates measured just before; kept scores not deducted."""
 
     annotator: str
@@ -126,7 +156,7 @@ _SLOWEST = Hardware("slow", 2e9, 2e9, 1e9, 1e8, 20, "assumed")
 """A machine so slow that what it does in a minute needs no estimate."""
 
 
-def _cost(settings: Settings, name: str, items: Items) -> Cost | None:
+def _cost(settings: Settings, name: str, items: Items) -> VerifyCost | None:
     """What ranking these items takes here; None where it is little, or costs are not known."""
     plan = plan_of(settings, name)
     n_images, n_captions = len(items.images), len(items.captions)
@@ -136,7 +166,7 @@ def _cost(settings: Settings, name: str, items: Items) -> Cost | None:
     expected = estimate(plan, work, here(weights_files(settings)))
     if expected.seconds < _WORTH_MEASURING:
         return None
-    return Cost(name, expected.pairs, expected.seconds, n_images)
+    return VerifyCost(name, expected.pairs, expected.seconds, n_images)
 
 
 def _sampled(annotator: Annotator | RankingSource, items: Items, count: int) -> Items:
@@ -154,13 +184,6 @@ def _sampled(annotator: Annotator | RankingSource, items: Items, count: int) -> 
         )
     places = np.linspace(0, len(there) - 1, count).round().astype(int)
     return _only(items, {there[place].id for place in places})
-
-
-def _loaded(settings: Settings) -> tuple[str, Items]:
-    with open_database(settings.db_url, read_only=True) as session:
-        dataset = item_store.dataset(session)
-        images = item_store.images(session, dataset.id, settings.project)
-        return dataset.kind, Items(dataset.id_kind, images, item_store.captions(session, dataset.id))
 
 
 def _test_split(items: Items) -> list[list[int]]:
@@ -219,49 +242,22 @@ class _Run:
     """What all rankings of one verification share."""
 
     annotator: Annotator | RankingSource
-    means: Means
+    compute: ComputeContext
     folder: Path
-    progress: Progress
 
-    def is_ranked(self, items: Items) -> bool:
-        """Whether both rankings of all of ``items`` are kept."""
-        ranker = Ranker(self.annotator, items, self.progress, self.means)
-        return is_ranked(self.folder, ranker, *_asked(items))
+    def rankings(self, items: Items, part: str = "") -> RankingFolder:
+        """The rankings of all of ``items`` both ways, as deep as they are looked at."""
+        return RankingFolder(
+            self.folder / part,
+            {d: [item.id for item in items.side(d)] for d in Direction},
+            {d: min(max(KS), len(items.side(d, gallery=True))) for d in Direction},
+        )
 
     def recalls(self, items: Items, part: str = "") -> tuple[Recalls, int]:
         """Recall of ranking all of ``items`` both ways, and how many rankings had to be computed."""
-        rankings, computed = rank_all(
-            self.folder / part, [self.annotator], items, *_asked(items), self.progress, self.means
-        )
+        runs = annotator_runs([self.annotator], items, self.compute)
+        rankings, computed = rank_with(self.rankings(items, part), runs)
         return {named.direction: _recall(named, items) for named in rankings}, computed
-
-
-def _asked(items: Items) -> tuple[dict[Direction, list[int]], dict[Direction, int]]:
-    """All queries of both directions, and how deep their rankings go."""
-    return (
-        {d: [item.id for item in items.side(d, gallery=False)] for d in Direction},
-        {d: min(max(KS), len(items.side(d, gallery=True))) for d in Direction},
-    )
-
-
-def _measure(
-    run: _Run,
-    items: Items,
-    parts: Sequence[Sequence[int]],
-    row: Published | None,
-    protocol: str | None = None,
-) -> tuple[dict[str, Recalls], int]:
-    """Recall by protocol, and how many rankings had to be computed for it."""
-    whole, computed = run.recalls(items)
-    measured: dict[str, Recalls] = {protocol or ("5K" if parts else "all"): whole}
-    # Rankings from files are of the whole gallery; a part's cannot be told from their heads.
-    if parts and row is not None and row.one_k and not isinstance(run.annotator, RankingSource):
-        found = [
-            run.recalls(_only(items, set(part)), f"part-{number}") for number, part in enumerate(parts, 1)
-        ]
-        measured["1K"] = _mean([recalls for recalls, _ in found])
-        computed += sum(count for _, count in found)
-    return measured, computed
 
 
 def _recall(named: NamedRanking, items: Items) -> tuple[float, ...]:
@@ -269,22 +265,12 @@ def _recall(named: NamedRanking, items: Items) -> tuple[float, ...]:
     captions = np.array([caption.id for caption in items.captions], dtype=np.int64)
     images = np.array([caption.image_id for caption in items.captions], dtype=np.int64)
     pairs = (images, captions) if named.direction is Direction.I2T else (captions, images)
-    found = score(
-        named.ranking.query_ids,
-        named.ranking.item_ids,
-        Positives.from_pairs(*pairs),
-        ks=KS,
-        by_r=False,
-        short="zero",
-    )
-    return tuple(100 * found.recall[k] for k in KS)
+    ranking, positives = named.ranking, Positives.from_pairs(*pairs)
+    recalls = score_queries(ranking.query_ids, ranking.item_ids, positives, ks=KS, by_r=False, short="zero")
+    return tuple(100 * recall.estimate for recall in recalls)
 
 
-def _mean(parts: Sequence[Recalls]) -> Recalls:
-    return {d: tuple(np.mean([part[d] for part in parts], axis=0).tolist()) for d in Direction}
-
-
-def _verdict(found: Comparison, items: Items, computed: int, *, is_coco: bool) -> Verdict:
+def _verdict(found: RecallComparison, items: Items, computed: int, *, is_coco: bool) -> Verdict:
     row = found.row
     counts = _counts(found, items, computed, within=None if row is None else not found.outside)
     lines = found.lines
@@ -304,12 +290,12 @@ def _sample_verdict(
     name: str, recalls: Recalls, row: Published | None, items: Items, computed: int
 ) -> Verdict:
     """A sample's recall beside that of the whole split, which it should reach: fewer items leave fewer errors."""
-    found = Comparison.of(name, {"sample": recalls}, row)
+    found = RecallComparison.of(name, {"sample": recalls}, row)
     n_images = len(items.images)
     rows, low = [], []
     for direction, values in recalls.items():
         for place, (k, measured) in enumerate(zip(KS, values, strict=True)):
-            # An image's captions are no independent queries: as many count as there are images.
+            # An image's captions are not independent queries: as many count as there are images.
             highest = 100 * clopper_pearson(measured / 100 * n_images, n_images, _CONFIDENCE)[1]
             whole = None if row is None else row.five_k[direction][place]
             refuted = row is not None and whole is not None and highest < whole - row.tolerance
@@ -337,7 +323,7 @@ def _sample_verdict(
     return Verdict(StageResult(counts=counts, tables=(table,), lines=lines), refusal)
 
 
-def _counts(found: Comparison, items: Items, computed: int, *, within: bool | None) -> dict[str, object]:
+def _counts(found: RecallComparison, items: Items, computed: int, *, within: bool | None) -> VerifyCounts:
     row = found.row
     return {
         "annotator": found.annotator,
@@ -355,3 +341,111 @@ def _counts(found: Comparison, items: Items, computed: int, *, within: bool | No
 def _key(items: Items) -> str:
     listed = [[item.external_id for item in side] for side in (items.images, items.captions)]
     return hashlib.sha256(repr(listed).encode()).hexdigest()[:16]
+
+
+Recalls = Mapping[Direction, tuple[float, ...]]
+"""R@1, R@5 and R@10 in percent."""
+
+_HALF_A_DIGIT = 0.005
+"""Published figures are rounded to two places."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecallFigure:
+    """One recall in percent, with what was published of it."""
+
+    protocol: str
+    """5K, 1K, or all on data that are not COCO's."""
+    direction: Direction
+    k: int
+    measured: float
+    published: float | None
+
+    @property
+    def difference(self) -> float | None:
+        """Measured less published; None where nothing was published."""
+        return None if self.published is None else self.measured - self.published
+
+    def is_within(self, tolerance: float) -> bool:
+        """Whether it is at most ``tolerance`` points off, or nothing was published."""
+        return self.difference is None or abs(self.difference) <= tolerance + _HALF_A_DIGIT
+
+
+@dataclass(frozen=True, slots=True)
+class RecallComparison:
+    """All figures of one annotator, and the row that they are compared with."""
+
+    annotator: str
+    figures: tuple[RecallFigure, ...]
+    row: Published | None
+
+    @classmethod
+    def of(cls, annotator: str, measured: Mapping[str, Recalls], row: Published | None) -> RecallComparison:
+        """From recall by protocol."""
+        return cls(annotator, tuple(_figures(measured, row)), row)
+
+    @property
+    def outside(self) -> list[RecallFigure]:
+        """The figures that are further off than they may be."""
+        return [
+            figure
+            for figure in self.figures
+            if self.row is not None and not figure.is_within(self.row.tolerance)
+        ]
+
+    def recall(self) -> RecallByProtocol:
+        """Protocol → direction → R@K → percent."""
+        found: dict[str, dict[str, dict[str, float]]] = {}
+        for figure in self.figures:
+            by_direction = found.setdefault(figure.protocol, {})
+            by_direction.setdefault(figure.direction.value, {})[f"R@{figure.k}"] = round(figure.measured, 4)
+        return found
+
+    def table(self, title: str) -> Table:
+        """A row for each figure."""
+        columns = ["gallery", "direction", "recall", "measured"]
+        if self.row is not None:
+            columns += ["published", "difference", f"± {self.row.tolerance}"]
+        return Table(title, tuple(columns), tuple(self._cells(figure) for figure in self.figures))
+
+    def _cells(self, figure: RecallFigure) -> tuple[object, ...]:
+        known = (figure.protocol, figure.direction.value, f"R@{figure.k}", f"{figure.measured:.2f}")
+        if self.row is None:
+            return known
+        if figure.published is None or figure.difference is None:
+            return (*known, None, None, None)
+        verdict = "within" if figure.is_within(self.row.tolerance) else "outside"
+        return (*known, f"{figure.published:.2f}", f"{figure.difference:+.2f}", verdict)
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Whose figures they are compared with, and how that ended."""
+        if self.row is None:
+            return ()
+        sources = f"5K: {self.row.source}" + (f"; 1K: {self.row.one_k_source}" if self.row.one_k else "")
+        found = "outside" if self.outside else "within"
+        return (
+            f"published for {self.row.what} ({sources})",
+            f"{found} the tolerance of {self.row.tolerance} points",
+        )
+
+    @property
+    def refusal(self) -> str | None:
+        """One line about the figure that is furthest off; None where all are within."""
+        if self.row is None or not self.outside:
+            return None
+        worst = max(self.outside, key=lambda figure: abs(figure.difference or 0))
+        return (
+            f"annotator {self.annotator!r} differs from what was published for {self.row.row!r}: {worst.protocol} "
+            f"{worst.direction} R@{worst.k} is {worst.measured:.2f}, published {worst.published:.2f} ± "
+            f"{self.row.tolerance}; check its weights, vocabulary and images, or name another row with --published"
+        )
+
+
+def _figures(measured: Mapping[str, Recalls], row: Published | None) -> Iterator[RecallFigure]:
+    known = {} if row is None else row.protocols()
+    for protocol, by_direction in measured.items():
+        for direction, values in by_direction.items():
+            published = known.get(protocol, {}).get(direction, (None,) * len(KS))
+            for k, value, other in zip(KS, values, published, strict=True):
+                yield RecallFigure(protocol, direction, k, value, other)

@@ -2,21 +2,165 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, replace
+from itertools import chain
 from pathlib import Path
+from typing import Annotated, Any, TypedDict
 
-from mitl.crowd.environment import choose_environment
-from mitl.db.session import open_database, reading
-from mitl.db.store import releases
+from mitl.crowd.context import Context, open_context
+from mitl.db.session import reading
+from mitl.db.store import columns, releases
+from mitl.db.store.hits import BatchRow
+from mitl.errors import ReleaseError, SettingsError
+from mitl.hits.templates import declared_questions, load_template
+from mitl.judgements.gold_records import gold_state
+from mitl.positives.merging import MergeRules, gather, merge
+from mitl.positives.pair_answers import pair_answers
 from mitl.positives.privacy import MIN_ID, short_ids
 from mitl.positives.release import WrittenRelease, write_release
-from mitl.positives.rules import MergeRules
-from mitl.records import Direction, Environment, StageResult, Table, several
+from mitl.positives.release_input import ReleaseCard, ReleaseInput
+from mitl.positives.scrubbing import scrubbed_columns
+from mitl.positives.summary import SummaryCounts
+from mitl.records import (
+    Direction,
+    Environment,
+    JudgementSource,
+    StageResult,
+    Table,
+    several,
+)
+from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.proposing.query_lists import QueryLists, query_ids
-from mitl.stages.releasing.facts import ReleaseFacts, release_facts, release_input
+from mitl.stages.releasing.origins import ReleaseFacts, origins, release_facts
+
+
+def release_input(
+    context: Context, known: ReleaseFacts, rules: MergeRules, name: str, *, with_texts: bool = False
+) -> ReleaseInput:
+    """What a release is made of, but for its salt: judgements, proposals, ratings and originals as frames, merged.
+
+    Args:
+        with_texts: what workers wrote in their own words too, scrubbed.
+
+    Raises:
+        ReleaseError: nobody judged or rated anything.
+    """
+    session, settings = context.session, context.settings
+    crowd = (batch.template for batch in known.batches if batch.source is JudgementSource.CROWD)
+    questions = declared_questions(crowd, settings.wordings)
+    judgements = columns.judgement_columns(
+        session, known.environment, questions=questions, with_texts=with_texts
+    )
+    rated, scores = columns.rating_columns(session)
+    if not len(judgements) and not len(rated):
+        raise ReleaseError(
+            "there are no judgements and no CxC ratings, so there is nothing to release; run `mitl harvest` first"
+        )
+    judgements, scan = scrubbed_columns(judgements, chain.from_iterable(known.private_ids.values()))
+    golds = gold_state(judgements, settings.gold_rule)
+    answers = pair_answers(judgements, rules, golds.withdrawn)
+    evidence = gather(answers.pairs, rated, scores, columns.original_columns(session, known.dataset.id))
+    return ReleaseInput(
+        name=name,
+        dataset=known.dataset.name,
+        environment=known.environment,
+        id_kind=known.dataset.id_kind,
+        image_ids=known.image_ids,
+        caption_ids=known.caption_ids,
+        queries=known.queries,
+        merged=merge(evidence, rules, known.exclusions),
+        rules=rules,
+        judgements=judgements,
+        proposals=columns.proposal_columns(session),
+        salt=b"",
+        questions=questions,
+        seeds={"project": settings.seed},
+        configuration=_configuration(settings, known, rules),
+        origins=origins(context, known, golds, judgements),
+        texts=scan,
+        fit=answers.fit,
+        posterior=answers.posterior,
+        warnings=answers.warnings,
+        card=_card(settings),
+    )
+
+
+def _card(settings: Settings) -> ReleaseCard:
+    """What the makers state in [release], and the contact that workers are given where they state none.
+
+    Raises:
+        SettingsError: what is stated as a date is none.
+    """
+    stated: dict[str, Any] = {"contact": settings.contact or "", **settings.release}
+    card = ReleaseCard(**stated)
+    try:
+        if card.date_published:
+            dt.date.fromisoformat(card.date_published)
+    except ValueError:
+        raise SettingsError(
+            f'release.date_published is {card.date_published!r}, which is not a date; write it as "2026-11-20"'
+        ) from None
+    return card
+
+
+def _configuration(settings: Settings, known: ReleaseFacts, rules: MergeRules) -> dict[str, object]:
+    return {
+        "recipe": rules.recipe.value,
+        "runs": [json.loads(run.config) for run in known.runs],
+        "batches": [_batch(settings, batch) for batch in known.batches],
+        "exclusions": known.n_exclusions,
+        "gold_rule": {
+            "positive": [label.value for label in settings.gold_positive_passes],
+            "negative": [label.value for label in settings.gold_negative_passes],
+        },
+    }
+
+
+def _batch(settings: Settings, batch: BatchRow) -> dict[str, object]:
+    """What decided a batch; of past work from a file nobody here knows which page its workers saw."""
+    known: dict[str, object] = {
+        "name": batch.name,
+        "source": batch.source.value,
+        "assignments": batch.assignments,
+        "reward_cents": batch.reward_cents,
+    }
+    if batch.source is JudgementSource.IMPORT:
+        return known
+    return {
+        **known,
+        "template": batch.template,
+        "template_sha256": load_template(batch.template, settings.wordings).content_hash,
+        "direction": batch.direction,
+        "seed": batch.seed,
+    }
+
+
+class MadeCounts(TypedDict):
+    """How a release was made."""
+
+    environment: Annotated[str, "sandbox or live"]
+    manifest_sha256: Annotated[str, "hash of the release's manifest.json"]
+    recipe: Annotated[str, "repair: original pairs stay unless refused; paper: verified and CxC's alone"]
+    with_originals: Annotated[bool | None, "whether originals that nothing contradicts were kept"]
+    aggregator: Annotated[str, "how several answers became one"]
+
+
+@printed_by("build-dataset")
+class BuildCounts(MadeCounts, SummaryCounts):
+    """How a release was made, and what it holds."""
+
+    ids_checked: Annotated[int, "ids that `--check-privacy` looked for; 0 without it"]
+
+
+@printed_by("build-dataset", key="paths")
+class BuildPaths(TypedDict):
+    """Where the release is."""
+
+    release: Annotated[str, "the release's folder"]
 
 
 def build_dataset(
@@ -46,24 +190,26 @@ def build_dataset(
     """
     rules = rules or MergeRules()
     release_name = name or out.absolute().name
-    with open_database(settings.db_url) as session:
-        chosen = choose_environment(session, environment, unposted=Environment.LIVE)
+    with open_context(settings, environment, unposted=Environment.LIVE) as context:
+        session = context.session
         with reading(session):
-            known = _with_queries(release_facts(session, settings, chosen), queries or QueryLists())
-            data = release_input(session, settings, known, rules, release_name, with_texts=with_texts)
-        stated = {"query_lists": _names(queries)} if queries and queries.given else {}
+            known = _with_queries(release_facts(context), queries or QueryLists())
+            data = release_input(context, known, rules, release_name, with_texts=with_texts)
+            undecided, ids = known.undecided, known.private_ids if check_privacy else {}
+            del known  # a record for each submission, which the files no longer need
+        # What the lists are called; their folders are nobody's business.
+        names = {direction.value: file.name for direction, file in queries.given.items()} if queries else {}
         data = replace(
             data,
             salt=releases.salt(session, release_name),
-            configuration={**data.configuration, **stated},
+            configuration={**data.configuration, **({"query_lists": names} if names else {})},
         )
         session.commit()
-        ids = known.private_ids if check_privacy else {}
         written = write_release(out, data, private_ids=ids, replace=replace_earlier)
         rules_json = json.dumps(asdict(rules), sort_keys=True)
         releases.set_built(session, release_name, written.manifest_sha256, rules_json)
         session.commit()
-    return _result(known, written, rules, release_name, out, ids, data.warnings)
+    return _result(data, written, undecided, ids)
 
 
 def _with_queries(known: ReleaseFacts, lists: QueryLists) -> ReleaseFacts:
@@ -76,24 +222,12 @@ def _with_queries(known: ReleaseFacts, lists: QueryLists) -> ReleaseFacts:
     return replace(known, queries=chosen)
 
 
-def _names(lists: QueryLists) -> dict[str, str]:
-    """What the lists are called; their folders are nobody's business."""
-    return {direction.value: file.name for direction, file in lists.given.items()}
-
-
 def _result(
-    known: ReleaseFacts,
-    written: WrittenRelease,
-    rules: MergeRules,
-    release_name: str,
-    out: Path,
-    ids: Mapping[str, Collection[str]],
-    fit_warnings: Sequence[str],
+    data: ReleaseInput, written: WrittenRelease, undecided: int, ids: Mapping[str, Collection[str]]
 ) -> StageResult:
     summary = written.summary
     checked = sum(map(len, ids.values()))
-    undecided = known.undecided
-    warnings = list(fit_warnings)
+    warnings = list(data.warnings)
     if undecided:
         warnings.append(
             f"{several(undecided, 'submission')} still waiting for a person; the answers are not in this release"
@@ -103,7 +237,7 @@ def _result(
             f"{summary.unanswered:,} of {several(summary.proposed, 'candidate pair')} have no usable answer yet; "
             "matches among them are missing in this release (`mitl status` says where they are)"
         )
-    if not any(known.queries.values()):
+    if not any(data.queries.values()):
         warnings.append(
             "which images and captions searched is not known here, so the two JSONs list nothing; name them with "
             "--image-query-ids and --caption-query-ids if lists by query are wanted"
@@ -111,35 +245,39 @@ def _result(
     rows = tuple(
         (
             direction.value,
-            len(known.queries[direction]),
+            len(data.queries[direction]),
             summary.queries_listed[direction],
             summary.query_positives[direction],
         )
         for direction in Direction
     )
+    counts: BuildCounts = {
+        "environment": data.environment.value,
+        "manifest_sha256": written.manifest_sha256,
+        "recipe": data.rules.recipe.value,
+        "with_originals": data.rules.with_originals,
+        "aggregator": data.rules.aggregator.value,
+        **summary.as_json(),
+        "ids_checked": checked,
+    }
+    paths: BuildPaths = {"release": str(written.folder)}
     return StageResult(
         status="done" if written.changed else "nothing_to_do",
-        counts={
-            "environment": known.environment.value,
-            "manifest_sha256": written.manifest_sha256,
-            "recipe": rules.recipe.value,
-            "with_originals": rules.with_originals,
-            "aggregator": rules.aggregator.value,
-            **summary.as_json(),
-            "ids_checked": checked,
-        },
-        paths={"release": str(out)},
+        counts=counts,
+        paths=paths,
         warnings=tuple(warnings),
         tables=(Table("", ("direction", "queries", "with positives", "positives"), rows),),
         lines=(
-            f"release {release_name}: {several(summary.positives, 'positive')} from "
+            f"release {data.name}: {several(summary.positives, 'positive')} from "
             f"{several(summary.usable, 'usable judgement')}"
             if written.changed
-            else f"nothing to do: {out} holds exactly this release already",
+            else f"nothing to do: {written.folder} holds exactly this release already",
             *([] if summary.texts is None else [summary.texts.line]),
             *([_proof(ids, checked)] if ids else []),
         ),
-        next=f"mitl evaluate --release {out}; mitl report" if any(known.queries.values()) else "mitl report",
+        next=f"mitl evaluate --release {written.folder}; mitl report"
+        if any(data.queries.values())
+        else "mitl report",
     )
 
 

@@ -9,18 +9,50 @@ from dataclasses import asdict
 from dataclasses import replace as replace_fields
 from functools import partial
 from pathlib import Path
+from typing import Annotated, Any, TypedDict
 
-from mitl.config_file import CONFIG_FILE
+from mitl.core.whole_files import write_kept
 from mitl.db.session import open_database
 from mitl.db.store import items as item_store
 from mitl.errors import ReleaseError, UsageError
-from mitl.positives.comparing import Quality, Verified, count, overlap, quality
-from mitl.positives.sources import PositiveSet, read_set, read_table
+from mitl.positives.sources import (
+    PositiveSet,
+    Quality,
+    Verified,
+    count,
+    overlap,
+    quality,
+    read_set,
+    read_table,
+)
 from mitl.records import Direction, StageResult, Table, several
-from mitl.settings import Settings
-from mitl.stages.releasing.kept_files import write_kept
+from mitl.records.results import printed_by
+from mitl.settings import CONFIG_FILE, Settings
 
 _COLUMNS = ("direction", "image_id", "caption_id", "in", "label", "sources", "answers", "annotators")
+
+
+@printed_by("compare")
+class CompareCounts(TypedDict):
+    """How sets of positives compare."""
+
+    queries: Annotated[dict[str, int], "direction → queries of the last set"]
+    positives: Annotated[dict[str, dict[str, int]], "set → direction → positives of those queries"]
+    quality: Annotated[
+        dict[str, dict[str, dict[str, Any]]],
+        "set → direction → precision and recall (0 to 1 or null), queries that count, queries dropped",
+    ]
+    overlap: Annotated[
+        dict[str, dict[str, dict[str, int]]],
+        "set → direction → pairs in both, in the set alone, in the last alone",
+    ]
+
+
+@printed_by("compare", key="paths")
+class ComparePaths(TypedDict, total=False):
+    """What a comparison wrote."""
+
+    differences: Annotated[str, "the CSV file, with `--differences`"]
 
 
 def compare(
@@ -49,7 +81,7 @@ def compare(
     last = sets[-1]
     queries = {direction: tuple(last.positives.by_query[direction]) for direction in Direction}
     _require_common(sets[:-1], queries, last.name)
-    counts = {
+    positives = {
         one.name: {d.value: count(one.positives.by_query[d], queries[d]) for d in Direction} for one in sets
     }
     warnings = []
@@ -59,24 +91,25 @@ def compare(
         )
     qualities = {one.name: {d: _quality(one, last, queries[d], d) for d in Direction} for one in sets[:-1]}
     overlaps = {one.name: _overlaps(one, last, queries) for one in sets[:-1]}
-    paths = {}
+    paths: ComparePaths = {}
     if differences is not None:
         write_kept(differences, _differences(sets[0], last, queries).encode(), replace=replace)
         paths["differences"] = str(differences)
-    return StageResult(
-        counts={
-            "queries": {d.value: len(queries[d]) for d in Direction},
-            "positives": counts,
-            "quality": {
-                name: {d.value: asdict(found) for d, found in by_direction.items()}
-                for name, by_direction in qualities.items()
-            },
-            "overlap": overlaps,
+    counts: CompareCounts = {
+        "queries": {d.value: len(queries[d]) for d in Direction},
+        "positives": positives,
+        "quality": {
+            name: {d.value: asdict(found) for d, found in by_direction.items()}
+            for name, by_direction in qualities.items()
         },
+        "overlap": overlaps,
+    }
+    return StageResult(
+        counts=counts,
         paths=paths,
         warnings=tuple(warnings),
         tables=(
-            _count_table(sets, queries, counts),
+            _count_table(sets, queries, positives),
             _quality_table(qualities, last.name),
             _overlap_table(overlaps, last.name),
         ),

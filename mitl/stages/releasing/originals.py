@@ -8,17 +8,26 @@ import io
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, TypedDict
 
-from sqlalchemy.orm import Session
-
-from mitl.crowd.environment import choose_environment
+from mitl.core.whole_files import write_kept
+from mitl.crowd.context import Context, open_context
+from mitl.datasets.duplicates import (
+    MAX_DISTANCE,
+    Duplicate,
+    nearest,
+    picture_files,
+    picture_hashes,
+    same_set,
+)
 from mitl.db.session import open_database
 from mitl.db.store import columns
 from mitl.db.store import items as item_store
 from mitl.db.store import originals as original_store
-from mitl.errors import StoreError
+from mitl.errors import DatasetError, StoreError
+from mitl.positives.merging import CXC_POSITIVE
 from mitl.positives.pair_answers import PairAnswer, majority_answers
-from mitl.positives.rules import CXC_POSITIVE
+from mitl.progress import Progress, no_progress
 from mitl.records import (
     CaptionItem,
     Environment,
@@ -30,8 +39,8 @@ from mitl.records import (
     Table,
     several,
 )
+from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.releasing.kept_files import write_kept
 
 COLUMNS = ("kind", "image_id", "caption_id", "reason", "source")
 
@@ -46,29 +55,80 @@ class _Known:
     """Refused pairs that an exclusion list of the data set takes out already."""
 
 
+@printed_by("review originals")
+class OriginalsCounts(TypedDict):
+    """The originals that were refused."""
+
+    refused: Annotated[int, "originals that people answered no, or that CxC rates low"]
+    waiting: Annotated[int, "those of which nobody has said anything yet"]
+    captions: Annotated[list[str], "their captions' own ids"]
+
+
+@printed_by("review originals keep", "review originals wrong", "review originals meaningless")
+class VerdictCounts(TypedDict):
+    """What a person said of originals."""
+
+    changed: Annotated[int, "captions whose verdict is new"]
+    verdict: Annotated[str, "keep, wrong or meaningless"]
+
+
+@printed_by("review originals export")
+class ExportCounts(TypedDict):
+    """What was written as exclusion lists."""
+
+    exclusions: Annotated[int, "entries written"]
+
+
+@printed_by("review originals export", key="paths")
+class ExportPaths(TypedDict):
+    """Where the exclusion lists are."""
+
+    exclusions: Annotated[str, "the CSV file"]
+
+
+class NearCopyCounts(TypedDict):
+    """One near copy as ``--json`` prints it."""
+
+    image: str
+    distance: int
+    other: str
+
+
+@printed_by("review duplicates")
+class DuplicatesCounts(TypedDict, total=False):
+    """What was looked for, or what was taken out."""
+
+    duplicates: Annotated[
+        list[NearCopyCounts], "each near copy: image, distance (bits of 64), other (its file)"
+    ]
+    images: Annotated[int, "images of the project that were looked at"]
+    others: Annotated[int, "pictures of the folder"]
+    excluded: Annotated[int, "images that `--exclude` took out now"]
+
+
 def originals(
     settings: Settings, environment: Environment | None = None, *, cxc_below: float = CXC_POSITIVE
 ) -> StageResult:
     """List the originals that people or CxC refused, with what a person has said of them so far."""
-    with open_database(settings.db_url, read_only=True) as session:
-        chosen = choose_environment(session, environment)
-        known = _known(session, settings, chosen, cxc_below)
+    with open_context(settings, environment, read_only=True) as context:
+        known = _known(context, cxc_below)
     waiting = [one for one in known.refused if _waits(known, one)]
+    counts: OriginalsCounts = {
+        "refused": len(known.refused),
+        "waiting": len(waiting),
+        "captions": [known.captions[one.pair.caption_id].external_id for one in waiting],
+    }
     if not known.refused:
         return StageResult(
             status="nothing_to_do",
-            counts={"refused": 0, "waiting": 0, "captions": []},
+            counts=counts,
             lines=("nothing to do: neither people nor CxC refused an original",),
         )
     header = ("caption", "image", "people", "CxC", "verdict", "text", "picture")
     rows = tuple(_row(known, one) for one in known.refused)
     title = f"{len(known.refused):,} originals were refused, {len(waiting):,} wait for a person"
     return StageResult(
-        counts={
-            "refused": len(known.refused),
-            "waiting": len(waiting),
-            "captions": [known.captions[one.pair.caption_id].external_id for one in waiting],
-        },
+        counts=counts,
         tables=(Table(title, header, rows),),
         next="mitl review originals keep|wrong|meaningless CAPTION…"
         if waiting
@@ -105,9 +165,10 @@ def decide(
         OriginalVerdict.WRONG: "excluded from the own image",
         OriginalVerdict.MEANINGLESS: "excluded from every pair",
     }[verdict]
+    counts: VerdictCounts = {"changed": changed, "verdict": verdict.value}
     return StageResult(
         status="done" if changed else "nothing_to_do",
-        counts={"changed": changed, "verdict": verdict.value},
+        counts=counts,
         lines=(
             f"{several(changed, 'caption')} {said}" if changed else "nothing to do: that was said before",
         ),
@@ -134,10 +195,12 @@ def export(settings: Settings, out: Path, *, replace: bool = False) -> StageResu
         caption = "" if row.caption_id is None else captions[row.caption_id]
         writer.writerow((row.kind.value, image, caption, row.reason, row.source))
     changed = write_kept(out, text.getvalue().encode(), replace=replace)
+    counts: ExportCounts = {"exclusions": len(rows)}
+    paths: ExportPaths = {"exclusions": str(out)}
     return StageResult(
         status="done" if changed else "nothing_to_do",
-        counts={"exclusions": len(rows)},
-        paths={"exclusions": str(out)},
+        counts=counts,
+        paths=paths,
         lines=(
             f"{several(len(rows), 'entry', 'entries')} of exclusion lists: {out}"
             if changed
@@ -146,12 +209,13 @@ def export(settings: Settings, out: Path, *, replace: bool = False) -> StageResu
     )
 
 
-def _known(session: Session, settings: Settings, environment: Environment, cxc_below: float) -> _Known:
+def _known(context: Context, cxc_below: float) -> _Known:
+    session = context.session
     dataset = item_store.dataset(session)
-    images = {i.id: i for i in item_store.images(session, dataset.id, settings.project)}
+    images = {i.id: i for i in item_store.images(session, dataset.id, context.settings.project)}
     captions = {c.id: c for c in item_store.captions(session, dataset.id)}
     pairs = [Pair(caption.image_id, caption.id) for caption in captions.values()]
-    answers = majority_answers(columns.judgement_columns(session, environment))
+    answers = majority_answers(columns.judgement_columns(session, context.environment))
     refused = refused_originals(pairs, answers, item_store.ratings(session), cxc_below=cxc_below)
     lists = item_store.exclusions(session)
     listed = {one.pair for one in refused if any(entry.covers(one.pair) for entry in lists)}
@@ -203,3 +267,106 @@ def refused_originals(
         if refused is not None or low is not None:
             found.append(RefusedOriginal(pair, refused, low))
     return found
+
+
+SOURCE = "duplicates by perceptual hash"
+
+
+def duplicates(
+    settings: Settings,
+    folder: Path,
+    *,
+    max_distance: int = MAX_DISTANCE,
+    progress: Progress = no_progress,
+) -> StageResult:
+    """List the project's images that have a near copy in a folder of pictures; a person looks and decides.
+
+    Source: Chun et al., ECCV Caption, appendix C.1: one image of the test split was found in the training set.
+
+    Raises:
+        DatasetError: pictures are missing or cannot be read, or both sets are the same files.
+    """
+    with open_database(settings.db_url, read_only=True) as session:
+        dataset = item_store.dataset(session)
+        images = item_store.images(session, dataset.id, settings.project)
+    here = [(image, image.path) for image in images if image.path is not None and image.path.exists()]
+    if not here:
+        raise DatasetError(
+            "no image of this project has a picture file here; say where they are with `mitl init --images`"
+        )
+    paths, others = [path for _, path in here], picture_files(folder)
+    both = same_set(paths, others)
+    if both is not None:
+        raise DatasetError(f"{str(both)!r} is the project's own picture; name the folder of another set")
+    with progress("hash pictures", len(paths) + len(others)) as advance:
+        found = nearest(
+            picture_hashes(paths, advance), picture_hashes(others, advance), max_distance=max_distance
+        )
+    missing = len(images) - len(here)
+    return _result([image for image, _ in here], others, found, missing)
+
+
+def exclude(settings: Settings, external_ids: Sequence[str]) -> StageResult:
+    """Take these images, which a person found to be duplicates, out of all releases.
+
+    Raises:
+        StoreError: an image is unknown; nothing is stored then.
+    """
+    with open_database(settings.db_url) as session:
+        dataset = item_store.dataset(session)
+        ids, _ = item_store.id_maps(session, dataset.id)
+        strange = [name for name in external_ids if name not in ids]
+        if strange:
+            raise StoreError(
+                f"there is no image {strange[0]!r} in this data set; name images by their own ids"
+            )
+        new = original_store.exclude_images(
+            session, [ids[name] for name in external_ids], "also in a training set", SOURCE
+        )
+        session.commit()
+    counts: DuplicatesCounts = {"excluded": new}
+    return StageResult(
+        status="done" if new else "nothing_to_do",
+        counts=counts,
+        lines=(
+            f"{several(new, 'image')} excluded from every pair"
+            if new
+            else "nothing to do: they are excluded already",
+        ),
+        next="mitl build-dataset --out DIR",
+    )
+
+
+def _result(
+    images: Sequence[ImageItem], others: Sequence[Path], found: Sequence[Duplicate], missing: int
+) -> StageResult:
+    rows = tuple(
+        (images[one.place].external_id, one.distance, str(images[one.place].path), str(others[one.other]))
+        for one in sorted(found, key=lambda one: (one.distance, one.place))
+    )
+    looked = f"{several(len(images), 'image')} against {several(len(others), 'picture')}"
+    warnings = (f"not looked at for want of a picture file: {several(missing, 'image')}",) if missing else ()
+    counts: DuplicatesCounts = {
+        "duplicates": [{"image": row[0], "distance": row[1], "other": row[3]} for row in rows],
+        "images": len(images),
+        "others": len(others),
+    }
+    if not rows:
+        return StageResult(
+            counts=counts,
+            warnings=warnings,
+            lines=(f"no near copy: {looked}",),
+        )
+    return StageResult(
+        counts=counts,
+        warnings=warnings,
+        tables=(
+            Table(
+                f"{several(len(rows), 'near copy', 'near copies')}: {looked}",
+                ("image", "bits", "picture", "copy"),
+                rows,
+            ),
+        ),
+        lines=("look at each: other views of one scene may be near as well",),
+        next="mitl review duplicates --exclude IMAGE…",
+    )

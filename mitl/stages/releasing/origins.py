@@ -1,28 +1,35 @@
-"""How a release's answers came to be: collected from what a project has stored."""
+"""What a project knows of a release beside its pairs, and how the answers came to be."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import statistics
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 from sqlalchemy.orm import Session
 
-from mitl.crowd.wages import floor_cents, paid_work
-from mitl.db.store import caps, imports
+from mitl.crowd.context import Context
+from mitl.crowd.paying import floor_cents, paid_work
+from mitl.db.store import answers as answer_store
+from mitl.db.store import hits as hit_store
+from mitl.db.store import imports
 from mitl.db.store import items as item_store
+from mitl.db.store import ledger as ledger_store
 from mitl.db.store import proposals as proposal_store
-from mitl.db.store.answers import AssignmentRow
+from mitl.db.store.answers import AssignmentRow, capped_at
 from mitl.db.store.hits import BatchRow, HitRow
 from mitl.db.store.items import DatasetRow
 from mitl.db.store.ledger import SettledWork
+from mitl.db.store.proposals import RunRow
 from mitl.judgements.gold_records import GoldState
 from mitl.judgements.wages import HOUR_MS, worker_pay
-from mitl.positives.origins import (
+from mitl.positives.merging import Exclusions
+from mitl.positives.release_input import (
     BatchPay,
     ControlKind,
     Controls,
@@ -36,17 +43,101 @@ from mitl.positives.origins import (
     QueryDraw,
 )
 from mitl.proposals.sampling import sample
-from mitl.records import Decision, Direction, Environment, JudgementSource, PairRole
+from mitl.records import (
+    BatchKind,
+    Decision,
+    Direction,
+    Environment,
+    JudgementSource,
+    PairRole,
+)
 from mitl.records.frames import ROLES, is_gold
 from mitl.settings import Settings
 
 _STREAMS = {Direction.I2T: "image queries", Direction.T2I: "caption queries"}
 
 
-def machines(session: Session) -> tuple[Machine, ...]:
-    """The machine annotators that proposed anything, by name."""
-    found = (Machine(row.name, row.kind) for row in proposal_store.annotators(session))
-    return tuple(sorted(found, key=lambda machine: machine.name))
+@dataclass(frozen=True, slots=True)
+class ReleaseFacts:
+    """One environment of a project without its millions of judgements, by surrogate ids."""
+
+    environment: Environment
+    dataset: DatasetRow
+    image_ids: Mapping[int, str]
+    caption_ids: Mapping[int, str]
+    exclusions: Exclusions
+    n_exclusions: int
+    runs: tuple[RunRow, ...]
+    batches: tuple[BatchRow, ...]
+    """Those that asked pairs."""
+    queries: Mapping[Direction, tuple[int, ...]]
+    submissions: tuple[AssignmentRow, ...]
+    hits: tuple[HitRow, ...]
+    settled: tuple[SettledWork, ...]
+    """The submissions on posted pages with what was paid for them."""
+
+    @property
+    def private_ids(self) -> dict[str, Collection[str]]:
+        """Kind → ids that no release may hold."""
+        return {
+            "worker": {row.worker for row in self.submissions},
+            "assignment": {row.mturk_assignment_id for row in self.submissions},
+            "HIT": {hit.mturk_hit_id for hit in self.hits if hit.mturk_hit_id is not None},
+        }
+
+    @property
+    def undecided(self) -> int:
+        """Submissions that wait for a decision."""
+        names = {batch.name for batch in self.batches}
+        waiting = (Decision.NONE, Decision.QUEUED)
+        return sum(row.batch in names and row.decision in waiting for row in self.submissions)
+
+
+def release_facts(context: Context) -> ReleaseFacts:
+    """Read it all."""
+    session, environment = context.session, context.environment
+    dataset = item_store.dataset(session)
+    exclusions = item_store.exclusions(session)
+    queries = proposal_store.queries(session)
+    # Preferences between rankings are asked of the same crowd, and are no part of a release.
+    batches = [batch for batch in hit_store.batches(session, environment) if batch.kind == BatchKind.PAIRS]
+    names = {batch.name for batch in batches}
+    return ReleaseFacts(
+        environment=environment,
+        dataset=dataset,
+        image_ids={
+            i.id: i.external_id for i in item_store.images(session, dataset.id, context.settings.project)
+        },
+        caption_ids={c.id: c.external_id for c in item_store.captions(session, dataset.id)},
+        exclusions=Exclusions.of((row.kind, row.image_id, row.caption_id) for row in exclusions),
+        n_exclusions=len(exclusions),
+        runs=tuple(proposal_store.runs(session)),
+        batches=tuple(batches),
+        queries={direction: tuple(items) for direction, items in queries.items()},
+        submissions=tuple(answer_store.assignments(session, environment)),
+        hits=tuple(hit_store.hits(session, environment)),
+        settled=tuple(
+            work for work in ledger_store.settled_work(session, environment) if work.batch in names
+        ),
+    )
+
+
+def origins(context: Context, known: ReleaseFacts, golds: GoldState, answers: pd.DataFrame) -> Origins:
+    """How the answers (``JUDGEMENTS``) came to be."""
+    session, settings = context.session, context.settings
+    machines = (Machine(row.name, row.kind) for row in proposal_store.annotators(session))
+    posted = {batch.name for batch in known.batches if batch.source is JudgementSource.CROWD}
+    names = {Direction.I2T: known.image_ids, Direction.T2I: known.caption_ids}
+    return Origins(
+        machines=tuple(sorted(machines, key=lambda machine: machine.name)),
+        runs=proposal_runs(session, known.dataset, names, settings.seed),
+        controls=_controls(settings, golds, answers),
+        crowd=_crowd(context, [row for row in known.submissions if row.batch in posted], answers),
+        batches=_batch_pay(known),
+        pay=pay(settings, context.environment, known.settled),
+        past_work=_past_work(session, known),
+        exclusions=_exclusion_lists(session),
+    )
 
 
 def proposal_runs(
@@ -75,7 +166,7 @@ def proposal_runs(
 
 
 def _draw(direction: Direction, asked: Mapping[str, Any], names: Mapping[int, str], seed: int) -> QueryDraw:
-    """A run keeps the hash of its queries; drawing them anew tells whether they were drawn."""
+    """A run keeps the hash of its queries; drawing them again tells whether they were drawn."""
     count = int(asked["count"])
     drawn = None
     if count < len(names):
@@ -84,7 +175,7 @@ def _draw(direction: Direction, asked: Mapping[str, Any], names: Mapping[int, st
     return QueryDraw(direction, count, len(names), drawn)
 
 
-def controls(settings: Settings, state: GoldState, answers: pd.DataFrame) -> Controls | None:
+def _controls(settings: Settings, state: GoldState, answers: pd.DataFrame) -> Controls | None:
     """The gold controls that people answered; None where there were none."""
     if not is_gold(answers).any():
         return None
@@ -102,25 +193,20 @@ def controls(settings: Settings, state: GoldState, answers: pd.DataFrame) -> Con
     )
 
 
-def crowd(
-    session: Session,
-    settings: Settings,
-    environment: Environment,
-    submissions: Iterable[AssignmentRow],
-    answers: pd.DataFrame,
-) -> Crowd | None:
+def _crowd(context: Context, rows: Sequence[AssignmentRow], answers: pd.DataFrame) -> Crowd | None:
     """Who worked on posted pages, from their submissions; None where nobody did."""
-    rows = list(submissions)
     if not rows:
         return None
     decided = Counter(row.decision for row in rows)
     workers = {row.worker for row in rows}
+    work = answers.loc[~is_gold(answers), "worker"].value_counts(sort=False)
+    theirs = work[[name in workers for name in work.index]]
     return Crowd(
         workers=len(workers),
-        busiest_share=_busiest_share(answers, workers),
+        busiest_share=float(theirs.max() / theirs.sum()) if theirs.sum() else None,
         excluded=len({row.worker for row in rows if row.excluded}),
-        capped=len(workers & caps.capped_at(session, environment).keys()),
-        max_hits_per_worker=settings.max_hits_per_worker,
+        capped=len(workers & capped_at(context.session, context.environment).keys()),
+        max_hits_per_worker=context.settings.max_hits_per_worker,
         submissions=len(rows),
         used=sum(count for decision, count in decided.items() if decision.keeps_answers),
         paid_unused=decided[Decision.DROP] + decided[Decision.APPROVE_EXCLUDE],
@@ -129,15 +215,9 @@ def crowd(
     )
 
 
-def _busiest_share(answers: pd.DataFrame, workers: set[str]) -> float | None:
-    work = answers.loc[~is_gold(answers), "worker"].value_counts(sort=False)
-    theirs = work[[name in workers for name in work.index]]
-    return float(theirs.max() / theirs.sum()) if theirs.sum() else None
-
-
-def batch_pay(batches: Iterable[BatchRow], hits: Iterable[HitRow]) -> tuple[BatchPay, ...]:
+def _batch_pay(known: ReleaseFacts) -> tuple[BatchPay, ...]:
     """What was posted, batch by batch."""
-    posted = Counter(hit.batch_id for hit in hits if hit.mturk_hit_id is not None)
+    posted = Counter(hit.batch_id for hit in known.hits if hit.mturk_hit_id is not None)
     return tuple(
         BatchPay(
             batch.template,
@@ -147,7 +227,7 @@ def batch_pay(batches: Iterable[BatchRow], hits: Iterable[HitRow]) -> tuple[Batc
             batch.reward_cents,
             batch.pilot,
         )
-        for batch in batches
+        for batch in known.batches
         if batch.source is JudgementSource.CROWD and posted[batch.id]
     )
 
@@ -178,25 +258,25 @@ def pay(settings: Settings, environment: Environment, settled: Sequence[SettledW
     )
 
 
-def past_work(
-    session: Session, batches: Iterable[BatchRow], submissions: Iterable[AssignmentRow]
-) -> tuple[PastWork, ...]:
+def _past_work(session: Session, known: ReleaseFacts) -> tuple[PastWork, ...]:
     """What was read from files, by the batch that it was put into."""
     files = imports.imports(session).values()
-    rows = list(submissions)
+    workers: dict[str, list[str]] = defaultdict(list)
+    for row in known.submissions:
+        workers[row.batch].append(row.worker)
     return tuple(
         PastWork(
             batch=batch.name,
             files=tuple((file.kind, file.rows) for file in files if file.batch == batch.name),
-            submissions=len(workers := [row.worker for row in rows if row.batch == batch.name]),
-            workers=len(set(workers)),
+            submissions=len(workers[batch.name]),
+            workers=len(set(workers[batch.name])),
         )
-        for batch in batches
+        for batch in known.batches
         if batch.source is JudgementSource.IMPORT
     )
 
 
-def exclusion_lists(session: Session) -> tuple[ExclusionList, ...]:
+def _exclusion_lists(session: Session) -> tuple[ExclusionList, ...]:
     """How many entries each source has of each kind."""
     counts = Counter((row.source, row.kind) for row in item_store.exclusions(session))
     return tuple(
@@ -204,32 +284,4 @@ def exclusion_lists(session: Session) -> tuple[ExclusionList, ...]:
         for (source, kind), entries in sorted(
             counts.items(), key=lambda entry: (entry[0][0], entry[0][1].value)
         )
-    )
-
-
-def origins(
-    session: Session,
-    settings: Settings,
-    environment: Environment,
-    *,
-    dataset: DatasetRow,
-    names: Mapping[Direction, Mapping[int, str]],
-    batches: Sequence[BatchRow],
-    hits: Sequence[HitRow],
-    submissions: Sequence[AssignmentRow],
-    settled: Sequence[SettledWork],
-    golds: GoldState,
-    answers: pd.DataFrame,
-) -> Origins:
-    """All of it for one environment."""
-    posted = {batch.name for batch in batches if batch.source is JudgementSource.CROWD}
-    return Origins(
-        machines=machines(session),
-        runs=proposal_runs(session, dataset, names, settings.seed),
-        controls=controls(settings, golds, answers),
-        crowd=crowd(session, settings, environment, [s for s in submissions if s.batch in posted], answers),
-        batches=batch_pay(batches, hits),
-        pay=pay(settings, environment, settled),
-        past_work=past_work(session, batches, submissions),
-        exclusions=exclusion_lists(session),
     )

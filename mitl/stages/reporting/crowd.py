@@ -1,4 +1,4 @@
-"""The report's figures of the crowd: submissions, controls, agreement, workers, money."""
+"""The report's figures of the crowd: submissions, controls, agreement, workers, money, preferences."""
 
 from __future__ import annotations
 
@@ -13,57 +13,52 @@ from mitl.analysis.report.inputs import (
     CrowdStats,
     GoldStats,
     MoneyStats,
+    PreferenceTable,
     WorkerRow,
     WorkerStanding,
 )
-from mitl.crowd.wages import floor_cents, paid_work
+from mitl.campaign.kinds.rankings.scores import score_votes
+from mitl.crowd.paying import floor_cents, paid_work
+from mitl.errors import MitlError
 from mitl.judgements.gold_records import GoldState
 from mitl.judgements.wages import wage_figures, worker_pay
-from mitl.positives.concord import concord
-from mitl.positives.pseudonyms import pseudonym
+from mitl.positives.privacy import pseudonym
+from mitl.positives.summary import pair_agreement
 from mitl.records import (
+    BatchKind,
     Decision,
     Direction,
     HitState,
     PairRole,
 )
 from mitl.records.frames import counts
-from mitl.settings import Settings
-from mitl.stages.analysing.snapshot import Snapshot
+from mitl.stages.analysing.snapshot import ProjectSnapshot
 from mitl.stages.releasing.origins import pay
-from mitl.stages.reviewing.evidence import Crowd
-from mitl.stages.reviewing.page_times import usual_seconds
-
-_STANDINGS = {
-    "good": WorkerStanding.GOOD,
-    "poor": WorkerStanding.POOR,
-    "unproven": WorkerStanding.UNPROVEN,
-    "excluded": WorkerStanding.EXCLUDED,
-}
+from mitl.stages.reviewing.evidence import Crowd, usual_seconds
 
 
-def crowd_stats(known: Snapshot, judgements: pd.DataFrame, people: Crowd, salt: bytes) -> CrowdStats:
+def crowd_stats(project: ProjectSnapshot, people: Crowd, salt: bytes) -> CrowdStats:
     """Submissions by what became of them, controls, agreement and workers under pseudonyms."""
-    count = Counter(row.decision for row in known.submissions)
-    times = usual_seconds(known.settled, known.environment)
-    pay_of = worker_pay(paid_work(known.settled, known.environment))
+    count = Counter(row.decision for row in project.submissions)
+    times = usual_seconds(project.settled, project.environment)
+    pay_of = worker_pay(paid_work(project.settled, project.environment))
     hourly = {one.worker: one.hourly_cents for one in pay_of}
     return CrowdStats(
-        hits_posted=sum(hit.state in (HitState.POSTED, HitState.CLOSED) for hit in known.hits),
-        submitted=len(known.submissions),
+        hits_posted=sum(hit.state in (HitState.POSTED, HitState.CLOSED) for hit in project.hits),
+        submitted=len(project.submissions),
         approved=count[Decision.PASS] + count[Decision.APPROVE],
         queued=count[Decision.QUEUED],
         rejected=count[Decision.REJECT],
         dropped=count[Decision.DROP] + count[Decision.APPROVE_EXCLUDE],
         gold=_gold(people.golds),
-        agreement=_agreement(judgements),
+        agreement=_agreement(project.judgements),
         workers=tuple(
             WorkerRow(
                 pseudonym=pseudonym(one.worker, salt),
                 hits=one.submissions,
                 golds_seen=one.record.golds,
                 golds_right=one.record.passes,
-                standing=_STANDINGS[one.standing],
+                standing=WorkerStanding(one.standing),
                 median_active_s=times.get(one.worker),
                 earned_cents=one.earned_cents,
                 hourly_cents=hourly.get(one.worker),
@@ -90,34 +85,34 @@ def _agreement(judgements: pd.DataFrame) -> AgreementStats | None:
     """Over the usable answers; None where there are none."""
     if not counts(judgements).any():
         return None
-    found = concord(judgements)
+    found = pair_agreement(judgements)
     alpha = found.alpha
     return AgreementStats(
         found.pairs, found.same_label, found.same_side, alpha.alpha, alpha.low, alpha.high, alpha.reason
     )
 
 
-def money_stats(settings: Settings, known: Snapshot) -> MoneyStats:
+def money_stats(project: ProjectSnapshot) -> MoneyStats:
     """What was paid and what is held, and what an hour of work has paid beside the wage floor."""
-    floor = floor_cents(settings, known.environment)
-    paid = pay(settings, known.environment, known.settled)
+    floor = floor_cents(project.settings, project.environment)
+    paid = pay(project.settings, project.environment, project.settled)
     return MoneyStats(
-        rewards_cents=known.spent.get("reward", 0),
-        fees_cents=known.spent.get("fee", 0),
-        bonuses_cents=known.spent.get("bonus", 0),
-        held_cents=known.work.held_cents,
+        rewards_cents=project.spent.get("reward", 0),
+        fees_cents=project.spent.get("fee", 0),
+        bonuses_cents=project.spent.get("bonus", 0),
+        held_cents=project.work.held_cents,
         wage_floor_cents=floor or None,
-        wages=tuple(wage_figures(paid_work(known.settled, known.environment), floor)),
+        wages=tuple(wage_figures(paid_work(project.settled, project.environment), floor)),
         timed_workers=0 if paid is None else paid.timed_workers,
         workers_under=0 if paid is None else paid.workers_under,
         median_hourly_cents=None if paid is None else paid.median_hourly_cents,
     )
 
 
-def batch_rows(known: Snapshot) -> tuple[BatchRow, ...]:
+def batch_rows(project: ProjectSnapshot) -> tuple[BatchRow, ...]:
     """Each batch with its reward and how long its HITs took."""
     times: dict[str, list[float]] = defaultdict(list)
-    for one in paid_work(known.settled, known.environment):
+    for one in paid_work(project.settled, project.environment):
         if one.time.ms is not None:
             times[one.batch].append(one.time.ms / 1000)
     return tuple(
@@ -125,9 +120,23 @@ def batch_rows(known: Snapshot) -> tuple[BatchRow, ...]:
             name=batch.name,
             template=batch.template,
             direction=None if batch.direction == "both" else Direction(batch.direction),
-            hits=sum(hit.batch_id == batch.id for hit in known.hits),
+            hits=sum(hit.batch_id == batch.id for hit in project.hits),
             reward_cents=batch.reward_cents,
             median_active_s=statistics.median(times[batch.name]) if times[batch.name] else None,
         )
-        for batch in known.batches
+        for batch in project.batches
     )
+
+
+def preference(project: ProjectSnapshot) -> PreferenceTable | None:
+    """The scores as `mitl prefer scores` prints them; None where nobody was asked or nothing can be scored."""
+    if not any(batch.kind == BatchKind.RANKINGS for batch in project.batches):
+        return None
+    try:
+        found = score_votes(project.settings, project.environment)
+    except MitlError as error:
+        return PreferenceTable("", (), (), (str(error),))
+    if not found.tables:
+        return PreferenceTable("", (), (), found.lines)
+    table = found.tables[0]
+    return PreferenceTable(table.title, tuple(table.columns), tuple(table.rows), found.lines)

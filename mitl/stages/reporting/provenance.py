@@ -16,11 +16,10 @@ from mitl.db.store.hits import BatchRow
 from mitl.db.store.releases import ReleaseRow
 from mitl.hits.templates import load_template
 from mitl.judgements.aggregators import Aggregator
-from mitl.positives.origins import ProposalRun, QueryDraw
-from mitl.positives.rules import CXC_POSITIVE, MergeRules, Recipe
+from mitl.positives.merging import CXC_POSITIVE, MergeRules, Recipe
+from mitl.positives.release_input import ProposalRun, QueryDraw
 from mitl.records import BatchKind, Direction, JudgementSource, PairRole, several
-from mitl.settings import Settings
-from mitl.stages.analysing.snapshot import Snapshot
+from mitl.stages.analysing.snapshot import ProjectSnapshot
 
 PACKAGES = ("mitl", "numpy", "torch", "pyarrow", "SQLAlchemy", "matplotlib", "Pillow", "Jinja2")
 """What numbers, pictures and bytes depend on; those that are not installed are left out."""
@@ -28,9 +27,7 @@ PACKAGES = ("mitl", "numpy", "torch", "pyarrow", "SQLAlchemy", "matplotlib", "Pi
 _SIDE = {Direction.I2T: "image", Direction.T2I: "caption"}
 
 
-def provenance(
-    settings: Settings, known: Snapshot, runs: Sequence[ProposalRun], *, evaluated: bool
-) -> Provenance:
+def provenance(project: ProjectSnapshot, runs: Sequence[ProposalRun], *, evaluated: bool) -> Provenance:
     """The way from the data set to the report.
 
     Args:
@@ -38,23 +35,33 @@ def provenance(
     """
     return Provenance(
         steps=(
-            _init(settings, known),
-            *(_propose(settings, run, run_hash) for run, run_hash in zip(runs, _hashes(known), strict=False)),
-            *(_publish(settings, known, batch) for batch in known.batches),
-            *_harvest(known),
-            *(step for release in known.releases[-1:] for step in _release(release, evaluated)),
-            _report(known),
+            _init(project),
+            *(
+                _propose(project.settings.seed, run, run_hash)
+                for run, run_hash in zip(runs, _hashes(project), strict=False)
+            ),
+            *(_publish(project, batch) for batch in project.batches),
+            *_harvest(project),
+            *(step for release in project.releases[-1:] for step in _release(release, evaluated)),
+            _report(project),
         ),
-        seeds=(("project", str(settings.seed)),),
+        seeds=(("project", str(project.settings.seed)),),
         versions=tuple(_versions()),
-        hashes=tuple((f"annotator {row.name}", row.fingerprint) for row in known.annotators),
+        hashes=tuple((f"annotator {row.name}", row.fingerprint) for row in project.annotators),
     )
 
 
-def _init(settings: Settings, known: Snapshot) -> RebuildStep:
-    data = known.dataset
+def _init(project: ProjectSnapshot) -> RebuildStep:
+    data = project.dataset
     if data.kind == "scenes":
-        words = ["--dataset", "scenes", "--n-images", str(len(known.images)), "--seed", str(settings.seed)]
+        words = [
+            "--dataset",
+            "scenes",
+            "--n-images",
+            str(len(project.images)),
+            "--seed",
+            str(project.settings.seed),
+        ]
         note = ""
     else:
         words = ["--dataset", data.kind, "…"]
@@ -62,9 +69,9 @@ def _init(settings: Settings, known: Snapshot) -> RebuildStep:
     return _step(["init", *words], note, (("content of the data set", data.content_sha256),))
 
 
-def _hashes(known: Snapshot) -> Iterator[str]:
+def _hashes(project: ProjectSnapshot) -> Iterator[str]:
     """Of the runs that ranked; past work from files brings runs without annotators."""
-    return (run.hash for run in known.runs if _config(run.config).get("annotators"))
+    return (run.hash for run in project.runs if _config(run.config).get("annotators"))
 
 
 def _config(text: str) -> Mapping[str, Any]:
@@ -72,7 +79,7 @@ def _config(text: str) -> Mapping[str, Any]:
     return config
 
 
-def _propose(settings: Settings, run: ProposalRun, run_hash: str) -> RebuildStep:
+def _propose(seed: int, run: ProposalRun, run_hash: str) -> RebuildStep:
     words = [word for name in run.annotators for word in ("--annotator", name)]
     words += ["--top-k", str(run.top_k), "--depth", str(run.depth)]
     listed = []
@@ -83,7 +90,7 @@ def _propose(settings: Settings, run: ProposalRun, run_hash: str) -> RebuildStep
         if draw is not None and draw.queries < draw.items and draw.seed is None:
             listed.append(f"{side} queries")
     note = f"the {' and '.join(listed)} came from lists" if listed else ""
-    return _step(["propose", *words, "--seed", str(settings.seed)], note, (("run", run_hash),))
+    return _step(["propose", *words, "--seed", str(seed)], note, (("run", run_hash),))
 
 
 def _queries(side: str, draw: QueryDraw | None) -> list[str]:
@@ -96,23 +103,23 @@ def _queries(side: str, draw: QueryDraw | None) -> list[str]:
     return [f"--{side}-queries", str(draw.queries)]
 
 
-def _publish(settings: Settings, known: Snapshot, batch: BatchRow) -> RebuildStep:
+def _publish(project: ProjectSnapshot, batch: BatchRow) -> RebuildStep:
     roles = Counter(
         item.role
-        for hit in known.hits
+        for hit in project.hits
         if hit.batch_id == batch.id
-        for item in known.hit_items.get(hit.id, ())
+        for item in project.hit_items.get(hit.id, ())
     )
     if batch.source is JudgementSource.IMPORT:
         return _step(["harvest", "--from", "FILE"], f"past work, as batch {batch.name}", ())
     if batch.kind != BatchKind.PAIRS:
         kind = kind_of(batch.kind)
         return _step(
-            [*kind.command.split()[1:], f"--{known.environment.value}", "--seed", str(batch.seed), "…"],
-            f"batch {batch.name}, {_n_hits(known, batch):,} HITs of {kind.shown}; the options as then",
+            [*kind.command.split()[1:], f"--{project.environment.value}", "--seed", str(batch.seed), "…"],
+            f"batch {batch.name}, {_n_hits(project, batch):,} HITs of {kind.shown}; the options as then",
             (),
         )
-    words = [f"--{known.environment.value}", "--direction", batch.direction, "--template", batch.template]
+    words = [f"--{project.environment.value}", "--direction", batch.direction, "--template", batch.template]
     words += [
         "--reward",
         format_dollars(batch.reward_cents).lstrip("$"),
@@ -121,25 +128,25 @@ def _publish(settings: Settings, known: Snapshot, batch: BatchRow) -> RebuildSte
     ]
     if roles[PairRole.OVERLAP] and roles[PairRole.CANDIDATE]:
         words += ["--overlap", f"{roles[PairRole.OVERLAP] / roles[PairRole.CANDIDATE]:.2g}"]
-    words += ["--pilot", str(_n_hits(known, batch))] if batch.pilot else []
-    template = load_template(batch.template, settings.wordings).content_hash
+    words += ["--pilot", str(_n_hits(project, batch))] if batch.pilot else []
+    template = load_template(batch.template, project.settings.wordings).content_hash
     return _step(
         ["publish", *words, "--seed", str(batch.seed)],
-        f"batch {batch.name}, {several(_n_hits(known, batch), 'HIT')}",
+        f"batch {batch.name}, {several(_n_hits(project, batch), 'HIT')}",
         ((f"template {batch.template}", template),),
     )
 
 
-def _n_hits(known: Snapshot, batch: BatchRow) -> int:
-    return sum(hit.batch_id == batch.id for hit in known.hits)
+def _n_hits(project: ProjectSnapshot, batch: BatchRow) -> int:
+    return sum(hit.batch_id == batch.id for hit in project.hits)
 
 
-def _harvest(known: Snapshot) -> Iterator[RebuildStep]:
-    if known.submissions:
-        environment = f"--{known.environment.value}"
+def _harvest(project: ProjectSnapshot) -> Iterator[RebuildStep]:
+    if project.submissions:
+        environment = f"--{project.environment.value}"
         note = (
-            f"{several(len(known.submissions), 'submission')}; people's answers and what was decided on them cannot be "
-            "made again: they are in the database, which mitl db backup copies"
+            f"{several(len(project.submissions), 'submission')}; people's answers and what was decided on them cannot "
+            "be made again: they are in the database, which mitl db backup copies"
         )
         yield _step(["harvest", environment], note, ())
 
@@ -169,8 +176,8 @@ def _flags(rules: MergeRules) -> Iterator[str]:
             yield from flag.split()
 
 
-def _report(known: Snapshot) -> RebuildStep:
-    return _step(["report", *([f"--{known.environment.value}"] if known.batches else [])], "", ())
+def _report(project: ProjectSnapshot) -> RebuildStep:
+    return _step(["report", *([f"--{project.environment.value}"] if project.batches else [])], "", ())
 
 
 def _versions() -> Iterator[tuple[str, str]]:

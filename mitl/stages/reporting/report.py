@@ -3,64 +3,103 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any, TypedDict, TypeVar
 
-import pandas as pd
+from sqlalchemy.orm import Session
 
-from mitl.analysis.answer_tables import answer_counts, rationale_counts
-from mitl.analysis.report.inputs import FunnelCounts, ReportInput
+from mitl.analysis.records import MachineAnalysis
+from mitl.analysis.report.inputs import AnalysisSection, EvaluationScore, FunnelCounts, ReportInput
 from mitl.analysis.report.render import render_report
 from mitl.core.packed import unpack_pairs
 from mitl.core.whole_files import one_clear_line, whole_file
-from mitl.crowd.environment import choose_environment
-from mitl.crowd.truth import has_known_truth, truth_source
 from mitl.db.engine import can_write
 from mitl.db.session import open_database, reading
-from mitl.db.store import columns, releases
 from mitl.db.store import hits as hit_store
-from mitl.positives.merging import Merged
-from mitl.positives.origins import ProposalRun
-from mitl.positives.pair_answers import majority_answers
+from mitl.db.store import releases
+from mitl.errors import MitlError
+from mitl.metrics.table import USUAL
+from mitl.positives.release_input import ProposalRun
 from mitl.records import Decision, Direction, Environment, StageResult, several
+from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.analysing.for_report import analysis_for_report
-from mitl.stages.analysing.funnel import (
-    annotator_proposals,
-    funnel_counts,
-    merged_pairs,
-    multiplicities,
-    proposal_places,
-)
-from mitl.stages.analysing.pair_facts import PairFacts
-from mitl.stages.analysing.snapshot import Snapshot, snapshot
+from mitl.stages.analysing.analyse import ANALYSES
+from mitl.stages.analysing.answers import ANSWERS, RATIONALE
+from mitl.stages.analysing.bias import BIAS
+from mitl.stages.analysing.correlations import CORRELATIONS
+from mitl.stages.analysing.multiplicity import MULTIPLICITY
+from mitl.stages.analysing.rankings import DIVERSITY, LABEL_ORDER
+from mitl.stages.analysing.snapshot import ProjectSnapshot, read_project
+from mitl.stages.analysing.table import Analysis, AnalysisInput
+from mitl.stages.evaluating.figures import SCORES_FILE
 from mitl.stages.releasing.origins import proposal_runs
-from mitl.stages.reporting.crowd import batch_rows, crowd_stats, money_stats
-from mitl.stages.reporting.disputes import disputes
-from mitl.stages.reporting.examples import examples
-from mitl.stages.reporting.files import report_file
-from mitl.stages.reporting.headline import headline
-from mitl.stages.reporting.preference import preference
+from mitl.stages.reporting.crowd import batch_rows, crowd_stats, money_stats, preference
+from mitl.stages.reporting.funnel import annotator_proposals, funnel_counts, proposal_places
+from mitl.stages.reporting.gallery import disputes, examples
 from mitl.stages.reporting.provenance import provenance
-from mitl.stages.reporting.reliability import reliability
-from mitl.stages.reporting.scores import evaluation
-from mitl.stages.reporting.truth_figures import packed_truth, truth_stats
-from mitl.stages.reviewing.evidence import Crowd, crowd
-from mitl.stages.reviewing.habits import habits
+from mitl.stages.reporting.truth import packed_truth, reliability, truth_stats
+from mitl.stages.reviewing.evidence import Crowd, crowd, habits
 
+T = TypeVar("T")
+
+REPORT_FILE = "report.html"
 _REPORT_SALT = "<the report page>"
 
 
+class Headline(TypedDict, total=False):
+    """The numbers that matter; those of the crowd and the truth only where they are known."""
+
+    pairs: Annotated[int | None, "candidate pairs"]
+    judgements: Annotated[int | None, "stored answers on pairs, controls included"]
+    positives: Annotated[int | None, "candidate pairs that people called a match"]
+    positives_beyond_originals: Annotated[int | None, "those that the original annotation lacks"]
+    alpha: Annotated[
+        float | None,
+        "Krippendorff's alpha of the usable answers, ordinal; null where it cannot be estimated",
+    ]
+    alpha_low: Annotated[float | None, "lower end of its 95 % bootstrap interval"]
+    alpha_high: Annotated[float | None, "upper end"]
+    recall_before: Annotated[float | None, "original annotation against the known truth"]
+    precision_before: Annotated[float | None, "the same"]
+    recall_after: Annotated[float | None, "release against the known truth"]
+    precision_after: Annotated[float | None, "the same"]
+    recall_of_asked: Annotated[
+        float | None,
+        "of the true matches among the pairs that people were asked about, those that they found",
+    ]
+    recall_hit_rule_alone: Annotated[
+        float | None, "recall by each page's own controls, without the workers' gold records"
+    ]
+    precision_hit_rule_alone: Annotated[float | None, "precision by that rule"]
+
+
+class _File(TypedDict):
+    environment: Annotated[str, "sandbox or live"]
+    bytes: Annotated[int, "size of the file"]
+
+
+@printed_by("report", "demo")
+class ReportCounts(_File, Headline):
+    """What `mitl report` counts, and `mitl demo`, which ends with a report."""
+
+
+@printed_by("report", key="paths")
+class ReportPaths(TypedDict):
+    """Where `mitl report` wrote."""
+
+    report: Annotated[str, "the HTML file"]
+
+
 @dataclass(frozen=True, slots=True)
-class Known:
+class ReportSource:
     """All that the database knows for a report."""
 
-    snapshot: Snapshot
+    project: ProjectSnapshot
     people: Crowd
-    judgements: pd.DataFrame
-    """The same judgements as the snapshot's, for what counts them all."""
     runs: tuple[ProposalRun, ...]
     salt: bytes
     """Secret of the workers' pseudonyms."""
@@ -76,18 +115,24 @@ def report(
     """Write the report of one environment; the same data give the same bytes.
 
     Args:
-        out: the file; None takes the environment's own, see :func:`mitl.stages.reporting.files.report_file`.
+        out: the file; None takes the environment's own, see :func:`report_file`.
     """
     with _no_sweeps():
-        known = collect(settings, environment)
-        data = report_input(settings, known)
-    file = out or known.file
+        source = collect(settings, environment)
+        data = report_input(source)
+    file = out or source.file
     content = render_report(data).encode("utf-8")
     changed = _write(file, content)
+    counts: ReportCounts = {
+        "environment": data.environment.value,
+        "bytes": len(content),
+        **headline(data),
+    }
+    paths: ReportPaths = {"report": str(file)}
     return StageResult(
         status="done" if changed else "nothing_to_do",
-        counts={"environment": data.environment.value, "bytes": len(content), **headline(data)},
-        paths={"report": str(file)},
+        counts=counts,
+        paths=paths,
         lines=(
             f"report of {data.environment.value}: {file} ({len(content) / 1e6:.1f} MB)"
             if changed
@@ -118,100 +163,199 @@ def _write(file: Path, content: bytes) -> bool:
     return True
 
 
-def collect(settings: Settings, environment: Environment | None = None) -> Known:
+def collect(settings: Settings, environment: Environment | None = None) -> ReportSource:
     """Read the database once."""
     # It writes no more than the pseudonyms' secret, and that once.
     with open_database(settings.db_url, read_only=not can_write(settings.db_url)) as session:
-        chosen = choose_environment(session, environment)
         with reading(session):
-            found = snapshot(session, settings, chosen)
+            project = read_project(session, settings, environment)
+            chosen = project.environment
             people = crowd(session, chosen, habits(session, chosen, settings.gold_rule))
-            names = {Direction.I2T: found.image_ids, Direction.T2I: found.caption_ids}
-            runs = proposal_runs(session, found.dataset, names, settings.seed)
-            judgements = columns.judgement_columns(session, chosen)
+            names = {Direction.I2T: project.image_ids, Direction.T2I: project.caption_ids}
+            runs = proposal_runs(session, project.dataset, names, settings.seed)
             has_other_work = any(other is not chosen for other in hit_store.environments(session))
             file = report_file(session, settings.project, chosen)
         salt = releases.salt(session, _REPORT_SALT)
         session.commit()
-    return Known(found, people, judgements, runs, salt, file, has_other_work)
+    return ReportSource(project, people, runs, salt, file, has_other_work)
 
 
-def report_input(settings: Settings, source: Known) -> ReportInput:
+def report_file(session: Session, project: Path, environment: Environment) -> Path:
+    """The default file of an environment's report.
+
+    The environment that a project posted to first has ``report.html``, the other one ``report-live.html`` or
+    ``report-sandbox.html``: which is which never changes, so neither report is written over the other.
+    """
+    batches = [
+        batch for present in hit_store.environments(session) for batch in hit_store.batches(session, present)
+    ]
+    first = min(batches, key=lambda batch: batch.id, default=None)
+    if first is None or first.environment is environment:
+        return project / REPORT_FILE
+    return project / f"report-{environment.value}.html"
+
+
+def report_input(source: ReportSource) -> ReportInput:
     """All that the report shows."""
-    known, people, salt = source.snapshot, source.people, source.salt
-    state = people.golds
-    rules = known.merge_rules
-    merged: Merged | None = None
-    if known.judgements or known.ratings:
-        merged = merged_pairs(known, source.judgements, rules, state.withdrawn)
-    has_truth = has_known_truth(settings) and bool(known.proposals)
-    true = packed_truth(settings, known) if has_truth else None
-    facts = PairFacts(
-        known, majority_answers(source.judgements), truth_source(settings, "scenes") if has_truth else None
-    )
-    records = [row.record for row in known.judgements]
-    scores = evaluation(settings, [row.name for row in known.annotators])
-    funnel = funnel_counts(known, facts.answers)
+    project = source.project
+    of = AnalysisInput.of(project)
+    merged = project.merged if project.stored or project.ratings else None
+    true = packed_truth(project) if project.has_truth and project.proposals else None
+    scores = evaluation(project.settings, [row.name for row in project.annotators])
+    funnel = funnel_counts(project)
     return ReportInput(
-        project=settings.project.name,
-        dataset=known.dataset.name,
-        environment=known.environment,
-        images=len(known.images),
-        captions=len(known.captions),
-        image_queries=len(known.queries[Direction.I2T]),
-        caption_queries=len(known.queries[Direction.T2I]),
-        release=known.releases[-1].name if known.releases else None,
-        judgements=len(records) or None,
-        annotators=annotator_proposals(known, facts.answers),
+        project=project.settings.project.name,
+        dataset=project.dataset.name,
+        environment=project.environment,
+        images=len(project.images),
+        captions=len(project.captions),
+        image_queries=len(project.queries[Direction.I2T]),
+        caption_queries=len(project.queries[Direction.T2I]),
+        release=project.releases[-1].name if project.releases else None,
+        judgements=len(project.stored) or None,
+        annotators=annotator_proposals(project),
         funnel=funnel,
-        places=proposal_places(known),
-        answers=answer_counts(records, known.proposals),
-        rationale=rationale_counts(records, known.proposals),
-        crowd=crowd_stats(known, source.judgements, people, salt)
-        if known.submissions or known.hits
+        places=proposal_places(project),
+        answers=_made(ANSWERS, of) or (),
+        rationale=_made(RATIONALE, of) or (),
+        questions=project.questions,
+        crowd=crowd_stats(project, source.people, source.salt)
+        if project.submissions or project.hits
         else None,
-        money=money_stats(settings, known) if known.batches else None,
-        batches=batch_rows(known),
-        truth=None if true is None else truth_stats(settings, known, merged, state, true, facts.answers),
+        money=money_stats(project) if project.batches else None,
+        batches=batch_rows(project),
+        truth=None if true is None else truth_stats(project, merged, true),
         evaluation=scores,
-        multiplicity=() if merged is None else multiplicities(known, merged, facts.answers),
-        reliability=reliability(source.judgements, rules, state.withdrawn, true),
-        examples=() if merged is None else examples(known, merged, facts),
-        disputes=disputes(
-            facts,
-            [row.name for row in known.annotators],
-            true=None if true is None else set(unpack_pairs(true)),
-            cxc_threshold=rules.cxc_threshold,
-        ),
-        machines=analysis_for_report(settings, known),
-        preference=preference(settings, known),
-        provenance=provenance(settings, known, source.runs, evaluated=bool(scores)),
-        notes=_notes(known, funnel, has_other_work=source.has_other_work),
+        multiplicity=_made(MULTIPLICITY, of) or (),
+        reliability=reliability(project, true),
+        examples=() if merged is None else examples(project),
+        disputes=disputes(project, None if true is None else set(unpack_pairs(true))),
+        machines=machine_analysis(of),
+        analyses=tuple(_sections(of)),
+        preference=preference(project),
+        provenance=provenance(project, source.runs, evaluated=bool(scores)),
+        notes=_notes(project, funnel, has_other_work=source.has_other_work),
     )
 
 
-def _notes(known: Snapshot, funnel: FunnelCounts, *, has_other_work: bool) -> tuple[str, ...]:
+def machine_analysis(of: AnalysisInput) -> MachineAnalysis:
+    """Diversity, bias, correlations and label order; no network is loaded.
+
+    What cannot be analysed is empty, and ``left_out`` says why.
+    """
+    left_out: dict[str, str] = {}
+    correlations = _made(CORRELATIONS, of, left_out)
+    return MachineAnalysis(
+        diversity=_made(DIVERSITY, of, left_out) or (),
+        bias=_made(BIAS, of, left_out) or (),
+        correlations=None if correlations is None else correlations[0],
+        label_order=_made(LABEL_ORDER, of, left_out) or (),
+        left_out=left_out,
+    )
+
+
+def _made(analysis: Analysis[T], of: AnalysisInput, left_out: dict[str, str] | None = None) -> T | None:
+    """What an analysis computes; None where the project holds too little for it, and why in ``left_out``."""
+    try:
+        return analysis.compute(of)
+    except MitlError as error:
+        if left_out is not None:
+            left_out[analysis.name.replace("-", "_")] = str(error)
+        return None
+
+
+def _sections(of: AnalysisInput) -> Iterator[AnalysisSection]:
+    """The sections of the analyses that bring one of their own."""
+    for analysis in ANALYSES.values():
+        if analysis.section is None:
+            continue
+        try:
+            shown = analysis.show(analysis.compute(of), of)
+        except MitlError as error:
+            yield AnalysisSection(analysis.section, why_not=str(error))
+        else:
+            yield AnalysisSection(analysis.section, shown.tables, shown.lines, shown.drawings)
+
+
+def evaluation(settings: Settings, order: Sequence[str] = ()) -> tuple[EvaluationScore, ...]:
+    """The latest scores of `mitl evaluate` by set of positives, annotator, direction and metric; empty without any.
+
+    The file holds, for each set, annotator and direction, every metric's value, or its value, ``low`` and ``high``.
+
+    Args:
+        order: the annotators' order; others follow as the file has them.
+    """
+    try:
+        sets: Mapping[str, Any] = json.loads((settings.runs / SCORES_FILE).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return ()
+    ways = {way.value for way in Direction}
+    place = {name: number for number, name in enumerate(order)}
+    return tuple(
+        _score(annotator, positives, Direction(way), metric, values[metric])
+        for positives, by_annotator in sets.items()
+        for annotator, by_way in sorted(by_annotator.items(), key=lambda one: place.get(one[0], len(place)))
+        for way, values in by_way.items()
+        if way in ways
+        for metric in USUAL
+        if values.get(metric) is not None
+    )
+
+
+def _score(annotator: str, positives: str, way: Direction, metric: str, kept: Any) -> EvaluationScore:
+    if isinstance(kept, Mapping):
+        value = kept["value"] if "value" in kept else kept["estimate"]
+        return EvaluationScore(annotator, positives, way, metric, value, kept.get("low"), kept.get("high"))
+    return EvaluationScore(annotator, positives, way, metric, float(kept))
+
+
+def headline(data: ReportInput) -> Headline:
+    """The numbers that matter: pairs, judgements, positives, and recall and precision where truth is known."""
+    numbers: Headline = {
+        "pairs": data.funnel.distinct,
+        "judgements": data.judgements,
+        "positives": data.funnel.positive,
+        "positives_beyond_originals": data.funnel.beyond_originals,
+    }
+    shared = None if data.crowd is None else data.crowd.agreement
+    if shared is not None:
+        numbers |= {"alpha": shared.alpha, "alpha_low": shared.low, "alpha_high": shared.high}
+    if data.truth is not None:
+        numbers["recall_before"] = data.truth.original.together.recall
+        numbers["precision_before"] = data.truth.original.together.precision
+        if data.truth.release is not None:
+            numbers["recall_after"] = data.truth.release.together.recall
+            numbers["precision_after"] = data.truth.release.together.precision
+        if data.truth.asked is not None:
+            numbers["recall_of_asked"] = data.truth.asked.recall
+        if data.truth.hit_rule is not None:
+            numbers["precision_hit_rule_alone"] = data.truth.hit_rule.together.precision
+            numbers["recall_hit_rule_alone"] = data.truth.hit_rule.together.recall
+    return numbers
+
+
+def _notes(project: ProjectSnapshot, funnel: FunnelCounts, *, has_other_work: bool) -> tuple[str, ...]:
     notes = []
-    undecided = sum(row.decision in (Decision.NONE, Decision.QUEUED) for row in known.submissions)
+    undecided = sum(row.decision in (Decision.NONE, Decision.QUEUED) for row in project.submissions)
     if undecided:
         waits = "waits" if undecided == 1 else "wait"
         notes.append(
             f"{several(undecided, 'submission')} {waits} for a person; their answers count nowhere yet."
         )
-    if not known.submissions and not known.judgements:
+    if not project.submissions and not project.stored:
         notes.append(
-            f"Nobody has judged anything on {known.environment.value} yet, so most of this page is empty; "
+            f"Nobody has judged anything on {project.environment.value} yet, so most of this page is empty; "
             "`mitl status` says what comes next."
         )
     open_pairs = (funnel.distinct or 0) - (funnel.usable or 0)
-    if known.submissions and open_pairs:
+    if project.submissions and open_pairs:
         notes.append(
             f"{several(open_pairs, 'candidate pair')} of {funnel.distinct:,} "
             f"{'has' if open_pairs == 1 else 'have'} no usable answer yet: positives among them are counted nowhere."
         )
-    if known.environment is Environment.SANDBOX and known.submissions:
+    if project.environment is Environment.SANDBOX and project.submissions:
         notes.append("These answers were given in the sandbox, with practice money.")
-    if has_other_work and known.releases:
+    if has_other_work and project.releases:
         notes.append(
             "The project has work in the other environment too: the latest release and the scores on it may come of "
             "that; the release's manifest names its environment."

@@ -1,24 +1,38 @@
-"""What a person decided about submissions: kept first, told to the server afterwards."""
+"""What a person decided about submissions: kept first, told to the server afterwards; a rejection can be reversed."""
 
 from __future__ import annotations
 
+import datetime as dt
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Annotated, TypedDict
 
 from sqlalchemy.orm import Session
 
+from mitl.crowd.context import Context, open_context, require_same_server
 from mitl.crowd.endpoint import open_endpoint
-from mitl.crowd.environment import choose_environment, require_same_server
-from mitl.crowd.paying import APPROVED, CarriedOut, carry_out, has_open_calls, plan_rejection
-from mitl.db.session import open_database
+from mitl.crowd.paying import (
+    APPROVED,
+    OVERRIDE,
+    REJECT,
+    REJECTED,
+    CarriedOut,
+    carry_out,
+    has_open_calls,
+    plan_rejection,
+)
 from mitl.db.store import answers as answer_store
+from mitl.db.store import hits as hit_store
+from mitl.db.store import journal
 from mitl.db.store.answers import AssignmentRow
 from mitl.db.store.bulk import chunks
 from mitl.errors import StoreError, UsageError
 from mitl.progress import Progress, no_progress
-from mitl.records import Decision, Environment
+from mitl.records import Decision, Environment, JournalState, JudgementSource, StageResult
+from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.harvesting.judging import judge
+from mitl.stages.harvesting.judging import judge, reversible_until, utc
 
 MIN_REASON = 20
 """Characters; a rejected worker must be able to understand why."""
@@ -52,12 +66,11 @@ def keep(settings: Settings, ruling: Ruling, environment: Environment | None = N
         StoreError: no such submission, or it is decided already, in whichever way.
     """
     check_reasons([ruling])
-    with open_database(settings.db_url) as session:
-        chosen = choose_environment(session, environment)
-        row = find_submission(session, chosen, ruling.assignment)
+    with open_context(settings, environment) as context:
+        row = find_submission(context.session, context.environment, ruling.assignment)
         check_open(row, Decision.QUEUED)
-        keep_one(session, row, ruling)
-        session.commit()
+        keep_one(context.session, row, ruling)
+        context.session.commit()
 
 
 def carry_out_kept(
@@ -68,28 +81,21 @@ def carry_out_kept(
     Raises:
         EndpointError: no server answers; the decisions stay stored.
     """
-    with open_database(settings.db_url) as session:
-        chosen = choose_environment(session, environment)
-        owed = has_open_calls(session, chosen)
+    with open_context(settings, environment, progress=progress) as context:
+        session = context.session
+        owed = has_open_calls(session, context.environment)
         session.rollback()
-        done = tell_server(session, settings, chosen, progress) if owed else CarriedOut(0, 0, 0)
-        judge(session, chosen, settings.gold_rule)
+        done = tell_server(context) if owed else CarriedOut(0, 0, 0)
+        judge(session, context.environment, settings.gold_rule)
         session.commit()
     return done
 
 
-def tell_server(session: Session, settings: Settings, chosen: Environment, progress: Progress) -> CarriedOut:
+def tell_server(context: Context) -> CarriedOut:
     """Make the calls that stored decisions ask for; EndpointError where no server answers."""
-    with open_endpoint(settings, chosen) as endpoint:
-        require_same_server(session, endpoint, chosen)
-        return carry_out(
-            session,
-            endpoint.client(),
-            settings,
-            chosen,
-            charges_fee=endpoint.charges_fee,
-            progress=progress,
-        )
+    with open_endpoint(context.settings, context.environment) as endpoint:
+        require_same_server(context.session, endpoint, context.environment)
+        return carry_out(context, endpoint.client(), charges_fee=endpoint.charges_fee)
 
 
 def keep_one(session: Session, row: AssignmentRow, ruling: Ruling) -> None:
@@ -140,3 +146,132 @@ def find_submissions(
                 f"there is no submission {number} on {environment}; `mitl review` lists what waits"
             )
     return {number: found[number] for number in numbers}
+
+
+CHOICES = (Decision.APPROVE, Decision.DROP)
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """A rejection and what can still be done about it."""
+
+    reason: str
+    sent: bool
+    """Whether the server has been told."""
+    until: dt.datetime | None
+    """When it can no longer be reversed; None where the time of submission is unknown."""
+
+
+def rejection_of(session: Session, row: AssignmentRow) -> Rejection | None:
+    """Why a submission was rejected; None where it was not."""
+    if row.decision is not Decision.REJECT:
+        return None
+    found = journal.find(session, REJECT, row.key)
+    reason = "" if found is None else str(json.loads(found.request).get("reason", ""))
+    return Rejection(reason, row.status == REJECTED, reversible_until(row))
+
+
+def is_imported(session: Session, row: AssignmentRow) -> bool:
+    """Whether a submission came from a file of past work, so that no server of this project knows it."""
+    sources = {batch.name: batch.source for batch in hit_store.batches(session)}
+    return sources[row.batch] is JudgementSource.IMPORT
+
+
+def keep_reversal(
+    settings: Settings,
+    number: int,
+    decision: Decision,
+    environment: Environment | None = None,
+    *,
+    now: dt.datetime,
+) -> bool:
+    """Store that a rejected submission is to be paid after all; False where that is stored already.
+
+    The call is made with the next that are.
+
+    Args:
+        decision: ``APPROVE`` uses its answers, ``DROP`` does not.
+
+    Raises:
+        UsageError: another decision.
+        StoreError: there is no such submission, it was not rejected, the server has not heard of the rejection
+            yet, the time is over, or it came from a file of past work.
+    """
+    if decision not in CHOICES:
+        raise UsageError(f"a rejection is reversed to approve or drop, not to {decision.value!r}")
+    with open_context(settings, environment) as context:
+        session = context.session
+        row = find_submission(session, context.environment, number)
+        if row.decision is decision and journal.find(session, OVERRIDE, row.key) is not None:
+            return False  # by an earlier run, whose call may still have to be made
+        _check(row, now)
+        if is_imported(session, row):
+            raise StoreError(
+                f"submission {row.id} came from a file of past work, so its rejection cannot be reversed from here"
+            )
+        request = json.dumps({"assignment": row.mturk_assignment_id, "was": "rejected"})
+        journal.plan(session, OVERRIDE, [(row.key, None, request)], now)
+        journal.mark(session, OVERRIDE, [row.key], JournalState.PLANNED, now)
+        answer_store.set_decision(session, [row.id], decision)
+        session.commit()
+    return True
+
+
+@printed_by("review reverse")
+class ReversalCounts(TypedDict):
+    """What became of rejections that were taken back."""
+
+    environment: Annotated[str, "sandbox or live"]
+    reversed: Annotated[int, "rejections that this call reversed"]
+    approved: Annotated[int, "submissions that the server approved now"]
+
+
+def reverse(
+    settings: Settings,
+    numbers: Sequence[int],
+    decision: Decision,
+    environment: Environment | None = None,
+    *,
+    progress: Progress = no_progress,
+) -> StageResult:
+    """Pay these rejected submissions after all, and tell the server.
+
+    Raises:
+        StoreError: as in `keep_reversal`; those named before the one at fault are reversed all the same.
+    """
+    with open_context(settings, environment, read_only=True) as context:
+        chosen = context.environment
+    new = [
+        number
+        for number in numbers
+        if keep_reversal(settings, number, decision, chosen, now=dt.datetime.now(dt.UTC))
+    ]
+    done = carry_out_kept(settings, chosen, progress=progress)
+    if not new and not done.approved:
+        return StageResult(
+            status="nothing_to_do",
+            counts=ReversalCounts(environment=chosen.value, reversed=0, approved=0),
+            lines=("nothing to do: that is reversed already",),
+            next="mitl status",
+        )
+    use = "used" if decision is Decision.APPROVE else "not used"
+    return StageResult(
+        counts=ReversalCounts(environment=chosen.value, reversed=len(numbers), approved=done.approved),
+        lines=(f"rejections reversed: {len(numbers):,}; the work is paid and its answers are {use}",),
+        next="mitl status",
+    )
+
+
+def _check(row: AssignmentRow, now: dt.datetime) -> None:
+    if row.decision is not Decision.REJECT:
+        raise StoreError(f"submission {row.id} is not rejected, so there is nothing to reverse")
+    if row.status != REJECTED:
+        raise StoreError(
+            f"the server has not heard of the rejection of submission {row.id} yet; reverse it when it has"
+        )
+    until = reversible_until(row)
+    if until is not None and now > until:
+        raise StoreError(
+            f"the rejection of submission {row.id} could be reversed until {utc(until)}; "
+            "pay its worker with `mitl pay compensate` instead"
+        )

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from mitl.crowd.context import Context
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
-from mitl.db.store import desk_answers
 from mitl.db.store import hits as hit_store
-from mitl.db.store import judgements as judgement_store
 from mitl.db.store.answers import AssignmentRow
-from mitl.db.store.desk_answers import AnswerRow
+from mitl.db.store.desk import AnswerRow
 from mitl.judgements.conduct import haste
 from mitl.judgements.gold_records import GoldState
 from mitl.records import Decision, Environment, Finding, GoldControl, Label, Outcome, Pair, PairRole
 from mitl.records.gold_rule import GoldRule
-from mitl.stages.reviewing.decisions import find_submission
-from mitl.stages.reviewing.reversal import Rejection, rejection_of
+from mitl.records.questions import RATIONALE, TEXT, Given
+from mitl.stages.reviewing.decisions import Rejection, find_submission, rejection_of
 
 HASTE = "too_fast"
 
@@ -44,15 +43,30 @@ class SeenPair:
     """Of a control; None where it was not answered, and for other pairs."""
     withdrawn: bool
     """A control that good workers fail; it is not held against anyone."""
-    reasons: tuple[str, ...]
-    text: str
-    """In the worker's own words."""
+    given: Given
+    """What was answered besides the label."""
     seconds: float | None
     """Active on this pair."""
     others: Mapping[Label, int]
     """Other workers' answers on the same pair."""
     expected: tuple[Label, ...]
     """The answers with which a control passes; empty for other pairs."""
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """The choices that were made, each of a template's own questions with the question's name."""
+        known = {question.name for question in RATIONALE}
+        return tuple(
+            value if name in known else f"{name}: {value}"
+            for name, values in self.given.items()
+            for value in values
+            if name != TEXT.name
+        )
+
+    @property
+    def text(self) -> str:
+        """In the worker's own words."""
+        return "\n".join(self.given.get(TEXT.name, ()))
 
     @property
     def is_control(self) -> bool:
@@ -115,24 +129,17 @@ class Strip:
         return sum(answered), len(answered)
 
 
-def submission(
-    session: Session,
-    environment: Environment,
-    number: int,
-    rule: GoldRule,
-    golds: GoldState,
-    min_seconds_a_pair: float,
-) -> Submission:
+def submission(context: Context, number: int, golds: GoldState) -> Submission:
     """Everything about one submission; haste is among its findings, though it decides nothing.
 
     Raises:
         StoreError: there is none of this number.
     """
+    session, environment = context.session, context.environment
     row = find_submission(session, environment, number)
-    answers = desk_answers.answers_of(session, row.id)
     rewards = {batch.name: batch.reward_cents for batch in hit_store.batches(session, environment)}
-    pairs = _pairs(session, environment, row, answers, rule, golds)
-    hasty = haste((pair.seconds for pair in pairs), min_seconds_a_pair)
+    pairs = _pairs(context, row, golds)
+    hasty = haste((pair.seconds for pair in pairs), context.settings.min_seconds_a_pair)
     noted = answer_store.findings_of(session, [row.id]).get(row.id, [])
     return Submission(
         row=row,
@@ -143,27 +150,21 @@ def submission(
     )
 
 
-def _pairs(
-    session: Session,
-    environment: Environment,
-    row: AssignmentRow,
-    answers: Sequence[AnswerRow],
-    rule: GoldRule,
-    golds: GoldState,
-) -> tuple[SeenPair, ...]:
+def _pairs(context: Context, row: AssignmentRow, golds: GoldState) -> tuple[SeenPair, ...]:
+    session, rule = context.session, context.settings.gold_rule
+    answers = desk_store.answers_of(session, row.id)
     images = desk_store.image_addresses(session, [answer.pair.image_id for answer in answers])
     captions = desk_store.caption_texts(session, [answer.pair.caption_id for answer in answers])
-    reasons = desk_answers.reasons(session, row.id)
-    texts = judgement_store.free_text(session, row.id)
+    given = desk_store.given(session, row.id)
     others: dict[Pair, Counter[Label]] = defaultdict(Counter)
-    for beside in desk_answers.answers_beside(session, environment, row.id):
+    for beside in desk_store.answers_beside(session, context.environment, row.id):
         if beside.label is not None and beside.worker_id != row.worker_id:
             others[beside.pair][beside.label] += 1
-    found = []
+    pairs = []
     for answer in answers:
         text, own_image = captions[answer.pair.caption_id]
         control = answer.role.is_gold
-        found.append(
+        pairs.append(
             SeenPair(
                 place=answer.place,
                 image_id=answer.pair.image_id,
@@ -175,14 +176,13 @@ def _pairs(
                 label=answer.label,
                 passed=rule.passed(answer.role, answer.label) if control else None,
                 withdrawn=control and GoldControl(answer.pair, answer.role) in golds.withdrawn,
-                reasons=tuple(reasons.get(answer.place, ())),
-                text=texts.get(answer.place, ""),
+                given=given.get(answer.place, {}),
                 seconds=answer.active_ms / 1000 if answer.active_ms else None,
                 others=others[answer.pair],
                 expected=rule.passes(answer.role) if control else (),
             )
         )
-    return tuple(found)
+    return tuple(pairs)
 
 
 def _address(image_id: int, file: str | None, url: str | None) -> str | None:
@@ -194,7 +194,7 @@ def _address(image_id: int, file: str | None, url: str | None) -> str | None:
 def strips(session: Session, environment: Environment, worker_id: int, rule: GoldRule) -> tuple[Strip, ...]:
     """A worker's submissions in short, newest first."""
     answers: dict[int, list[AnswerRow]] = defaultdict(list)
-    for answer in desk_answers.answers_of_worker(session, worker_id):
+    for answer in desk_store.answers_of_worker(session, worker_id):
         answers[answer.assignment_id].append(answer)
     found = []
     for row in reversed(answer_store.assignments(session, environment, worker_id=worker_id)):

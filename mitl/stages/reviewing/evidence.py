@@ -2,25 +2,153 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 
+import numpy as np
+import pandas as pd
 from sqlalchemy.orm import Session
 
-from mitl.db.store import caps as cap_store
+from mitl.crowd.golds import gold_state
+from mitl.db.store import answers as cap_store
 from mitl.db.store import desk as desk_store
+from mitl.db.store.columns import answer_columns
 from mitl.db.store.desk import WorkerSubmissions
-from mitl.judgements.conduct import Agreement, Run, gold_interval
+from mitl.db.store.ledger import SettledWork
+from mitl.judgements.conduct import (
+    Agreement,
+    Run,
+    agreement_and_consistency,
+    entropy_of_counts,
+    gold_interval,
+    label_counts,
+    longest_runs,
+    medians_s,
+)
 from mitl.judgements.gold_records import GoldRecord, GoldState
+from mitl.judgements.wages import work_time
 from mitl.records import Decision, Environment, Label
-from mitl.stages.reviewing.habits import Habit, Habits
+from mitl.records.frames import LABELS, is_gold, is_labelled
+from mitl.records.gold_rule import GoldRule
+from mitl.settings import ASSIGNMENT_DURATION_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Habit:
+    """What one worker's answers say, whatever was decided about them."""
+
+    answers: int = 0
+    median_s: float | None = None
+    """Active seconds on one pair."""
+    run: Run | None = None
+    """The longest row of one answer on a page."""
+    entropy: float | None = None
+    """Bits, 0 to 2."""
+    shares: Mapping[Label, float] = field(default_factory=lambda: dict.fromkeys(Label, 0.0))
+    """Of the worker's answers."""
+    agreement: Agreement | None = None
+    """With others; None where nobody else answered the same pairs."""
+    consistency: Agreement | None = None
+    """With the worker's own earlier answers; None where no pair came twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class Habits:
+    """What all answers of an environment say; dear to gather, and the same until an answer comes."""
+
+    of: Mapping[str, Habit]
+    """By the worker's id on the requester API."""
+    golds: GoldState
+    answers: int
+    """Places of pages that were read, answered or not."""
+    median_s: float | None
+    """Median of the workers' medians."""
+    run: float | None
+    """Median of the workers' longest runs."""
+    entropy: float | None
+
+    def others_s(self, worker: str) -> float | None:
+        """Median of the other workers' medians."""
+        return _usual(habit.median_s for other, habit in self.of.items() if other != worker)
+
+
+def habits(session: Session, environment: Environment, rule: GoldRule) -> Habits:
+    """Everyone's answers, looked at together."""
+    every = answer_columns(session, environment)
+    golds = gold_state(session, environment, rule, every)
+    by_worker = _all_habits(every, desk_store.worker_names(session, environment), golds)
+    return Habits(
+        of=by_worker,
+        golds=golds,
+        answers=len(every),
+        median_s=_usual(habit.median_s for habit in by_worker.values()),
+        run=_usual(habit.run.length for habit in by_worker.values() if habit.run is not None),
+        entropy=_usual(habit.entropy for habit in by_worker.values()),
+    )
+
+
+def _all_habits(every: pd.DataFrame, names: Mapping[int, str], golds: GoldState) -> dict[str, Habit]:
+    workers, code = np.unique(every["worker"], return_inverse=True)
+    known = [names[row] for row in workers.tolist()]
+    distrusted = np.array([golds.record(name).is_bad for name in known], np.bool_)
+    given = is_labelled(every) & ~is_gold(every)
+    assignment, pair, label, active_ms = (
+        every[name].to_numpy() for name in ("assignment", "pair", "label", "active_ms")
+    )
+    medians = medians_s(code, active_ms)
+    runs = longest_runs(code, assignment, label)
+    counts = label_counts(code, label, len(known)).tolist()
+    agreeing, consistent = agreement_and_consistency(code[given], pair[given], label[given], distrusted)
+    totals = [sum(given) for given in counts]
+    return {
+        name: Habit(
+            answers=totals[place],
+            median_s=medians.get(place),
+            run=runs.get(place),
+            entropy=entropy_of_counts(counts[place]),
+            shares={
+                label: count / (totals[place] or 1)
+                for label, count in zip(LABELS, counts[place], strict=True)
+            },
+            agreement=agreeing.get(place),
+            consistency=consistent.get(place),
+        )
+        for place, name in enumerate(known)
+    }
+
+
+def _usual(values: Iterable[float | None]) -> float | None:
+    known = [float(value) for value in values if value is not None]
+    return statistics.median(known) if known else None
+
+
+def usual_seconds(settled: Iterable[SettledWork], environment: Environment) -> dict[str, float]:
+    """Worker → median active seconds of a HIT, each cut to what it can have been.
+
+    A page's own claim stands on the sandbox, as it does for wages; a worker whose pages measured nothing is left out.
+    """
+    times: dict[str, list[int]] = defaultdict(list)
+    for row in settled:
+        time = work_time(
+            row.active_ms,
+            row.accepted_at,
+            row.submitted_at,
+            ASSIGNMENT_DURATION_S,
+            trusted=environment is Environment.SANDBOX,
+        )
+        if time.ms is not None:
+            times[row.worker].append(time.ms)
+    return {worker: statistics.median(measured) / 1000 for worker, measured in times.items()}
+
 
 _MANY = 100
 """Workers beyond which leaving one out moves the median by nothing that could be seen."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence(Habit):
     """One worker over all submissions."""
 
     id: int
@@ -43,51 +171,15 @@ class Evidence:
     """``median_s`` over the median of the other workers' medians."""
     earned_cents: int
     """Rewards and bonuses."""
-    habit: Habit
 
     @property
     def mean(self) -> float:
         """Posterior mean of the pass rate on gold controls."""
         return float(self.record.mean)
 
-    @property
-    def answers(self) -> int:
-        """How many pairs were answered."""
-        return self.habit.answers
-
-    @property
-    def median_s(self) -> float | None:
-        """Active seconds on one pair."""
-        return self.habit.median_s
-
     def is_under(self, floor_s: float) -> bool:
         """Whether half of the worker's pairs took less than this, however fast the others are."""
         return self.median_s is not None and self.median_s < floor_s
-
-    @property
-    def run(self) -> Run | None:
-        """The longest row of one answer on a page."""
-        return self.habit.run
-
-    @property
-    def entropy(self) -> float | None:
-        """Of the answers; bits, 0 to 2."""
-        return self.habit.entropy
-
-    @property
-    def shares(self) -> Mapping[Label, float]:
-        """Of the worker's answers."""
-        return self.habit.shares or dict.fromkeys(Label, 0.0)
-
-    @property
-    def agreement(self) -> Agreement | None:
-        """With others on the same pairs; None where there are none."""
-        return self.habit.agreement
-
-    @property
-    def consistency(self) -> Agreement | None:
-        """With the worker's own earlier answers; None where no pair came twice."""
-        return self.habit.consistency
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,5 +236,5 @@ def _evidence(work: WorkerSubmissions, known: Habits, *, capped: bool, earned_ce
         high=high,
         speed=None if habit.median_s is None or not others_s else habit.median_s / others_s,
         earned_cents=earned_cents,
-        habit=habit,
+        **{part.name: getattr(habit, part.name) for part in fields(habit)},
     )

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Annotated, TypedDict
 
-from sqlalchemy.orm import Session
-
-from mitl.crowd.environment import choose_environment
+from mitl.campaign.bill import SpendingLimit
+from mitl.campaign.kinds import kinds_asked
+from mitl.core.pricing import fee_cents, format_dollars
+from mitl.crowd.context import Context, open_context
 from mitl.crowd.golds import gold_state
 from mitl.crowd.paying import CarriedOut, has_open_calls
-from mitl.db.session import open_database, reading
+from mitl.db.session import reading
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
+from mitl.db.store import hits as hit_store
+from mitl.db.store import open_work
 from mitl.db.store.answers import AssignmentRow
-from mitl.judgements.gold_records import GoldState
+from mitl.db.store.open_work import HitToReplace
 from mitl.progress import Progress, no_progress
 from mitl.records import Decision, Environment, StageResult, Table, several
+from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.harvesting.deadlines import approves_itself_at, reversible_until, utc
-from mitl.stages.harvesting.judging import judge
+from mitl.stages.harvesting.judging import approves_itself_at, judge, reversible_until, utc
 from mitl.stages.reviewing.decisions import (
     Ruling,
     check_open,
@@ -28,7 +33,6 @@ from mitl.stages.reviewing.decisions import (
     keep_one,
     tell_server,
 )
-from mitl.stages.reviewing.result import CHOICES, in_words, nothing_ruled, ruled
 
 __all__ = ["CHOICES", "Ruling", "queue", "rule", "settle"]
 
@@ -36,48 +40,73 @@ Confirm = Callable[[Environment, int], bool]
 """Whether to go on and reject so many submissions there."""
 
 
+@printed_by("review")
+class QueueCounts(TypedDict):
+    """The queue."""
+
+    environment: Annotated[str, "sandbox or live"]
+    queued: Annotated[int, "submissions that wait for a person"]
+    submissions: Annotated[list[int], "their numbers"]
+    calls_open: Annotated[
+        int, "decided submissions that the server has not heard of; `mitl harvest` carries that out"
+    ]
+
+
+@printed_by("review approve", "review drop", "review exclude", "review reject", "review settle")
+class RulingCounts(TypedDict):
+    """What was decided, and what follows."""
+
+    environment: Annotated[str, "sandbox or live"]
+    queued: Annotated[int, "submissions that still wait for a person"]
+    hits_to_ask_again: Annotated[
+        int, "closed HITs whose answers could not be used; `mitl publish` asks them again"
+    ]
+    again_cents: Annotated[int, "what that costs at most, at the rewards of before"]
+    reversible_until: Annotated[
+        dict[str, str | None], "number of a submission rejected now → until when that can be reversed"
+    ]
+    approve: Annotated[int, "submissions paid and used"]
+    drop: Annotated[int, "submissions paid, not used"]
+    approve_exclude: Annotated[int, "submissions paid, not used, their workers excluded"]
+    reject: Annotated[int, "submissions not paid"]
+
+
 def queue(settings: Settings, environment: Environment | None = None) -> StageResult:
     """The submissions that wait for a person, oldest first, with why and until when."""
-    with open_database(settings.db_url, read_only=True) as session:
-        chosen = choose_environment(session, environment)
+    with open_context(settings, environment, read_only=True) as context:
+        session, chosen = context.session, context.environment
         waiting = answer_store.assignments(session, chosen, (Decision.QUEUED,))
         findings = answer_store.findings_of(session, [row.id for row in waiting])
         state = gold_state(session, chosen, settings.gold_rule)
         unsent = desk_store.unsent(session, chosen)
-    told = (
-        (f"{in_words(unsent)}; `mitl harvest`, or `mitl review settle` again, carries that out",)
-        if unsent
-        else ()
+    told = f"{in_words(unsent)}; `mitl harvest`, or `mitl review settle` again, carries that out"
+    counts = QueueCounts(
+        environment=chosen.value,
+        queued=len(waiting),
+        submissions=[row.id for row in waiting],
+        calls_open=unsent,
     )
+    if not waiting and unsent:
+        lines = ("no submission waits for a person", told)
+        return StageResult(counts=counts, lines=lines, next="mitl harvest")
+    if not waiting:
+        return StageResult(
+            status="nothing_to_do",
+            counts=counts,
+            lines=("nothing to do: no submission waits for a person",),
+            next="mitl publish, or mitl build-dataset --out DIR",
+        )
     rows = []
     for row in waiting:
         why = ", ".join(sorted({finding.code for finding in findings.get(row.id, ())}))
         record, itself = state.record(row.worker), approves_itself_at(row)
         golds = f"{record.passes} of {record.golds}"
         rows.append((row.id, row.worker, why, golds, _minutes(row), None if itself is None else utc(itself)))
-    if not rows and unsent:
-        return StageResult(
-            counts={"environment": chosen.value, "queued": 0, "submissions": [], "calls_open": unsent},
-            lines=("no submission waits for a person", *told),
-            next="mitl harvest",
-        )
-    if not rows:
-        return StageResult(
-            status="nothing_to_do",
-            counts={"environment": chosen.value, "queued": 0, "submissions": [], "calls_open": 0},
-            lines=("nothing to do: no submission waits for a person",),
-            next="mitl publish, or mitl build-dataset --out DIR",
-        )
     columns = ("number", "worker", "why it waits", "golds passed", "minutes", "pays itself at")
     return StageResult(
-        counts={
-            "environment": chosen.value,
-            "queued": len(rows),
-            "submissions": [row.id for row in waiting],
-            "calls_open": unsent,
-        },
+        counts=counts,
         tables=(Table(f"{several(len(rows), 'submission')} waiting for a person", columns, tuple(rows)),),
-        lines=told,
+        lines=(told,) if unsent else (),
         next="mitl review show NUMBER; then mitl review approve|drop|exclude|reject NUMBER, or mitl review settle",
     )
 
@@ -90,16 +119,15 @@ def settle(
     The cautious choice for a queue that nobody will read: it rejects no one, costs one more asking of each page,
     and keeps out whoever the gold controls speak against.
     """
-    with open_database(settings.db_url, read_only=True) as session:
-        chosen = choose_environment(session, environment)
-        waiting = answer_store.assignments(session, chosen, (Decision.QUEUED,))
-        state = gold_state(session, chosen, settings.gold_rule)
-    rulings = [Ruling(row.id, _cautious(row, state), "gold record") for row in waiting]
+    with open_context(settings, environment, read_only=True) as context:
+        chosen = context.environment
+        waiting = answer_store.assignments(context.session, chosen, (Decision.QUEUED,))
+        state = gold_state(context.session, chosen, settings.gold_rule)
+    rulings = []
+    for row in waiting:
+        decision = Decision.APPROVE_EXCLUDE if state.record(row.worker).is_bad else Decision.DROP
+        rulings.append(Ruling(row.id, decision, "gold record"))
     return rule(settings, rulings, chosen, progress=progress)
-
-
-def _cautious(row: AssignmentRow, state: GoldState) -> Decision:
-    return Decision.APPROVE_EXCLUDE if state.record(row.worker).is_bad else Decision.DROP
 
 
 def rule(
@@ -122,29 +150,32 @@ def rule(
         StoreError: no such submission, or it is decided already in another way.
     """
     check_reasons(rulings)
-    with open_database(settings.db_url) as session:
-        chosen = choose_environment(session, environment)
+    with open_context(settings, environment, progress=progress) as context:
+        session, chosen = context.session, context.environment
         with reading(session):  # nobody waits for the database while a person thinks
-            deadlines = _deadlines(rulings, _open(session, chosen, rulings), announce)
+            deadlines = _deadlines(rulings, _open(context, rulings), announce)
         if deadlines and confirm is not None and not confirm(chosen, len(deadlines)):
-            return nothing_ruled("you did not confirm it")
-        rows = _open(session, chosen, rulings)
+            return _nothing_ruled("you did not confirm it")
+        rows = _open(context, rulings)
         for ruling in rulings:
             keep_one(session, rows[ruling.assignment], ruling)
         session.commit()
         owed = has_open_calls(session, chosen)  # an interrupted run's calls among them
         session.rollback()
-        done = tell_server(session, settings, chosen, progress) if owed else CarriedOut(0, 0, 0)
+        done = tell_server(context) if owed else CarriedOut(0, 0, 0)
         judge(session, chosen, settings.gold_rule)
         session.commit()
         if not owed and all(rows[ruling.assignment].decision is ruling.decision for ruling in rulings):
-            return nothing_ruled("that is decided already" if rulings else "no submission waits for a person")
-        return ruled(session, settings, chosen, rulings, done, deadlines)
+            return _nothing_ruled(
+                "that is decided already" if rulings else "no submission waits for a person"
+            )
+        return _ruled(context, rulings, done, deadlines)
 
 
-def _open(session: Session, environment: Environment, rulings: Sequence[Ruling]) -> dict[int, AssignmentRow]:
+def _open(context: Context, rulings: Sequence[Ruling]) -> dict[int, AssignmentRow]:
     """The submissions that these rulings are about; StoreError where one is decided already in another way."""
-    rows = find_submissions(session, environment, [ruling.assignment for ruling in rulings])
+    numbers = [ruling.assignment for ruling in rulings]
+    rows = find_submissions(context.session, context.environment, numbers)
     for ruling in rulings:
         check_open(rows[ruling.assignment], ruling.decision)
     return rows
@@ -171,3 +202,117 @@ def _minutes(row: AssignmentRow) -> float | None:
     if row.accepted_at is None or row.submitted_at is None:
         return None
     return round((row.submitted_at - row.accepted_at).total_seconds() / 60, 1)
+
+
+CHOICES = (Decision.APPROVE, Decision.DROP, Decision.APPROVE_EXCLUDE, Decision.REJECT)
+
+
+def _nothing_ruled(why: str) -> StageResult:
+    """Nothing was to be decided, or the person thought better of it."""
+    return StageResult(status="nothing_to_do", lines=(f"nothing to do: {why}",))
+
+
+def in_words(calls_open: int) -> str:
+    """That calls about so many decided submissions, 1 or more, are still to be made."""
+    about = several(calls_open, "submission")
+    return f"the server has not heard what was decided about {about}"
+
+
+def _ruled(
+    context: Context,
+    rulings: Sequence[Ruling],
+    done: CarriedOut,
+    deadlines: Mapping[int, dt.datetime | None],
+) -> StageResult:
+    """What was decided, until when rejections can be reversed, and what asking again will cost.
+
+    Args:
+        deadlines: of the submissions that were rejected now.
+    """
+    session, chosen = context.session, context.environment
+    again = open_work.hits_to_replace(session, chosen)
+    made = Counter(ruling.decision for ruling in rulings)
+    counts = RulingCounts(
+        environment=chosen.value,
+        queued=answer_store.decision_counts(session, chosen).get(Decision.QUEUED, 0),
+        hits_to_ask_again=len(again),
+        again_cents=_cost(context, again),
+        reversible_until={
+            str(number): None if until is None else until.isoformat(timespec="seconds")
+            for number, until in deadlines.items()
+        },
+        approve=made[Decision.APPROVE],
+        drop=made[Decision.DROP],
+        approve_exclude=made[Decision.APPROVE_EXCLUDE],
+        reject=made[Decision.REJECT],
+    )
+    warnings = []
+    if done.too_late:
+        warnings.append(
+            f"{done.too_late} rejections came too late: the work had been approved by itself; it is paid and not used"
+        )
+    if over := _over_ceiling(context, counts["again_cents"]):
+        warnings.append(over)
+    return StageResult(
+        counts=counts,
+        warnings=tuple(warnings),
+        lines=tuple(_lines(counts, deadlines)),
+        next=_next(context, counts),
+    )
+
+
+def _lines(counts: RulingCounts, deadlines: Mapping[int, dt.datetime | None]) -> Iterator[str]:
+    yield (
+        f"{counts['approve']} approved, {counts['drop']} paid without use, {counts['approve_exclude']} paid and their "
+        f"workers excluded, {counts['reject']} rejected; {counts['queued']} still wait"
+    )
+    for number, until in deadlines.items():
+        yield f"submission {number} is rejected; `mitl review reverse {number}` can undo that until {utc(until)}"
+    if counts["hits_to_ask_again"]:
+        cost = format_dollars(counts["again_cents"])
+        yield f"HITs to ask again: {counts['hits_to_ask_again']:,}, for {cost} at most"
+
+
+def _cost(context: Context, again: Sequence[HitToReplace]) -> int:
+    """Cents for every worker who is still wanted, at the rewards of before."""
+    batches = {batch.id: batch for batch in hit_store.batches(context.session, context.environment)}
+    rewards = [(batches[one.hit.batch_id].reward_cents, one.missing) for one in again]
+    with_fee = _charges_fee(context.settings)
+    return sum(
+        missing * (reward + (fee_cents(reward, missing) if with_fee else 0)) for reward, missing in rewards
+    )
+
+
+def _over_ceiling(context: Context, cents: int) -> str:
+    """A warning where asking again would cost more than the ceiling leaves."""
+    settings, chosen = context.settings, context.environment
+    left = SpendingLimit(context.session, settings, chosen, charges_fee=_charges_fee(settings)).left()
+    if left is None or cents <= left:
+        return ""
+    return (
+        f"asking again what could not be used costs up to {format_dollars(cents)}, but the ceiling of "
+        f"{format_dollars(settings.ceiling_cents or 0)} on {chosen} leaves {format_dollars(left)}; raise ceiling_cents "
+        "in [crowd] of mitl.toml, or ask for part of it by `mitl publish --limit`"
+    )
+
+
+def _charges_fee(settings: Settings) -> bool:
+    """Whether a fee must be reckoned with: mitl's own server takes none."""
+    return settings.endpoint is not None
+
+
+def _next(context: Context, counts: RulingCounts) -> str:
+    session, chosen = context.session, context.environment
+    if counts["queued"]:
+        return "mitl review"
+    if counts["hits_to_ask_again"]:
+        return f"mitl publish --{chosen}, which asks again what could not be used"
+    kinds = kinds_asked(session, chosen)
+    for kind in kinds:
+        if kind.to_replace(session, chosen):
+            return f"{kind.command} --{chosen}, which asks again what could not be used"
+    if open_work.open_work(session, chosen).hits:
+        return "mitl harvest"
+    return " or ".join(
+        [*(f"{kind.scores}," for kind in kinds if kind.scores), "mitl build-dataset --out DIR"]
+    )

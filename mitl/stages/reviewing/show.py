@@ -5,24 +5,22 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-from sqlalchemy.orm import Session
+from typing import Annotated, TypedDict
 
 from mitl.campaign.kinds import kind_of
 from mitl.core.pricing import format_dollars
-from mitl.crowd.environment import choose_environment
-from mitl.db.session import open_database
+from mitl.crowd.context import Context, open_context
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.judgements.conduct import Agreement
-from mitl.judgements.goldcheck import GOLD_NEGATIVE_FAILED, GOLD_POSITIVE_FAILED
+from mitl.judgements.gold_records import GOLD_NEGATIVE_FAILED, GOLD_POSITIVE_FAILED
 from mitl.records import BatchKind, Decision, Environment, Finding, Label, StageResult, Table, several
+from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.harvesting.deadlines import approves_itself_at, reversible_until, utc
+from mitl.stages.harvesting.judging import approves_itself_at, reversible_until, utc
+from mitl.stages.reviewing.decisions import is_imported
 from mitl.stages.reviewing.desk_submission import SeenPair, Submission, submission, waiting
-from mitl.stages.reviewing.evidence import Crowd, Evidence, crowd
-from mitl.stages.reviewing.habits import habits
-from mitl.stages.reviewing.reversal import is_imported
+from mitl.stages.reviewing.evidence import Crowd, Evidence, crowd, habits
 
 _WAITS = (Decision.QUEUED, Decision.NONE)
 
@@ -50,8 +48,8 @@ def show(settings: Settings, number: int, environment: Environment | None = None
     Raises:
         StoreError: there is no such submission.
     """
-    with open_database(settings.db_url, read_only=True) as session:
-        known = _known(session, settings, number, choose_environment(session, environment))
+    with open_context(settings, environment, read_only=True) as context:
+        known = _known(context, number)
     found = known.found
     failed = _failed(known)
     return StageResult(
@@ -67,11 +65,10 @@ def show(settings: Settings, number: int, environment: Environment | None = None
     )
 
 
-def _known(session: Session, settings: Settings, number: int, environment: Environment) -> _Known:
+def _known(context: Context, number: int) -> _Known:
+    session, environment, settings = context.session, context.environment, context.settings
     people = crowd(session, environment, habits(session, environment, settings.gold_rule))
-    found = submission(
-        session, environment, number, settings.gold_rule, people.golds, settings.min_seconds_a_pair
-    )
+    found = submission(context, number, people.golds)
     worker = people.find(found.row.worker_id)
     assert worker is not None, "everyone with a submission is among the crowd"
     asked = hit_store.other_kinds(session, environment).get(found.row.hit_id, BatchKind.PAIRS)
@@ -175,34 +172,77 @@ def _fate(known: _Known) -> list[str]:
     return [*lines, f"a rejection could be reversed until {utc(until)}"]
 
 
-def _counts(known: _Known) -> dict[str, object]:
-    found, one = known.found, known.worker
-    row = found.row
-    return {
-        "assignment": row.id,
-        "decision": row.decision.value,
-        "worker": one.worker,
-        "standing": one.standing,
-        "golds": one.record.golds,
-        "golds_passed": one.record.passes,
-        "pass_rate": round(one.mean, 4),
-        "pass_rate_interval": [round(one.low, 4), round(one.high, 4)],
-        "findings": [{"code": finding.code, "detail": finding.detail} for finding in found.findings],
-        "failed_controls": [
-            {
-                "place": pair.place,
-                "image": known.images[pair.image_id],
-                "description": pair.caption,
-                "answer": None if pair.label is None else pair.label.value,
-                "expected": [label.value for label in pair.expected],
-                "others_passed": list(pair.others_passed),
-            }
-            for pair in found.failed
+class FindingCounts(TypedDict):
+    """Something that was noticed."""
+
+    code: str
+    detail: str
+
+
+class FailedControl(TypedDict):
+    """A control that was not answered as expected."""
+
+    place: int
+    image: str
+    description: str
+    answer: str | None
+    expected: list[str]
+    others_passed: list[int]
+
+
+@printed_by("review show")
+class SubmissionCounts(TypedDict):
+    """One submission with its evidence."""
+
+    assignment: Annotated[int, "number of the submission"]
+    decision: Annotated[str, "what was decided about it"]
+    worker: Annotated[str, "who sent it"]
+    standing: Annotated[str, "good, poor, unproven or excluded"]
+    golds: Annotated[int, "controls that the worker has answered"]
+    golds_passed: Annotated[int, "those as expected"]
+    pass_rate: Annotated[float, "mean of the posterior of the rate"]
+    pass_rate_interval: Annotated[list[float], "its 90 % interval"]
+    findings: Annotated[list[FindingCounts], "what was noticed: code, detail"]
+    failed_controls: Annotated[
+        list[FailedControl], "each: place, image, description, answer, expected, others_passed (passed, of)"
+    ]
+    also_waiting: Annotated[list[int], "numbers of the worker's other submissions in the queue"]
+    approves_itself_at: Annotated[
+        str | None, "when the server pays it where nobody decides; null where it does not"
+    ]
+    reversible_until: Annotated[
+        str | None, "until when a rejection can be reversed; null for past work from a file"
+    ]
+
+
+def _counts(known: _Known) -> SubmissionCounts:
+    submitted, one = known.found, known.worker
+    row = submitted.row
+    return SubmissionCounts(
+        assignment=row.id,
+        decision=row.decision.value,
+        worker=one.worker,
+        standing=one.standing,
+        golds=one.record.golds,
+        golds_passed=one.record.passes,
+        pass_rate=round(one.mean, 4),
+        pass_rate_interval=[round(one.low, 4), round(one.high, 4)],
+        findings=[FindingCounts(code=note.code, detail=note.detail) for note in submitted.findings],
+        failed_controls=[
+            FailedControl(
+                place=pair.place,
+                image=known.images[pair.image_id],
+                description=pair.caption,
+                answer=None if pair.label is None else pair.label.value,
+                expected=[label.value for label in pair.expected],
+                others_passed=list(pair.others_passed),
+            )
+            for pair in submitted.failed
         ],
-        "also_waiting": list(known.also_waiting),
-        "approves_itself_at": _iso(approves_itself_at(row)) if row.decision in _WAITS else None,
-        "reversible_until": None if known.imported else _iso(reversible_until(row)),
-    }
+        also_waiting=list(known.also_waiting),
+        approves_itself_at=_iso(approves_itself_at(row)) if row.decision in _WAITS else None,
+        reversible_until=None if known.imported else _iso(reversible_until(row)),
+    )
 
 
 def _role(pair: SeenPair) -> str:

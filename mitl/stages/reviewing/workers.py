@@ -4,23 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Annotated, NotRequired, TypedDict
 
+from mitl.analysis.answer_tables import Workload, WorkloadBin, by_workload, together
+from mitl.core.formats import table as csv_text
 from mitl.core.pricing import format_dollars
 from mitl.core.whole_files import one_clear_line, whole_file
-from mitl.crowd.environment import choose_environment
-from mitl.crowd.wages import paid_work
-from mitl.crowd_server.operator.payout_files import table as csv_text
+from mitl.crowd.context import open_context
+from mitl.crowd.paying import paid_work
 from mitl.db.session import open_database
 from mitl.db.store import ledger
 from mitl.judgements.conduct import Agreement
 from mitl.judgements.wages import worker_pay
 from mitl.records import Environment, StageResult, Table
+from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.reviewing.evidence import Evidence, crowd
-from mitl.stages.reviewing.habits import habits
-from mitl.stages.reviewing.page_times import usual_seconds
+from mitl.stages.reviewing.evidence import Evidence, crowd, habits, usual_seconds
 
 NOBODY = "nothing to show: nobody has submitted work yet"
+
+
+@printed_by("workers")
+class WorkersCounts(TypedDict):
+    """The workers of an environment, one by one or by their number of HITs."""
+
+    environment: Annotated[str, "sandbox or live"]
+    workers: Annotated[int, "workers with a submission"]
+    submitted: NotRequired[Annotated[int, "their submissions (`--by-hits`)"]]
+    approved: NotRequired[Annotated[int, "those passed by rule or by a person (`--by-hits`)"]]
+    rows: Annotated[
+        Sequence[Mapping[str, object]],
+        "each worker: worker, submitted, approved, queued, rejected, standing, capped, golds, golds_passed, "
+        "pass_rate (posterior mean), pass_rate_low, pass_rate_high (its 90 % interval), seconds_a_pair, speed (over "
+        "the others' median), too_fast (whether under `[review] min_seconds_a_pair`), seconds_a_hit, longest_run, "
+        "longest_run_of, entropy_bits, agreement, agreement_of (with "
+        "others, of so many comparisons), consistency, consistency_of (with own earlier answers), earned_cents, "
+        "hourly_cents; with `--by-hits` each bin: above, most, workers, submitted, approved, approve_ratio",
+    ]
+
+
+@printed_by("workers", key="paths")
+class WorkersPaths(TypedDict, total=False):
+    """What `mitl workers` writes."""
+
+    csv: Annotated[str, "the CSV file, with `--csv`"]
 
 
 def workers(
@@ -38,7 +65,7 @@ def workers(
     seconds = usual_seconds(settled, chosen)
     floor_s = settings.min_seconds_a_pair
     rows = [_row(one, hourly.get(one.worker), seconds.get(one.worker), floor_s) for one in people]
-    counts: dict[str, object] = {"environment": chosen.value, "workers": len(people), "rows": rows}
+    counts = WorkersCounts(environment=chosen.value, workers=len(people), rows=rows)
     if not people:
         return StageResult(status="nothing_to_do", counts=counts, lines=(NOBODY,))
     return StageResult(
@@ -51,10 +78,10 @@ def workers(
 
 def busiest_first(settings: Settings, environment: Environment | None) -> tuple[Environment, list[Evidence]]:
     """Every worker with a submission, busiest first."""
-    with open_database(settings.db_url, read_only=True) as session:
-        chosen = choose_environment(session, environment)
-        found = crowd(session, chosen, habits(session, chosen, settings.gold_rule)).workers
-    return chosen, sorted(found, key=lambda one: (-one.submissions, one.worker))
+    with open_context(settings, environment, read_only=True) as context:
+        session, chosen = context.session, context.environment
+        people = crowd(session, chosen, habits(session, chosen, settings.gold_rule)).workers
+    return chosen, sorted(people, key=lambda one: (-one.submissions, one.worker))
 
 
 def _row(one: Evidence, hourly_cents: int | None, hit_s: float | None, floor_s: float) -> dict[str, object]:
@@ -158,7 +185,7 @@ def _lines(settings: Settings, people: Sequence[Evidence], csv: Path | None) -> 
     return tuple(lines)
 
 
-def write_rows(csv: Path | None, rows: Sequence[Mapping[str, object]]) -> dict[str, str]:
+def write_rows(csv: Path | None, rows: Sequence[Mapping[str, object]]) -> WorkersPaths:
     """Write the rows where that was asked for; the path by its name."""
     if csv is None or not rows:
         return {}
@@ -174,3 +201,70 @@ def _share(found: Agreement | None) -> str:
 
 def _rounded(value: float | None) -> float | None:
     return None if value is None else round(value, 4)
+
+
+def workers_by_hits(
+    settings: Settings, environment: Environment | None = None, *, csv: Path | None = None
+) -> StageResult:
+    """The workers of an environment in the bins of the paper's Table B.1, by how many HITs they did, and all together.
+
+    Args:
+        csv: where to write one row for each bin.
+    """
+    chosen, people = busiest_first(settings, environment)
+    bins = by_workload(Workload(one.submissions, one.used) for one in people)
+    whole = together(bins)
+    rows = [_bin_row(one) for one in bins]
+    counts = WorkersCounts(
+        environment=chosen.value,
+        workers=whole.workers,
+        submitted=whole.submitted,
+        approved=whole.approved,
+        rows=rows,
+    )
+    if not people:
+        return StageResult(status="nothing_to_do", counts=counts, lines=(NOBODY,))
+    lines = [
+        f"{whole.submitted / whole.workers:.2f} HITs a worker; approved: passed by rule or by a person; other work is "
+        "paid all the same, unless a person rejected it"
+    ]
+    waiting = sum(one.queued for one in people)
+    if waiting:
+        lines.append(f"{waiting:,} of the submitted wait for a person and are not approved yet")
+    if csv is not None:
+        lines.append(f"written to {csv}")
+    return StageResult(
+        counts=counts,
+        paths=write_rows(csv, rows),
+        tables=(_bins(chosen, bins, whole),),
+        lines=tuple(lines),
+    )
+
+
+def _bins(chosen: Environment, bins: Sequence[WorkloadBin], whole: WorkloadBin) -> Table:
+    shown = (*((one.text, one) for one in bins), ("all", whole))
+    return Table(
+        f"workers on {chosen} by their HITs",
+        ("HITs a worker", "workers", "submitted", "approved", "approve ratio"),
+        tuple(
+            (
+                name,
+                one.workers,
+                one.submitted,
+                one.approved,
+                None if one.ratio is None else f"{100 * one.ratio:.1f} %",
+            )
+            for name, one in shown
+        ),
+    )
+
+
+def _bin_row(one: WorkloadBin) -> dict[str, object]:
+    return {
+        "above": one.above,
+        "most": one.most,
+        "workers": one.workers,
+        "submitted": one.submitted,
+        "approved": one.approved,
+        "approve_ratio": None if one.ratio is None else round(one.ratio, 4),
+    }

@@ -7,17 +7,36 @@ import re
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
 from sqlalchemy.orm import Session
 
-from mitl import config_file
-from mitl.datasets.content import content_hash, require_same
+from mitl.datasets.assembling import content_hash, require_same
 from mitl.db.engine import parse_url
 from mitl.db.session import open_database
 from mitl.db.store import hits, items
 from mitl.records import Exclusion, Rating, RetrievalSet, StageResult, several
-from mitl.settings import Settings
+from mitl.records.results import printed_by
+from mitl.settings import CONFIG_FILE, Settings, write_config
+
+
+@printed_by("init")
+class InitCounts(TypedDict):
+    """What loading a data set counts."""
+
+    images: Annotated[int, "images loaded"]
+    captions: Annotated[int, "captions loaded"]
+    images_placed: Annotated[int, "images whose file or address this call made known"]
+    ratings: Annotated[int, "CxC ratings that this call added"]
+    exclusions: Annotated[int, "exclusion list entries that this call added"]
+
+
+@printed_by("init", key="paths")
+class InitPaths(TypedDict):
+    """Where the project is."""
+
+    project: Annotated[str, "the project's folder"]
+    config: Annotated[str, "its mitl.toml"]
 
 
 def make_project_id(name: str) -> str:
@@ -29,10 +48,10 @@ def make_project_id(name: str) -> str:
 def ensure_config(folder: Path, name: str, seed: int, tables: Mapping[str, Mapping[str, Any]]) -> bool:
     """Write ``mitl.toml`` where there is none; returns whether it was written."""
     folder.mkdir(parents=True, exist_ok=True)
-    if (folder / config_file.CONFIG_FILE).exists():
+    if (folder / CONFIG_FILE).exists():
         return False
     about = {"name": name, "id": make_project_id(name), "seed": seed}
-    config_file.write_config(folder, {"project": about, **tables})
+    write_config(folder, {"project": about, **tables})
     return True
 
 
@@ -68,7 +87,7 @@ def init(
         hits.open_round(session, dataset_id, moment)
         session.commit()
     with_file = sum(image.file is not None for image in data.images)
-    counts: dict[str, object] = {
+    counts: InitCounts = {
         "images": len(data.images),
         "captions": len(data.captions),
         "images_placed": sum(image.file is not None or image.url is not None for image in data.images),
@@ -77,7 +96,7 @@ def init(
     }
     return StageResult(
         counts=counts,
-        paths={"project": str(settings.project), "config": str(settings.project / "mitl.toml")},
+        paths=_paths(settings),
         warnings=(*warnings, *_unplaced(data)),
         lines=(
             f"data set {data.name}: {several(len(data.images), 'image')} ({with_file:,} with a picture at hand), "
@@ -86,6 +105,10 @@ def init(
         ),
         next=first_step(annotators),
     )
+
+
+def _paths(settings: Settings) -> InitPaths:
+    return {"project": str(settings.project), "config": str(settings.project / CONFIG_FILE)}
 
 
 def first_step(annotators: Sequence[str]) -> str:
@@ -164,11 +187,18 @@ def _loaded_before(
     warnings: tuple[str, ...],
     annotators: Sequence[str],
 ) -> StageResult:
+    counts: InitCounts = {
+        "images": found.n_images,
+        "captions": found.n_captions,
+        "images_placed": added["images_placed"],
+        "ratings": added["ratings"],
+        "exclusions": added["exclusions"],
+    }
     new = [f"{count:,} {what.replace('_', ' ')}" for what, count in added.items() if count]
     return StageResult(
         status="done" if new else "nothing_to_do",
-        counts={"images": found.n_images, "captions": found.n_captions, **added},
-        paths={"project": str(settings.project), "config": str(settings.project / "mitl.toml")},
+        counts=counts,
+        paths=_paths(settings),
         warnings=warnings,
         lines=(
             f"{found.name} is loaded already; added {', '.join(new)}"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from mitl.datasets.content import require_same
+from mitl.datasets.assembling import require_same
 from mitl.datasets.exclusions import paper_exclusions, read_exclusions, resolve
 from mitl.errors import UsageError
 from mitl.progress import Progress, no_progress

@@ -14,7 +14,7 @@ from mitl.db.store.hits import hits
 from mitl.db.store.open_work import HitToReplace
 from mitl.db.store.parses import UNREADABLE, RawSubmission, add_all_findings
 from mitl.hits.rendering import render
-from mitl.judgements.goldcheck import GoldVerdict
+from mitl.judgements.gold_records import GoldVerdict
 from mitl.protocol.answer_xml import answer_fields
 from mitl.records import Decision, HitState, Table
 from mitl.records import Finding as FindingRecord
@@ -201,7 +201,7 @@ class Ratings:
             for hit, page in self.items(session, hit_ids).items()
         }
 
-    def parse(self, xml, *, places, rationale):
+    def parse(self, xml, *, places, questions):
         given = dict(answer_fields(xml))
         answers = {place: given.get(f"p{place:02d}_stars", "") for place in places}
         missing = [place for place, stars in answers.items() if stars not in self.choices]

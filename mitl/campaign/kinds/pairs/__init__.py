@@ -1,1 +1,1 @@
-"""Pairs of an image and a caption, each asked alone, with gold controls among them."""
+"""Pairs of an image and a caption, each asked alone, with gold controls among them. No call to the server."""

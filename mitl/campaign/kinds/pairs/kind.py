@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Annotated, TypedDict
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.kinds.pairs.pilots import PAIRS_PER_HIT, estimate_of
-from mitl.campaign.kinds.pairs.planning import Campaign, PairsPlan, make_plan
+from mitl.campaign.kinds.pairs.planning import PAIRS_PER_HIT, Campaign, PairsPlan, estimate_of, make_plan
 from mitl.campaign.kinds.protocol import Estimate, Golds, Shown, Wording, again_lines, columns
 from mitl.crowd.answers import parse_answers
 from mitl.db.store import hits as hit_store
@@ -19,7 +19,7 @@ from mitl.db.store.answers import AssignmentRow
 from mitl.hits.rendering import PagePair, render_page
 from mitl.hits.templates import HitTemplate
 from mitl.hits.validation import check_page
-from mitl.judgements.goldcheck import GoldVerdict, check_assignment, decide
+from mitl.judgements.gold_records import GoldVerdict, check_assignment, decide
 from mitl.records import (
     BatchKind,
     Environment,
@@ -31,8 +31,40 @@ from mitl.records import (
     several,
 )
 from mitl.records.gold_rule import GoldRule
+from mitl.records.results import printed_by
 
 _MONEY = ("assignments", "rewards_cents", "fees_cents", "total_cents")
+
+
+@printed_by("publish")
+class PublishCounts(TypedDict, total=False):
+    """What publishing pairs counts, and comparing with the server alone."""
+
+    environment: Annotated[str, "sandbox or live"]
+    batch: Annotated[str | None, "name of the new batch; null where only earlier HITs were posted"]
+    hits: Annotated[int, "HITs that would be posted (`--dry-run`)"]
+    pairs: Annotated[int, "candidate pairs on the pages"]
+    hits_posted: Annotated[int, "HITs created by this run"]
+    hits_adopted: Annotated[int, "HITs of an interrupted run, or of an older database, found on the server"]
+    hits_again: Annotated[int, "HITs that ask again what could not be used"]
+    repeats: Annotated[int, "pairs that fill the last page; they measure agreement"]
+    overlap: Annotated[int, "pairs that a second worker is asked (`--overlap`)"]
+    assignments: Annotated[int, "assignments of all HITs on the bill"]
+    rewards_cents: Annotated[int, "all rewards on the bill"]
+    fees_cents: Annotated[int, "all fees on the bill"]
+    total_cents: Annotated[int, "the bill, fees included"]
+    reward_cents: Annotated[int | None, "reward of the new batch's HITs; null without one"]
+    estimate_s: Annotated[int | None, "seconds that one of them is expected to take; null without one"]
+    pilot: Annotated[bool, "whether the new batch is a pilot (`--pilot`)"]
+    committed_cents: Annotated[int, "spent and promised on this environment after posting"]
+    balance_cents: Annotated[int, "the balance after posting; the sandbox always says 10,000.00"]
+    requests: Annotated[int, "requests written (`--dry-run`)"]
+    largest_question_bytes: Annotated[int, "size of the largest page (`--dry-run`); 65,535 are allowed"]
+    hits_gone: Annotated[int, "posted HITs that the server has deleted; they are closed here (`--reconcile`)"]
+    hits_orphaned: Annotated[
+        int, "HITs of this project on the server that are not known here (`--reconcile`)"
+    ]
+    hits_unposted: Annotated[int, "HITs that are planned and not posted (`--reconcile`)"]
 
 
 class Pairs:

@@ -6,25 +6,67 @@ import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, TypedDict
 
 import numpy as np
 from sqlalchemy.orm import Session
 
-from mitl.analysis.bradley_terry import Bounds, Strengths, TieRule, bootstrap, strengths
-from mitl.analysis.preferences import Ballots, Floats, count_votes, first_votes, left_share, single_ballots
-from mitl.crowd.environment import choose_environment
-from mitl.db.session import open_database
+from mitl.analysis.bradley_terry import (
+    Ballots,
+    Bounds,
+    Floats,
+    Strengths,
+    TieRule,
+    bootstrap,
+    count_votes,
+    first_votes,
+    left_share,
+    single_ballots,
+    strengths,
+)
+from mitl.crowd.context import open_context
 from mitl.db.store import answers as answer_store
 from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import preferences as preference_store
 from mitl.errors import MetricError, UsageError
 from mitl.records import BatchKind, Decision, Direction, Environment, StageResult, Table, Vote
+from mitl.records.results import printed_by
 from mitl.settings import Settings
 
 FEW_WORKERS = 10
 """Below this a bootstrap over workers says so: the spread of a few does not stand for that of all."""
 _NAMED = 3
+
+
+@printed_by("prefer scores", key="paths")
+class ScorePaths(TypedDict, total=False):
+    """What was written."""
+
+    csv: Annotated[str, "the CSV file, with `--csv`"]
+
+
+@printed_by("prefer scores")
+class ScoreCounts(TypedDict, total=False):
+    """What scores rest on, and what they are."""
+
+    environment: Annotated[str, "sandbox or live"]
+    votes: Annotated[int, "preferences that count"]
+    workers: Annotated[int, "who gave them"]
+    queries: Annotated[int, "queries that they are about"]
+    left_share: Annotated[float | None, "share of the left among those for a side; null where there is none"]
+    queued: Annotated[int, "submissions that wait for a person and do not count yet"]
+    ties: Annotated[int, "of the preferences, those that found both equal"]
+    systems: Annotated[
+        dict[str, dict[str, float]],
+        "name → score, low, high (percent; the scores sum to 100), wins, losses, ties; best first",
+    ]
+    preferred: Annotated[
+        dict[str, dict[str, int]], "name → name → how often the first was preferred to the second"
+    ]
+    equal: Annotated[dict[str, dict[str, int]], "name → name → how often the two were found equal"]
+    tie_strength: Annotated[float | None, "Davidson's ν (`--ties davidson`); null without"]
+    without_maximum: Annotated[int, "resamples in which somebody won nothing or everything"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +90,13 @@ class Scored:
     """Preferences with the strengths and the intervals that they give."""
 
     ballots: Ballots
-    found: Strengths
+    strengths: Strengths
     bounds: Bounds
 
     @property
     def order(self) -> list[int]:
         """Best first."""
-        return sorted(range(len(self.ballots.systems)), key=lambda i: (-self.found.scores[i], i))
+        return sorted(range(len(self.ballots.systems)), key=lambda i: (-self.strengths.scores[i], i))
 
 
 def score(ballots: Ballots, method: Method, *, seed: int) -> Scored:
@@ -63,13 +105,8 @@ def score(ballots: Ballots, method: Method, *, seed: int) -> Scored:
     Raises:
         MetricError: the strengths have no maximum.
     """
-    found = strengths(
-        ballots.total_wins,
-        ballots.total_ties,
-        rule=method.ties,
-        prior=method.prior,
-        names=ballots.systems,
-    )
+    wins, ties = ballots.total_wins, ballots.total_ties
+    made = strengths(wins, ties, rule=method.ties, prior=method.prior, names=ballots.systems)
     bounds = bootstrap(
         ballots.wins,
         ballots.ties,
@@ -79,7 +116,7 @@ def score(ballots: Ballots, method: Method, *, seed: int) -> Scored:
         rule=method.ties,
         prior=method.prior,
     )
-    return Scored(ballots, found, bounds)
+    return Scored(ballots, made, bounds)
 
 
 def score_votes(
@@ -102,8 +139,8 @@ def score_votes(
         UsageError: there is no such batch, or a name stands for rankings of different origin.
         MetricError: the scores have no maximum.
     """
-    with open_database(settings.db_url, read_only=True) as session:
-        chosen = choose_environment(session, environment)
+    with open_context(settings, environment, read_only=True) as context:
+        session, chosen = context.session, context.environment
         names = _batches(session, chosen, batch)
         votes = [
             vote
@@ -116,7 +153,7 @@ def score_votes(
             return _nothing(session, environment, chosen, direction, queued)
     ballots = count_votes(votes, by_worker=method.by_worker)
     share = left_share(votes)
-    about: dict[str, object] = {
+    about: ScoreCounts = {
         "environment": chosen.value,
         "votes": len(votes),
         "workers": len({vote.worker for vote in votes}),
@@ -125,8 +162,8 @@ def score_votes(
         "queued": queued,
     }
     lines = [
-        f"{len(votes):,} preferences of {about['workers']:,} workers on {about['queries']:,} queries count; "
-        f"{'' if share is None else f'{share:.0%} of those for a side are for the left'}"
+        f"{len(votes):,} preferences of {about['workers']:,} workers on {about['queries']:,} queries count"
+        + ("" if share is None else f"; {share:.0%} of those for a side are for the left")
     ]
     if method.by_worker and len(ballots.wins) < FEW_WORKERS:
         lines.append(
@@ -135,7 +172,7 @@ def score_votes(
         )
     if queued:
         lines.append(f"{queued:,} submissions wait for a person and do not count yet")
-    return _result(settings, score(ballots, method, seed=settings.seed), method, about, lines, to)
+    return _result(score(ballots, method, seed=settings.seed), method, about, lines, to)
 
 
 def _nothing(
@@ -146,22 +183,21 @@ def _nothing(
     queued: int,
 ) -> StageResult:
     """Why there is nothing to score, and the step that would change it."""
-    asked = {one.direction for one in comparison_store.asked(session, chosen)}
-    way = "" if direction is None else f" --direction {direction}"
-    is_asked = bool(asked) if direction is None else direction in asked
-    if is_asked:
-        why, after = "no preference counts yet", "mitl harvest"
-        if _queued(session, chosen, (Decision.QUEUED,)):
-            after = "mitl review"
+    asked = {comparison.direction for comparison in comparison_store.asked(session, chosen)}
+    if bool(asked) if direction is None else direction in asked:
+        why = "no preference counts yet"
+        after = "mitl review" if _queued(session, chosen, (Decision.QUEUED,)) else "mitl harvest"
     else:
-        of = "" if direction is None else f" in the direction {direction}"
-        why = f"no preference study was posted{of}"
-        after = (
-            f"mitl prefer publish --{(wanted or chosen) if asked else (wanted or Environment.SANDBOX)}{way}"
+        of, way = (
+            ("", "") if direction is None else (f" in the direction {direction}", f" --direction {direction}")
         )
+        why = f"no preference study was posted{of}"
+        where = wanted or (chosen if asked else Environment.SANDBOX)
+        after = f"mitl prefer publish --{where}{way}"
+    counts: ScoreCounts = {"environment": chosen.value, "votes": 0, "queued": queued}
     return StageResult(
         status="nothing_to_do",
-        counts={"environment": chosen.value, "votes": 0, "queued": queued},
+        counts=counts,
         lines=(f"nothing to score: {why} on {chosen}",),
         next=after,
     )
@@ -181,9 +217,9 @@ def score_counts(
     """
     names, wins = read_counts(path)
     ballots = single_ballots(names, wins)
-    about: dict[str, object] = {"votes": len(ballots.wins)}
     lines = [f"{len(ballots.wins):,} preferences of {str(path)!r}"]
-    return _result(settings, score(ballots, method, seed=settings.seed), method, about, lines, to)
+    scored = score(ballots, method, seed=settings.seed)
+    return _result(scored, method, {"votes": len(ballots.wins)}, lines, to)
 
 
 def _batches(session: Session, environment: Environment, batch: str | None) -> list[str]:
@@ -215,46 +251,41 @@ def _require_one_origin(
         for system in systems:
             if batch in batches and system.name in voted:
                 origins.setdefault(system.name, {}).setdefault(system.origin, batch)
-    for name, found in sorted(origins.items()):
-        if len(found) > 1:
-            told = ", ".join(f"{origin} in {batch}" for origin, batch in found.items())
+    for name, seen_in in sorted(origins.items()):
+        if len(seen_in) > 1:
+            told = ", ".join(f"{origin} in {batch}" for origin, batch in seen_in.items())
             raise UsageError(
                 f"{name!r} stands for different rankings ({told}); score one study with --batch NAME"
             )
 
 
 def _result(
-    settings: Settings,
-    scored: Scored,
-    method: Method,
-    about: dict[str, object],
-    lines: list[str],
-    to: Path | None,
+    scored: Scored, method: Method, about: ScoreCounts, lines: list[str], to: Path | None
 ) -> StageResult:
-    ballots, found, bounds = scored.ballots, scored.found, scored.bounds
-    names, wins, ties = ballots.systems, ballots.total_wins, ballots.total_ties
+    ballots, strengths, bounds = scored.ballots, scored.strengths, scored.bounds
+    names, wins, ties, order = ballots.systems, ballots.total_wins, ballots.total_ties, scored.order
     systems = {
         names[i]: {
-            "score": float(found.scores[i]),
+            "score": float(strengths.scores[i]),
             "low": float(bounds.low[i]),
             "high": float(bounds.high[i]),
             "wins": int(wins[i].sum()),
             "losses": int(wins[:, i].sum()),
             "ties": int(ties[i].sum()),
         }
-        for i in scored.order
+        for i in order
     }
-    counts: dict[str, object] = {
+    preferred, equal = (
+        {names[i]: {names[j]: int(counts[i, j]) for j in order if j != i} for i in order}
+        for counts in (wins, ties)
+    )
+    counts: ScoreCounts = {
         **about,
         "ties": int(ties.sum()) // 2,
         "systems": systems,
-        "preferred": {
-            names[i]: {names[j]: int(wins[i, j]) for j in scored.order if j != i} for i in scored.order
-        },
-        "equal": {
-            names[i]: {names[j]: int(ties[i, j]) for j in scored.order if j != i} for i in scored.order
-        },
-        "tie_strength": found.tie if method.ties is TieRule.DAVIDSON else None,
+        "preferred": preferred,
+        "equal": equal,
+        "tie_strength": strengths.tie if method.ties is TieRule.DAVIDSON else None,
         "without_maximum": bounds.without_maximum,
     }
     if bounds.without_maximum:
@@ -262,55 +293,39 @@ def _result(
             f"in {bounds.without_maximum:,} of {method.samples:,} resamples somebody won nothing, or everything; ask "
             "for more answers to narrow the intervals"
         )
-    paths = {} if to is None else {"csv": str(_write(to, systems))}
+    if to is not None:
+        _write(to, systems)
+    drawn = "workers" if method.by_worker else "preferences"
     return StageResult(
         counts=counts,
-        paths=paths,
-        tables=(_score_table(systems, method), _count_table(scored, wins)),
-        lines=tuple(line.rstrip("; ") for line in lines),
+        paths=ScorePaths() if to is None else ScorePaths(csv=str(to)),
+        tables=(
+            Table(
+                f"Bradley-Terry scores in percent, with {method.confidence:.0%} bootstrap intervals over {drawn}",
+                ("system", "score", "low", "high", "preferred", "equal", "not preferred"),
+                tuple(_row(name, figures, 2) for name, figures in systems.items()),
+            ),
+            Table(
+                "how often the row was preferred to the column",
+                ("", *systems),
+                tuple((a, *("" if a == b else preferred[a][b] for b in systems)) for a in systems),
+            ),
+        ),
+        lines=tuple(lines),
     )
 
 
-def _score_table(systems: dict[str, dict[str, float]], method: Method) -> Table:
-    drawn = "workers" if method.by_worker else "preferences"
-    title = f"Bradley-Terry scores in percent, with {method.confidence:.0%} bootstrap intervals over {drawn}"
-    rows = tuple(
-        (
-            name,
-            f"{one['score']:.2f}",
-            f"{one['low']:.2f}",
-            f"{one['high']:.2f}",
-            one["wins"],
-            one["ties"],
-            one["losses"],
-        )
-        for name, one in systems.items()
-    )
-    return Table(title, ("system", "score", "low", "high", "preferred", "equal", "not preferred"), rows)
+def _row(name: str, figures: dict[str, float], digits: int) -> tuple[object, ...]:
+    percent = (f"{figures[key]:.{digits}f}" for key in ("score", "low", "high"))
+    return (name, *percent, *(figures[key] for key in ("wins", "ties", "losses")))
 
 
-def _count_table(scored: Scored, wins: np.ndarray) -> Table:
-    names, order = scored.ballots.systems, scored.order
-    rows = tuple((names[i], *("" if i == j else int(wins[i, j]) for j in order)) for i in order)
-    return Table("how often the row was preferred to the column", ("", *(names[j] for j in order)), rows)
-
-
-def _write(path: Path, systems: dict[str, dict[str, float]]) -> Path:
+def _write(path: Path, systems: dict[str, dict[str, float]]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(("system", "score", "low", "high", "wins", "ties", "losses"))
-        for name, one in systems.items():
-            rows.writerow(
-                (
-                    name,
-                    *(f"{one[key]:.4f}" for key in ("score", "low", "high")),
-                    one["wins"],
-                    one["ties"],
-                    one["losses"],
-                )
-            )
-    return path
+        rows.writerows(_row(name, figures, 4) for name, figures in systems.items())
 
 
 def read_counts(path: Path) -> tuple[list[str], Floats]:

@@ -69,7 +69,7 @@ class Study(Request):
         if not 0 <= self.controls < self.per_hit <= MAX_PER_HIT:
             raise UsageError(
                 f"--per-hit {self.per_hit} with --controls {self.controls} leaves no comparison to ask; a HIT has up "
-                f"to {MAX_PER_HIT}, of which at least one is no control"
+                f"to {MAX_PER_HIT}, of which at least one is not a control"
             )
         if self.designed is not None and (self.systems or self.files):
             raise UsageError(
@@ -142,8 +142,13 @@ def contest(session: Session, settings: Settings, study: Study) -> Contest:
         )
     queries = sample(common, study.queries, settings.seed, "preference queries")
     for name, path in study.files:
-        lists[name] = _from_file(path, query_ids, item_ids, queries, study.top_k)
-        compared.append(System(name, f"file {path.name} sha256 {_sha256(path)[:_SHA]}"))
+        from annotators.base import file_sha256
+        from annotators.precomputed import read_ranking as read_file
+
+        ranking = read_file(path, query_ids, item_ids, queries, study.top_k)
+        rows = zip(queries, ranking.item_ids.tolist(), strict=True)
+        lists[name] = {query: tuple(row) for query, row in rows}
+        compared.append(System(name, f"file {path.name} sha256 {file_sha256(path)[:_SHA]}"))
     chosen = {name: {query: own[query] for query in queries} for name, own in lists.items()}
     return Contest(tuple(sorted(compared, key=lambda system: system.name)), tuple(queries), chosen, {})
 
@@ -161,7 +166,7 @@ def _annotators(session: Session, study: Study) -> tuple[str, list[str]]:
     unknown = [name for name in study.systems if name not in known]
     if unknown:
         raise UsageError(
-            f"{unknown[0]!r} is no annotator of the latest run {run.hash}; known: {', '.join(known)}"
+            f"{unknown[0]!r} is not an annotator of the latest run {run.hash}; known: {', '.join(known)}"
         )
     return run.hash, list(study.systems) or known
 
@@ -183,15 +188,6 @@ def _from_run(
     return {int(query): tuple(row) for query, row in zip(ranking.query_ids, rows, strict=True)}
 
 
-def _from_file(
-    path: Path, queries: Mapping[str, int], items: Mapping[str, int], chosen: Sequence[int], top_k: int
-) -> dict[int, tuple[int, ...]]:
-    from annotators.inputs import ranking_files
-
-    ranking = ranking_files.read_ranking(path, queries, items, chosen, top_k)
-    return {query: tuple(row) for query, row in zip(chosen, ranking.item_ids.tolist(), strict=True)}
-
-
 def _queries_of(path: Path, queries: Mapping[str, int]) -> set[int]:
     """The project's queries that a file of rankings has."""
     import pyarrow as pa
@@ -203,7 +199,7 @@ def _queries_of(path: Path, queries: Mapping[str, int]) -> set[int]:
         names = pq.read_table(path, columns=["query_id"])["query_id"].unique().to_pylist()
     except (pa.ArrowException, OSError, KeyError) as error:
         raise RetrievalError(
-            f"{str(path)!r} is no Parquet file with the columns query_id, rank, item_id, similarity: "
+            f"{str(path)!r} is not a Parquet file with the columns query_id, rank, item_id, similarity: "
             f"{' '.join(str(error).split())}"
         ) from error
     ranked = {queries[str(name)] for name in names if str(name) in queries}
@@ -213,12 +209,6 @@ def _queries_of(path: Path, queries: Mapping[str, int]) -> set[int]:
             "set's own ids; or give the other --direction"
         )
     return ranked
-
-
-def _sha256(path: Path) -> str:
-    from annotators.fingerprint import file_sha256
-
-    return file_sha256(path)
 
 
 def designed_lists(positives: Sequence[int], wrong: Sequence[int]) -> dict[str, tuple[int, ...]]:
@@ -257,7 +247,7 @@ def designed_rankings(
         others = set(gallery.values()) - set(right)
         if len(others) < len(right):
             raise ProposalError(
-                f"the gallery has {len(others)} items that are no positives, but {len(right)} are needed"
+                f"the gallery has {len(others)} items that are not positives, but {len(right)} are needed"
             )
         wrong = shuffled(others, settings.seed, f"wrong {query}")
         for name, items in designed_lists(right, wrong).items():

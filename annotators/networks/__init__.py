@@ -1,1 +1,0 @@
-"""The parts of the networks, under the names of their official checkpoints; no files."""

@@ -1,1 +1,0 @@
-"""From encoded items to similarities; no files."""

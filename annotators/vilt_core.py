@@ -1,0 +1,346 @@
+"""ViLT's computation over its parameters: every item embedded once, every pair at the price of what is joint in it.
+
+Exact savings against the module's own ``forward``: patches and words are embedded once an item, and so are their
+queries, keys and values of the first layer, which they enter before they have met; of the last layer only the
+[CLS] token is read, so its keys and values are never formed (see ``_first_token``); nothing is padded. Patches
+keep their order; the module's ``forward`` draws a random one, which changes nothing but the order of sums.
+
+Affine maps run on the kernels that are fastest where they run. torch multiplies float32 matrices on the CPU with
+MKL, which takes narrow vectors on processors that are not Intel's. Its oneDNN kernels use the widest ones on all of
+them, read weights that were laid out for them beforehand and apply a GELU or a sum while the product is in
+registers. They know no gradients: training takes ``PlainLinear``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+if TYPE_CHECKING:
+    from transformers import ViltForImageAndTextRetrieval
+    from transformers.models.vilt.modeling_vilt import ViltLayer
+from collections.abc import Callable
+from functools import cache
+from typing import Protocol
+
+MakeLinear = Callable[[Tensor, Tensor], "Linear"]
+"""Weight (O, D) and bias (O,) to a map."""
+
+
+class Linear(Protocol):
+    """x W^T + b over the last axis of x (..., D)."""
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(..., O)."""
+        ...
+
+    def gelu(self, x: Tensor) -> Tensor:
+        """The exact GELU (with erf, not tanh) of it."""
+        ...
+
+    def plus(self, x: Tensor, residual: Tensor) -> Tensor:
+        """``residual`` (..., O) and it."""
+        ...
+
+
+class PlainLinear:
+    """torch's own kernels: differentiable, on any device."""
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        self._weight, self._bias = weight, bias
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(..., O)."""
+        return F.linear(x, self._weight, self._bias)
+
+    def gelu(self, x: Tensor) -> Tensor:
+        """The exact GELU of it."""
+        return F.gelu(self(x))
+
+    def plus(self, x: Tensor, residual: Tensor) -> Tensor:
+        """``residual`` and it."""
+        return self(x) + residual
+
+
+class OneDnnLinear:
+    """oneDNN's kernels on a weight in their own layout: CPU, float32 or bfloat16, no gradients."""
+
+    def __init__(self, weight: Tensor, bias: Tensor) -> None:
+        ops = torch.ops.mkldnn
+        self._weight: Tensor = ops._reorder_linear_weight(weight.detach().contiguous(), None)
+        self._bias = bias.detach()
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """(..., O)."""
+        return self._map(x, "none")
+
+    def gelu(self, x: Tensor) -> Tensor:
+        """The exact GELU of it."""
+        return self._map(x, "gelu")
+
+    def plus(self, x: Tensor, residual: Tensor) -> Tensor:
+        """``residual`` and it."""
+        total: Tensor = torch.ops.mkldnn._linear_pointwise(x, residual, self._weight, self._bias, "add")
+        return total
+
+    def _map(self, x: Tensor, then: str) -> Tensor:
+        mapped: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, then, [], "none")
+        return mapped
+
+
+@cache
+def fastest_linear(dtype: torch.dtype, device: torch.device) -> MakeLinear:
+    """Which kernels a network should use for inference: oneDNN's on the CPU, where they are there.
+
+    Another kernel sums in another order, so no stopwatch decides: workers on machines of one kind give the same bits.
+    """
+    if device.type != "cpu" or dtype not in (torch.float32, torch.bfloat16) or not _has_onednn(dtype):
+        return PlainLinear
+    return OneDnnLinear
+
+
+def _has_onednn(dtype: torch.dtype) -> bool:
+    """Whether this torch has the operators and they compute what they should: they are not part of its interface."""
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]  # torch's
+        return False
+    x = torch.linspace(-1, 1, 12).view(3, 4).to(dtype)
+    weight, bias = torch.linspace(-1, 1, 8).view(2, 4).to(dtype), torch.tensor([0.5, -0.25], dtype=dtype)
+    plain, near = PlainLinear(weight, bias), 1e-6 if dtype == torch.float32 else 0.05
+    try:
+        with torch.inference_mode():
+            packed = OneDnnLinear(weight, bias)
+            pairs = (
+                (packed(x), plain(x)),
+                (packed.gelu(x), plain.gelu(x)),
+                (packed.plus(x, x[:, :2].contiguous()), plain.plus(x, x[:, :2])),
+            )
+            return all(bool((a.float() - b.float()).abs().max() <= near) for a, b in pairs)
+    except (AttributeError, NotImplementedError, RuntimeError):
+        return False
+
+
+Side = Mapping[str, Tensor]
+"""Embedded items: ``state`` (B, N, D); captions also ``words`` (B, N), false where there is padding, or none."""
+
+TEXT, IMAGE = 0, 1
+"""Modality types."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Norm:
+    """A LayerNorm over the last axis; its sums are float32 whatever comes in."""
+
+    weight: Tensor
+    bias: Tensor
+    eps: float
+
+    @classmethod
+    def of(cls, module: nn.LayerNorm, dtype: torch.dtype = torch.float32) -> Norm:
+        """The module's; on CUDA the weights must be of the dtype that comes in, on the CPU they stay float32."""
+        weight, bias = module.weight, module.bias
+        return (
+            cls(weight, bias, module.eps)
+            if weight.device.type == "cpu"
+            else cls(weight.to(dtype), bias.to(dtype), module.eps)
+        )
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Of the shape of x."""
+        return F.layer_norm(x, (x.shape[-1],), self.weight, self.bias, self.eps)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Layer:
+    """One pre-norm block; ``qkv`` maps to queries, keys and values side by side."""
+
+    before: Norm
+    qkv: Linear
+    output: Linear
+    after: Norm
+    up: Linear
+    down: Linear
+
+    @classmethod
+    def of(cls, layer: ViltLayer, dtype: torch.dtype, make: MakeLinear) -> Layer:
+        """The module's parameters in ``dtype``, for ``make``'s kernels."""
+        parts = _query_key_value(layer)
+        weight, bias = (torch.cat([getattr(part, name) for part in parts]) for name in ("weight", "bias"))
+
+        def linear(module: nn.Linear) -> Linear:
+            return make(module.weight.to(dtype), module.bias.to(dtype))
+
+        return cls(
+            Norm.of(layer.layernorm_before, dtype),
+            make(weight.to(dtype), bias.to(dtype)),
+            linear(layer.attention.output.dense),
+            Norm.of(layer.layernorm_after, dtype),
+            linear(layer.intermediate.dense),
+            linear(layer.output.dense),
+        )
+
+    def entered(self, x: Tensor) -> Tensor:
+        """Queries, keys and values of the states x."""
+        return self.qkv(self.before(x))
+
+    def left(self, x: Tensor, attended: Tensor) -> Tensor:
+        """The block's states, of the states x that entered and what they attended to."""
+        x = self.output.plus(attended, x)
+        return self.down.plus(self.up.gelu(self.after(x)), x)
+
+
+class ViltCore:
+    """The network's parameters, arranged for the pair; made again after each change of them.
+
+    Args:
+        dtype: of the joint layers; embeddings, norms, the last layer and the head stay float32.
+        make: kernels of the joint layers' linear maps.
+        compiled: whether the joint layers go through ``torch.compile``, which needs plain kernels.
+    """
+
+    def __init__(
+        self,
+        network: ViltForImageAndTextRetrieval,
+        dtype: torch.dtype = torch.float32,
+        make: MakeLinear = PlainLinear,
+        *,
+        compiled: bool = False,
+    ) -> None:
+        vilt = network.vilt
+        self._embeddings = vilt.embeddings
+        self._heads: int = network.config.num_attention_heads
+        self._dtype = dtype
+        self.compiled = compiled
+        self.token_bytes: int = network.config.intermediate_size * dtype.itemsize
+        """What the widest state of a token takes."""
+        *joint, self._last = cast("Iterable[ViltLayer]", vilt.encoder.layer)
+        self._layers = [Layer.of(layer, dtype, make) for layer in joint]
+        assert vilt.pooler is not None
+        self.mixed = torch.compile(self._mixed, dynamic=True) if compiled else self._mixed
+        self._norm, self._pooler, self._rank = vilt.layernorm, vilt.pooler.dense, network.rank_output
+
+    def images(self, pixels: Tensor) -> dict[str, Tensor]:
+        """Images of one size (B, 3, H, W) to ``state`` (B, 1 + h w, D): class token and patches, embedded."""
+        own = self._embeddings
+        projection = own.patch_embeddings.projection
+        side = projection.kernel_size[0]
+        count, channels, height, width = pixels.shape
+        rows, columns = height // side, width // side
+        # A product of patches, for convolutions may be rounded to TF32 on CUDA.
+        patches = pixels.view(count, channels, rows, side, columns, side).permute(0, 2, 4, 1, 3, 5)
+        cells = F.linear(
+            patches.reshape(count, rows * columns, -1), projection.weight.flatten(1), projection.bias
+        )
+        first = own.cls_token.expand(count, -1, -1)
+        state = torch.cat([first, cells], 1) + self._positions(rows, columns)
+        return {"state": state + own.token_type_embeddings.weight[IMAGE]}
+
+    def captions(self, tokens: Tensor, words: Tensor | None = None) -> dict[str, Tensor]:
+        """Word pieces (B, L) to ``state`` (B, L, D); ``words`` is handed on."""
+        own, text = self._embeddings, self._embeddings.text_embeddings
+        state = text.word_embeddings(tokens) + text.token_type_embeddings.weight[0]
+        state = Norm.of(text.LayerNorm)(state + text.position_embeddings.weight[: tokens.shape[1]])
+        embedded = {"state": state + own.token_type_embeddings.weight[TEXT]}
+        return embedded if words is None else {**embedded, "words": words}
+
+    def entered(self, side: Side) -> dict[str, Tensor]:
+        """Embedded items with ``qkv`` (B, N, 3 D) of the first layer, which do not depend on the other side."""
+        state = side["state"].to(self._dtype)
+        embedded = {**side, "state": state}
+        return {**embedded, "qkv": self._layers[0].entered(state)} if self._layers else embedded
+
+    def score(self, images: Side, captions: Side, i: Tensor, c: Tensor) -> Tensor:
+        """(P,) float32: the rank head's logit for each pair of image row i and caption row c."""
+        return self.joint(self.entered(images), self.entered(captions), i, c)
+
+    def joint(
+        self, images: Side, captions: Side, i: Tensor, c: Tensor, together: int | None = None
+    ) -> Tensor:
+        """``score`` for items that have ``entered``.
+
+        Args:
+            together: so many pairs go through the last layer and the head at once, filled up by repeats: those read one
+                row of a pair, and a product of few rows adds in an order that hangs on how many they are.
+        """
+
+        def pairs(name: str) -> Tensor:
+            return torch.cat([captions[name][c], images[name][i]], 1)
+
+        x, seen = pairs("state"), None
+        if "words" in captions:
+            words = captions["words"][c]
+            patches = words.new_ones(len(c), images["state"].shape[1])
+            seen = torch.cat([words, patches], 1)[:, None, None]  # (P, 1, 1, N)
+        if self._layers:
+            x = self.mixed(x, pairs("qkv"), seen)
+        if together is None:
+            return self._logit(self._first_token(x.float(), seen))
+        assert seen is None, "pairs without padding"
+        scores = []
+        for part in torch.split(x, together):
+            full = torch.cat([part, part[-1:].expand(together - len(part), -1, -1)])
+            scores.append(self._logit(self._first_token(full.float(), None))[: len(part)])
+        return torch.cat(scores)
+
+    def _mixed(self, x: Tensor, qkv: Tensor, seen: Tensor | None) -> Tensor:
+        """States (P, N, D) behind all layers but the last, of states that have entered the first."""
+        for place, layer in enumerate(self._layers):
+            x = layer.left(x, attend(layer.entered(x) if place else qkv, self._heads, seen))
+        return x
+
+    def _positions(self, rows: int, columns: int) -> Tensor:
+        """(1, 1 + rows columns, D): the learnt square resized bilinearly, corner on corner."""
+        learnt = self._embeddings.position_embeddings
+        side = round((learnt.shape[1] - 1) ** 0.5)
+        square = learnt[:, 1:].transpose(1, 2).reshape(1, -1, side, side)
+        resized = F.interpolate(square, size=(rows, columns), mode="bilinear", align_corners=True)
+        return torch.cat([learnt[:, :1], resized.flatten(2).transpose(1, 2)], 1)
+
+    def _first_token(self, x: Tensor, seen: Tensor | None) -> Tensor:
+        """(P, D): the first token's state behind the last layer, of the states x (P, N, D) before it.
+
+        q . (W_k h + b_k) = (W_k^T q) . h + q . b_k, and the second term is the same for all keys; the mean of
+        W_v h + b_v under weights that sum to 1 is W_v of the mean of h, and b_v. So one query costs two
+        products with h per head instead of the keys and values of all tokens.
+        """
+        layer, heads = self._last, self._heads
+        query, key, value = _query_key_value(layer)
+        h = Norm.of(layer.layernorm_before)(x)
+        q = query(h[:, 0]).view(len(x), heads, -1)  # (P, heads, d)
+        weights = torch.einsum("phd,hde->phe", q, key.weight.view(heads, -1, h.shape[2])) @ h.transpose(1, 2)
+        weights = weights / q.shape[2] ** 0.5
+        if seen is not None:
+            weights = weights.masked_fill(~seen[:, 0], -torch.inf)
+        means = weights.softmax(-1) @ h  # (P, heads, D)
+        attended = torch.einsum("phe,hde->phd", means, value.weight.view(heads, -1, h.shape[2])).flatten(1)
+        state = x[:, 0] + layer.attention.output.dense(attended + value.bias)
+        up = F.gelu(layer.intermediate.dense(Norm.of(layer.layernorm_after)(state)))
+        left: Tensor = state + layer.output.dense(up)
+        return left
+
+    def _logit(self, state: Tensor) -> Tensor:
+        pooled = torch.tanh(self._pooler(Norm.of(self._norm)(state)))
+        logit: Tensor = self._rank(pooled)[:, 0]
+        return logit
+
+
+def attend(qkv: Tensor, heads: int, seen: Tensor | None) -> Tensor:
+    """Multi-head attention (P, N, D) of queries, keys and values side by side (P, N, 3 D); unseen keys left out."""
+    count, length, width = qkv.shape
+    q, k, v = qkv.view(count, length, 3, heads, -1).permute(2, 0, 3, 1, 4)  # (P, heads, N, d) each
+    if qkv.dtype == torch.bfloat16 and qkv.device.type == "cpu" and seen is None:
+        # oneDNN's batched products beat torch's fused kernel here (measured: a tenth of the whole network).
+        mixed = ((q * q.shape[3] ** -0.5) @ k.transpose(2, 3)).softmax(-1) @ v
+    else:
+        mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+    together: Tensor = mixed.transpose(1, 2).reshape(count, length, width // 3)
+    return together
+
+
+def _query_key_value(layer: ViltLayer) -> tuple[nn.Linear, nn.Linear, nn.Linear]:
+    own = layer.attention.attention
+    return own.query, own.key, own.value

@@ -1,0 +1,145 @@
+"""The analyses' drawings as SVG; each takes records and returns ``""`` where there is nothing to draw.
+
+Importing this module does not import matplotlib; drawing does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from mitl.analysis.records import Bias, Cell, Matrix, SizeBias, Uncertainty
+from mitl.analysis.report import figure as fig
+
+WIDTH_IN = 9.0
+_LINES = (
+    ("total", fig.AFTER, "o", "-"),
+    ("own", fig.YES, "s", "--"),
+    ("other", fig.BEFORE, "^", ":"),
+)
+"""Field of ``SizeBias``, colour, marker and dash: no line is told by its colour alone."""
+_BIAS = ("bias", "self-bias", "non-self-bias")
+_FROM_TRUTH = ("all annotators", "those used", "the others")
+
+
+def bias_svg(found: Sequence[Bias]) -> str:
+    """Bias, self-bias and non-self-bias by the number of annotators used; a panel a metric and direction (Fig. E.2)."""
+    shown = [(one, one.by_size) for one in found if one.by_size]
+    return _curves(
+        shown, _BIAS, "bias", "Bias by the number of annotators whose proposals are used; see the table"
+    )
+
+
+def truth_bias_svg(found: Sequence[Bias]) -> str:
+    """The same against the known truth, up to all annotators."""
+    shown = [(one, one.by_size_truth) for one in found if one.by_size_truth]
+    return _curves(
+        shown, _FROM_TRUTH, "truth-bias", "Distance from the scores under the known truth; see the table"
+    )
+
+
+def matrix_svg(names: Sequence[str], matrix: Matrix, *, name: str, title: str) -> str:
+    """A square of numbers from -1 to 1, darker where they are larger; the diagonal is left out."""
+    count = len(names)
+    if count < 2:
+        return ""
+    cells = np.array([[np.nan if cell is None else cell for cell in row] for row in matrix])
+    np.fill_diagonal(cells, np.nan)
+    side = 0.62 * count
+    with fig.style():
+        figure = fig.new_figure(side + 2.2, side + 1.5)
+        axes = figure.subplots()
+        for row, column in np.argwhere(~np.isnan(cells)):
+            value = float(cells[row, column])
+            strength = min(1.0, abs(value))
+            colour = fig.AFTER if value >= 0 else fig.BEFORE
+            axes.add_patch(_square(column, row, colour, strength))
+            axes.annotate(
+                f"{value:.2f}",
+                (column, row),
+                ha="center",
+                va="center",
+                fontsize=8,
+                color=fig.PAPER if strength > 0.6 else fig.INK,
+            )
+        axes.set_xlim(-0.5, count - 0.5)
+        axes.set_ylim(count - 0.5, -0.5)
+        axes.set_xticks(range(count), [fig.short(one, 18) for one in names], rotation=45, ha="right")
+        axes.set_yticks(range(count), [fig.short(one, 18) for one in names])
+        axes.tick_params(axis="x", labelcolor=fig.INK, labelsize=9)
+        axes.set_title(title, loc="left")
+        axes.spines[:].set_visible(False)
+        height = side + 1.5
+        figure.subplots_adjust(
+            left=1.7 / (side + 2.2), right=0.97, top=1 - 0.35 / height, bottom=1.1 / height
+        )
+        return fig.to_svg(figure, name, f"{title}; see the table")
+
+
+def uncertainty_svg(found: Sequence[Uncertainty]) -> str:
+    """Mean number of positives by bins of rising uncertainty; a panel an annotator, direction and kind (Fig. 3b)."""
+    shown = [one for one in found if one.bins]
+    if not shown:
+        return ""
+    columns = min(len(shown), 4)
+    rows = -(-len(shown) // columns)
+    with fig.style():
+        figure = fig.new_figure(WIDTH_IN, 2.4 * rows + 0.2)
+        panels = figure.subplots(rows, columns, squeeze=False)
+        for axes, one in zip(panels.flat, shown, strict=False):
+            means = [bin_.positives for bin_ in one.bins]
+            axes.plot(range(1, len(means) + 1), means, marker="o", color=fig.AFTER, clip_on=False)
+            axes.set_ylim(0, max(max(means) * 1.15, 1))
+            axes.set_title(fig.short(f"{one.annotator} {one.direction}, {one.against}", 32), loc="left")
+            axes.set_xlabel(f"bin of uncertainty; tau {_said(one.tau)}")
+            axes.set_xticks(range(1, len(means) + 1))
+            fig.bare(axes, grid="y")
+        for axes in panels.flat[len(shown) :]:
+            axes.set_visible(False)
+        panels[0, 0].set_ylabel("positives of a query")
+        figure.subplots_adjust(
+            left=0.07, right=0.99, top=0.88, bottom=0.42 / (2.4 * rows), wspace=0.3, hspace=0.6
+        )
+        return fig.to_svg(figure, "uncertainty", "Positives by uncertainty of the query; see the table")
+
+
+def _curves(
+    shown: Sequence[tuple[Bias, Sequence[SizeBias]]], labels: Sequence[str], name: str, title: str
+) -> str:
+    if not shown:
+        return ""
+    with fig.style():
+        figure = fig.new_figure(WIDTH_IN, 2.7)
+        panels = figure.subplots(1, len(shown), squeeze=False, sharey=True)[0]
+        highest = 0.0
+        for axes, (one, sizes) in zip(panels, shown, strict=True):
+            for label, (field, colour, marker, dash) in zip(labels, _LINES, strict=True):
+                known = [
+                    (size.size, 100 * value) for size in sizes if (value := getattr(size, field)) is not None
+                ]
+                if known:
+                    places, values = zip(*known, strict=True)
+                    axes.plot(
+                        places, values, color=colour, marker=marker, ls=dash, label=label, clip_on=False
+                    )
+                    highest = max(highest, *values)
+            axes.set_xticks([size.size for size in sizes])
+            axes.set_title(f"{one.metric}, {one.direction}", loc="left")
+            axes.set_xlabel("annotators used")
+            fig.bare(axes, grid="y")
+        panels[0].set_ylim(-0.04 * highest, highest * 1.1 or 1)
+        panels[0].set_ylabel("points")
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="lower center", ncols=len(_LINES))
+        figure.subplots_adjust(left=0.065, right=0.99, top=0.89, bottom=0.29, wspace=0.1)
+        return fig.to_svg(figure, name, title)
+
+
+def _square(column: float, row: float, colour: str, strength: float) -> fig.Patch:
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((column - 0.47, row - 0.47), 0.94, 0.94, facecolor=colour, alpha=strength)
+
+
+def _said(value: Cell) -> str:
+    return "undefined" if value is None else f"{value:.2f}"

@@ -1,0 +1,258 @@
+"""``mitl init``, ``status``, ``demo`` and ``completion``: a project as a whole."""
+
+from __future__ import annotations
+
+import datetime as dt
+import sys
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import click
+from click.shell_completion import get_completion_class
+
+from annotators.catalog import MINIS
+from mitl.cli.app import App, common, environment_options, printable
+from mitl.errors import UsageError
+from mitl.interrupts import how_to_stop
+from mitl.records import Environment
+from mitl.records.results import printed_by
+from mitl.stages.setup.loading import KINDS
+
+# parameter -> the kinds of data set that read it; the others are for all kinds
+USED_BY: dict[str, tuple[str, ...]] = {
+    "captions": ("coco", "table"),
+    "split_file": ("coco", "flickr30k"),
+    "split": ("coco", "flickr30k"),
+    "caption_ids": ("coco",),
+    "images": ("coco", "flickr30k", "table"),
+    "image_url": ("coco", "flickr30k", "table"),
+    "n_images": ("scenes",),
+    "defect_share": ("scenes",),
+}
+
+
+@click.command("init")
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.option("--dataset", "kind", type=click.Choice(KINDS), required=True, help="What to load.")
+@click.option(
+    "--captions",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="coco: official captions JSON (repeat it) or a compact Parquet/CSV file; table: the table of pairs.",
+)
+@click.option("--split-file", type=click.Path(path_type=Path), help="Karpathy split JSON (coco, flickr30k).")
+@click.option("--split", default="test", show_default=True, help="Which split of that file.")
+@click.option(
+    "--caption-ids", type=click.Path(path_type=Path), help="Keep these captions only (.npy/.txt/.json)."
+)
+@click.option("--images", type=click.Path(path_type=Path), help="Folder with the image files.")
+@click.option(
+    "--image-url",
+    metavar="TEMPLATE",
+    help="Where images are served: https://…/{file_name} or {image_id:012d}.",
+)
+@click.option(
+    "--n-images", type=click.IntRange(min=1), default=300, show_default=True, help="Size of scenes."
+)
+@click.option("--defect-share", type=click.FloatRange(0, 1), help="scenes: share of defective captions.")
+@click.option("--cxc", type=click.Path(path_type=Path), help="CxC's sits CSV: human ratings to merge.")
+@click.option(
+    "--exclude",
+    multiple=True,
+    metavar="paper|FILE",
+    help="Exclusion list: 'paper' is the one of ECCV Caption, FILE a CSV; may be repeated.",
+)
+@common
+def init(
+    app: App,
+    folder: Path | None,
+    kind: str,
+    captions: tuple[Path, ...],
+    images: Path | None,
+    exclude: tuple[str, ...],
+    **given: Any,
+) -> None:
+    """Make a project in FOLDER (default: the current one) and load its images and captions.
+
+    scenes needs no files: a generated world whose truth is known. The files of the others stay where they
+    are; the database remembers their places. A table is CSV or Parquet with image_id and caption (or text), and
+    caption_id, file, url if there are any; a Parquet row may list an image's captions and hold its picture.
+    """
+    from mitl.stages.setup.init import ensure_config, init, loaded_content
+    from mitl.stages.setup.loading import Sources, load
+
+    if folder is not None and folder.absolute() != app.settings.project:
+        raise UsageError(f"both --project {app.settings.project} and {folder} are given; give one of them")
+    _refuse_unused(kind)
+    target = app.settings.project
+    sources = Sources(
+        kind=kind,
+        captions=tuple(path.absolute() for path in captions),
+        images=None if images is None else images.absolute(),
+        exclusions=exclude,
+        **given,
+    )
+    # The database is looked at first: a generated world writes its pictures.
+    expected = loaded_content(app.settings)
+    loaded = load(sources, target, seed=app.settings.seed, expected=expected, progress=app.progress)
+    tables: dict[str, dict[str, Any]] = {"dataset": {"kind": kind}}
+    if kind == "scenes":
+        tables["propose"] = {"annotators": list(MINIS)}
+    url = _url_to_keep(app.settings.db_url)
+    if url is not None:
+        tables["database"] = {"url": url}
+    result = init(
+        app.settings,
+        loaded.data,
+        ratings=loaded.ratings,
+        exclusions=loaded.exclusions,
+        annotators=app.settings.annotators or (tuple(MINIS) if kind == "scenes" else ()),
+    )
+    # Last, so that a failure leaves no settings of a project that does not exist.
+    ensure_config(target, loaded.data.name, app.settings.seed, tables)
+    app.finish(result)
+
+
+def _url_to_keep(url: str) -> str | None:
+    """A server's URL given as an option, so that later commands find it; never one that holds a password."""
+    from sqlalchemy.engine import make_url
+
+    source = click.get_current_context().get_parameter_source("db")
+    parsed = make_url(url)
+    if source is not click.core.ParameterSource.COMMANDLINE or parsed.get_backend_name() == "sqlite":
+        return None
+    return None if parsed.password else url
+
+
+def _refuse_unused(kind: str) -> None:
+    """UsageError for an option that data sets of this kind have no use for."""
+    context = click.get_current_context()
+    for parameter in context.command.params:
+        name = str(parameter.name)
+        given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if given and kind not in USED_BY.get(name, KINDS):
+            raise UsageError(
+                f"{kind} has no use for {parameter.opts[0]}, which is for {' and '.join(USED_BY[name])}; leave it out"
+            )
+
+
+@click.command("status")
+@environment_options
+@click.option(
+    "--watch",
+    is_flag=True,
+    help="Look again and again until Ctrl-C: a screen that is drawn again on a terminal, else a line at each change; "
+    "with --json an object a line at each change.",
+)
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="--watch: time between two looks [default: 5].",
+)
+@common
+def status(app: App, environment: Environment | None, watch: bool, every: float | None) -> None:
+    """One screen: pairs, HITs, answers, gold pass rate, money, and what to do next."""
+    if every is not None and not watch:
+        raise UsageError("--every says how often --watch looks; add --watch")
+    if watch:
+        _watch(app, environment, every)
+        return
+    from mitl.stages.reporting.status import status
+
+    app.finish(status(app.settings, environment))
+
+
+def _watch(app: App, environment: Environment | None, every: float | None) -> None:
+    from mitl.stages.operating.watching import EVERY_S, line, watch
+
+    every_s = EVERY_S if every is None else every
+    app.tell_how_to_stop()
+    told = ""
+    with app.until_stopped():
+        for seen in watch(app.settings, environment, every_s=every_s):
+            if app.json:
+                app.finish(seen)
+            elif sys.stdout.isatty():
+                click.clear()
+                app.finish(seen)
+                click.echo(f"seen at {dt.datetime.now(dt.UTC):%H:%M:%S} UTC; {how_to_stop()}")
+            elif not app.quiet and line(seen) != told:
+                told = line(seen)
+                click.echo(printable(f"{dt.datetime.now(dt.UTC):%H:%M:%S} UTC  {told}"))
+            sys.stdout.flush()
+
+
+@click.command("demo")
+@click.argument("folder", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--n-images", type=click.IntRange(min=10), default=300, show_default=True, help="Size of the world."
+)
+@click.option(
+    "--workers",
+    "population",
+    default="careful:0.8,random:0.2",
+    show_default=True,
+    metavar="SPEC",
+    help="Characters of the scripted workers with their shares.",
+)
+@common
+def demo(app: App, folder: Path | None, n_images: int, population: str) -> None:
+    """All of it in FOLDER (default: mitl-demo): a world, five annotators, scripted workers, release, report.
+
+    Everything is real but the workers: the crowd server runs inside the command and is spoken to over HTTP.
+    """
+    from mitl.settings import load
+    from mitl.stages.demo import demo
+
+    given = click.get_current_context().params
+    if given["db"] or given["crowd_db"]:
+        raise UsageError("the demo keeps its databases in its own folder; leave out --db and --crowd-db")
+    target = (folder or given["project"] or Path("mitl-demo")).absolute()
+    if given["project"] and given["project"].absolute() != target:
+        raise UsageError(f"both --project {given['project']} and {folder} are given; give one of them")
+    say = None if app.quiet else click.echo
+    app.finish(
+        demo(
+            target,
+            n_images=n_images,
+            population=population,
+            seed=load(target, seed=given["seed"]).seed,
+            say=say,
+            progress=app.progress,
+        )
+    )
+
+
+@printed_by("completion")
+class CompletionCounts(TypedDict):
+    """What a shell needs to complete commands."""
+
+    shell: Annotated[str, "the shell"]
+    script: Annotated[str, "the lines that it is to read"]
+
+
+VARIABLE = "_MITL_COMPLETE"
+"""What the shell sets when it asks for completions; click answers it before any command runs."""
+
+_WHERE = {
+    "bash": 'eval "$(mitl completion bash)"   # in ~/.bashrc',
+    "zsh": 'eval "$(mitl completion zsh)"   # in ~/.zshrc, after compinit',
+    "fish": "mitl completion fish > ~/.config/fish/completions/mitl.fish",
+}
+
+
+@click.command("completion", epilog="  \n".join(["\b", *_WHERE.values()]))
+@click.argument("shell", type=click.Choice(list(_WHERE)))
+@common
+def completion(app: App, shell: str) -> None:
+    """Print the lines that teach SHELL to complete mitl's commands and options."""
+    from mitl.records import StageResult
+
+    found = get_completion_class(shell)
+    assert found is not None, shell
+    # click's own ``source`` asks the installed bash for its version; the lines themselves do not depend on it.
+    completion = found(click.Group("mitl"), {}, "mitl", VARIABLE)
+    script = completion.source_template % completion.source_vars()
+    counts: CompletionCounts = {"shell": shell, "script": script}
+    app.finish(StageResult(counts=counts, lines=tuple(script.splitlines())))

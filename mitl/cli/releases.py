@@ -1,0 +1,140 @@
+"""``mitl build-dataset`` and ``compare``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from mitl.cli.app import App, common, environment_options
+from mitl.errors import UsageError
+from mitl.records import Environment
+
+
+@click.command("build-dataset")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the release.")
+@click.option("--name", help="Name of the release [default: the folder's].")
+@click.option(
+    "--recipe",
+    type=click.Choice(["repair", "paper"]),
+    help="repair: original pairs stay unless people or CxC refused them, verified positives and CxC's are added; "
+    "paper: verified positives and CxC's alone, as in ECCV Caption [default: repair; paper with --official-filters].",
+)
+@click.option(
+    "--cxc-threshold", type=click.FloatRange(0, 5), default=3.0, show_default=True, help="SITS from here."
+)
+@click.option(
+    "--aggregate",
+    "aggregator",
+    type=click.Choice(["majority", "dawid-skene", "ordinal"]),
+    default="majority",
+    show_default=True,
+    help="How several answers on a pair become one; the models learn how each worker errs.",
+)
+@click.option("--with-originals", is_flag=True, help="The same as --recipe repair.")
+@click.option("--strict", is_flag=True, help="Only 100% YES makes a positive.")
+@click.option("--official-filters", is_flag=True, help="Treat pairs as the released ECCV Caption JSONs do.")
+@click.option(
+    "--image-query-ids",
+    type=click.Path(path_type=Path),
+    metavar="FILE|eccv",
+    help="List the positives of these images: ids one a line, .json or .npy; eccv names ECCV Caption's public "
+    "queries [default: the images that searched].",
+)
+@click.option(
+    "--caption-query-ids",
+    type=click.Path(path_type=Path),
+    metavar="FILE|eccv",
+    help="List the positives of these captions, in the same way.",
+)
+@click.option(
+    "--check-privacy",
+    is_flag=True,
+    help="Prove first that no raw id and no plain hash of one is in the files.",
+)
+@click.option(
+    "--with-texts",
+    is_flag=True,
+    help="Release what workers wrote in their own words too, after a scan that takes addresses, long numbers and "
+    "ids out.",
+)
+@click.option("--replace", is_flag=True, help="Write over another release that the folder holds.")
+@environment_options
+@common
+def build_dataset(
+    app: App,
+    out: Path,
+    name: str | None,
+    recipe: str | None,
+    cxc_threshold: float,
+    aggregator: str,
+    with_originals: bool,
+    strict: bool,
+    official_filters: bool,
+    image_query_ids: Path | None,
+    caption_query_ids: Path | None,
+    check_privacy: bool,
+    with_texts: bool,
+    replace: bool,
+    environment: Environment | None,
+) -> None:
+    """Merge judgements with CxC's ratings, apply exclusion lists, and write a release folder.
+
+    The same inputs give the same bytes; a folder that holds them already is left alone, and one that holds another
+    release is only written over with --replace.
+    """
+    from mitl.judgements.aggregators import Aggregator
+    from mitl.positives.merging import MergeRules
+    from mitl.stages.proposing.query_lists import QueryLists
+    from mitl.stages.releasing.build_dataset import build_dataset
+
+    if with_originals and recipe == "paper":
+        raise UsageError(
+            "--recipe paper leaves originals out and --with-originals keeps them; give one of the two"
+        )
+    rules = MergeRules(
+        cxc_threshold=cxc_threshold,
+        with_originals=True if with_originals else None if recipe is None else recipe == "repair",
+        strict=strict,
+        official=official_filters,
+        aggregator=Aggregator(aggregator),
+    )
+    app.finish(
+        build_dataset(
+            app.settings,
+            out,
+            environment,
+            rules=rules,
+            name=name,
+            queries=QueryLists(image_query_ids, caption_query_ids),
+            check_privacy=check_privacy,
+            replace_earlier=replace,
+            with_texts=with_texts,
+        )
+    )
+
+
+@click.command("compare")
+@click.argument("sets", nargs=-1, required=True, metavar="SET... VERIFIED")
+@click.option(
+    "--differences",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the pairs on which the first set and the last differ, with what speaks for them, as CSV.",
+)
+@click.option("--replace", is_flag=True, help="--differences: write over a file that holds something else.")
+@common
+def compare(app: App, sets: tuple[str, ...], differences: Path | None, replace: bool) -> None:
+    """Hold sets of positives against a verified one: counts, overlap, precision and recall.
+
+    A set is official-original, official-cxc or official-eccv (of the package eccv_caption), the folder of a
+    release, a folder with image_to_caption.json and caption_to_image.json, cxc:FILE with CxC's ratings of
+    images and captions, or plausible:FILE, pairs whose images show the same objects, by COCO's instances_*.json or
+    a JSON of lists of names by image id (in a folder: ECCV Caption's pm_*.json). The queries are those of the last
+    set; precision and recall are against the pairs that people judged in it.
+    """
+    from mitl.stages.releasing.compare import compare
+
+    if replace and differences is None:
+        raise UsageError("--replace is about the file of --differences; add --differences FILE")
+    app.finish(compare(sets, settings=app.settings, differences=differences, replace=replace))

@@ -1,0 +1,290 @@
+"""``mitl evaluate``, ``analyse`` and ``report``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mitl.cli.app import App, common, environment_options
+from mitl.records import Environment
+
+if TYPE_CHECKING:
+    from mitl.stages.evaluating.request import ModelFiles
+
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path)
+
+
+@click.command("evaluate")
+@click.option(
+    "--annotator",
+    "annotators",
+    multiple=True,
+    metavar="NAME",
+    help="Score this annotator of the project [default: all, unless files are given].",
+)
+@click.option(
+    "--image-embeddings",
+    type=FILE,
+    metavar="FILE",
+    help="Embeddings of the images, with --caption-embeddings: .npy with the ids beside it, .npz with ids and "
+    "embedding, or Parquet with id and embedding.",
+)
+@click.option(
+    "--caption-embeddings", type=FILE, metavar="FILE", help="Embeddings of the captions, of the same width."
+)
+@click.option(
+    "--similarities",
+    type=FILE,
+    metavar="FILE",
+    help="Similarities, a row an image, a column a caption: .npz with similarities, image_ids and caption_ids, or .npy "
+    "with the ids beside it.",
+)
+@click.option(
+    "--rankings",
+    multiple=True,
+    type=FILE,
+    metavar="FILE",
+    help="Rankings, one file of both directions or one each: Parquet with query_id, rank, item_id, JSON "
+    "{query id: [item ids]}, or .npz with query_ids and item_ids; the direction stands in the file or in its name "
+    "(x.i2t.json).",
+)
+@click.option(
+    "--image-ids",
+    type=FILE,
+    metavar="FILE",
+    help="The images' ids of a .npy, one a line or as .npy [default: beside it, NAME.ids.txt or .npy; of similarities "
+    "NAME.image_ids.txt or .npy].",
+)
+@click.option("--caption-ids", type=FILE, metavar="FILE", help="The captions' ids of a .npy.")
+@click.option(
+    "--name", metavar="NAME", help="What the model of these files is called [default: its kind of file]."
+)
+@click.option(
+    "--model",
+    "models",
+    multiple=True,
+    metavar="NAME=FILE[,FILE]",
+    help="One of several models: IMAGES,CAPTIONS embeddings, one file of similarities, or I2T,T2I rankings; what a "
+    "file holds is read from it.",
+)
+@click.option(
+    "--similarity",
+    type=click.Choice(["dot", "cosine"]),
+    default="dot",
+    show_default=True,
+    help="How embeddings are compared.",
+)
+@click.option(
+    "--release",
+    type=FOLDER,
+    metavar="DIR",
+    help="Score against this release, or a folder of image_to_caption.json and caption_to_image.json.",
+)
+@click.option(
+    "--official",
+    multiple=True,
+    metavar="original|original-1k|cxc|eccv|all",
+    help="Score against positives of the eccv_caption package; original-1k is COCO 1K, the mean of five folds.",
+)
+@click.option(
+    "--cxc",
+    type=FOLDER,
+    metavar="FOLDER",
+    help="Score CxC's four retrieval tasks and its correlations, from sits_test.csv, sts_test.csv and sis_test.csv.",
+)
+@click.option(
+    "--objects",
+    multiple=True,
+    type=FILE,
+    metavar="FILE",
+    help="Score plausible matches (PMRP) by the objects of images: COCO's instances_*.json, or a JSON of lists of "
+    "names by image id, also .gz.",
+)
+@click.option(
+    "--graded",
+    is_flag=True,
+    help="Score nDCG@10 and Kendall's tau-b by the answers of the release and by CxC's scores.",
+)
+@click.option(
+    "--direction",
+    type=click.Choice(["both", "i2t", "t2i"]),
+    default="both",
+    show_default=True,
+    help="i2t: images search captions; t2i: captions search images.",
+)
+@click.option(
+    "--metrics",
+    multiple=True,
+    metavar="NAMES",
+    help="Metrics of sets of positives, separated by commas: R@K for any K, R-Precision, mAP@R, median-rank "
+    "[default: R@1,R@5,R@10,R-Precision,mAP@R].",
+)
+@click.option(
+    "--short",
+    type=click.Choice(["raise", "zero"]),
+    default="raise",
+    show_default=True,
+    help="A ranking that ends before K or R: refuse it, or count its missing places as misses.",
+)
+@click.option(
+    "--intervals/--no-intervals",
+    default=True,
+    show_default=True,
+    help="95 % intervals, from resampling the queries.",
+)
+@click.option(
+    "--samples",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="Resamples of intervals and of the paired test.",
+)
+@click.option(
+    "--against",
+    metavar="NAME",
+    help="Test every other model against this one, query by query.",
+)
+@click.option("--csv", type=FILE, metavar="FILE", help="Write a row for each figure, shares from 0 to 1.")
+@click.option(
+    "--latex", type=FILE, metavar="FILE", help="Write a booktabs table for each set, with names escaped."
+)
+@common
+def evaluate(app: App, **given: Any) -> None:
+    """Recall@K, R-Precision, mAP@R and more of annotators or of models in files, with intervals.
+
+    In a project its annotators are scored on its originals and on the sets named; files of embeddings, similarities or
+    rankings are scored there too, and outside any project on a release or an official set. Ids are compared as texts,
+    so that "12" is the integer 12. Scores of a project are kept for mitl report. docs/evaluation.md defines every
+    metric.
+    """
+    from mitl.records import Direction
+    from mitl.stages.evaluating.evaluate import evaluate_models
+    from mitl.stages.evaluating.figures import Sampling
+    from mitl.stages.evaluating.request import Against, Request, parse_metrics
+
+    direction = given["direction"]
+    request = Request(
+        against=Against(given["release"], given["official"], given["cxc"], given["objects"], given["graded"]),
+        models=_models(given),
+        annotators=given["annotators"],
+        similarity=given["similarity"],
+        directions=tuple(Direction) if direction == "both" else (Direction(direction),),
+        wanted=parse_metrics(given["metrics"], given["short"]),
+        sampling=Sampling(given["samples"], app.settings.seed, given["intervals"]),
+        paired_with=given["against"],
+        csv=given["csv"],
+        latex=given["latex"],
+    )
+    app.finish(evaluate_models(app.settings, request, app.progress))
+
+
+def _models(given: dict[str, Any]) -> list[ModelFiles]:
+    """The model of the options that name files, and those of ``--model``."""
+    from mitl.stages.evaluating.request import files_of_options, parse_model
+
+    single = files_of_options(
+        images=given["image_embeddings"],
+        captions=given["caption_embeddings"],
+        similarities=given["similarities"],
+        rankings=given["rankings"],
+        image_ids=given["image_ids"],
+        caption_ids=given["caption_ids"],
+        name=given["name"],
+    )
+    return [*single, *map(parse_model, given["models"])]
+
+
+@click.command("analyse")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@click.option(
+    "--annotator",
+    "annotators",
+    multiple=True,
+    metavar="NAME",
+    help="Only this one; may be given again [default: all].",
+)
+@click.option(
+    "--scores",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="CSV for correlations: a column `model`, one for each metric, and where wanted `direction`, over which "
+    "scores are averaged [default: the scores that `mitl evaluate` keeps].",
+)
+@click.option(
+    "--set",
+    "sets",
+    multiple=True,
+    metavar="SET",
+    help="One more set for sets, named as for `mitl compare`; may be given again.",
+)
+@click.option(
+    "--subset",
+    "subsets",
+    multiple=True,
+    metavar="NAME,NAME",
+    help="One more column for the scores of bias: only the positives that these annotators proposed.",
+)
+@click.option(
+    "--deep",
+    is_flag=True,
+    help="For bias, rank as deep as the largest number of positives of a query; the annotators are loaded for it.",
+)
+@click.option(
+    "--csv",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Write every number there too, as CSV files.",
+)
+@click.option(
+    "--plots",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Draw what is better looked at there, as SVG files.",
+)
+@environment_options
+@common
+def analyse(
+    app: App,
+    names: tuple[str, ...],
+    environment: Environment | None,
+    subsets: tuple[str, ...],
+    **asked: Any,
+) -> None:
+    """The tables that a reviewer asks for; all of them where no NAME is given.
+
+    NAME is diversity (how differently the annotators rank), answers (by annotator and rank), rationale (shortcomings
+    and wrong concepts), workers (by their number of HITs), sets (precision and recall of existing positives),
+    wrong-positives (matches of people with a wrong part, as a list to exclude and as a figure), multiplicity
+    (positives of a query, before and after), label-order (rankings against graded answers), correlations (how alike
+    metrics rank models, and RSUM), bias (scores by whose proposals make the positives; in a generated world against
+    the truth) or uncertainty (an annotator's own, against the number of positives).
+
+    An analysis for which the project holds too little says so in one line, and the others are made.
+    """
+    from mitl.stages.analysing.analyse import analyse
+    from mitl.stages.analysing.table import Options
+
+    options = Options(
+        subsets=tuple(frozenset(part.strip() for part in one.split(",")) for one in subsets), **asked
+    )
+    app.finish(analyse(app.settings, names, environment, options=options, progress=app.progress))
+
+
+@click.command("report")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="The HTML file [default: PROJECT/report.html; PROJECT/report-live.html or report-sandbox.html for an "
+    "environment that the project posted to later than to the other].",
+)
+@environment_options
+@common
+def report(app: App, out: Path | None, environment: Environment | None) -> None:
+    """Write one self-contained HTML file: funnel, machines, people, scores, examples, disagreements, how to rebuild."""
+    from mitl.stages.reporting.report import report
+
+    app.finish(report(app.settings, out, environment))

@@ -1,0 +1,83 @@
+"""What a step works with, and which environment it speaks of; sandbox and live are never mixed."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from mitl.crowd.endpoint import Endpoint
+from mitl.db.session import open_database, reading
+from mitl.db.store import hits as hit_store
+from mitl.errors import EndpointError
+from mitl.progress import Progress, no_progress
+from mitl.records import Environment
+from mitl.settings import Settings
+
+
+def utc_now() -> dt.datetime:
+    """The time, as everything is stored and compared."""
+    return dt.datetime.now(dt.UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The project, its open database, whose money it is about, the time, and who is told how far the work is."""
+
+    session: Session
+    settings: Settings
+    environment: Environment
+    progress: Progress = no_progress
+    now: Callable[[], dt.datetime] = utc_now
+
+
+@contextmanager
+def open_context(
+    settings: Settings,
+    environment: Environment | None = None,
+    *,
+    read_only: bool = False,
+    unposted: Environment = Environment.SANDBOX,
+    progress: Progress = no_progress,
+) -> Iterator[Context]:
+    """The project's database opened for one step, in the environment asked for or chosen as `choose_environment` does.
+
+    No transaction is open when the block begins.
+
+    Raises:
+        StoreError: as `mitl.db.session.open_database`.
+    """
+    with open_database(settings.db_url, read_only=read_only) as session:
+        with reading(session):
+            chosen = choose_environment(session, environment, unposted=unposted)
+        yield Context(session, settings, chosen, progress)
+
+
+def choose_environment(
+    session: Session, wanted: Environment | None, *, unposted: Environment = Environment.SANDBOX
+) -> Environment:
+    """The one asked for; else the only one that holds batches; live if both do.
+
+    Args:
+        unposted: where nothing is posted yet. A new project practises first; past work and releases of others' ratings
+            were never practice.
+    """
+    if wanted is not None:
+        return wanted
+    present = hit_store.environments(session)
+    if not present:
+        return unposted
+    return present[0] if len(present) == 1 else Environment.LIVE
+
+
+def require_same_server(session: Session, endpoint: Endpoint, environment: Environment) -> None:
+    """A project's batches of one environment stay on one server, or their answers could not be found."""
+    for batch in hit_store.batches(session, environment):
+        if batch.server_id is not None and endpoint.server_id not in (None, batch.server_id):
+            raise EndpointError(
+                f"batch {batch.name} was posted to server {batch.server_id}, but {endpoint.url} is "
+                f"{endpoint.server_id}; use the same --crowd-db or --endpoint-url as before"
+            )

@@ -1,0 +1,233 @@
+"""Groups of HITs: their HITs and previews, the answers that were sent, and pausing or expiring a group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+
+from mitl.crowd_server.api import shapes
+from mitl.crowd_server.operator.page import many
+from mitl.crowd_server.operator.session import Fields, action, nothing_here, page
+from mitl.crowd_server.pages import questions
+from mitl.crowd_server.pages.site import NoticeError, Site, money
+from mitl.crowd_server.store import assignments, hits, progress, reports
+from mitl.crowd_server.store.assignments import AssignmentRow
+from mitl.crowd_server.store.database import Books, Portion
+from mitl.crowd_server.store.hits import HitRow
+from mitl.crowd_server.store.progress import GroupKey
+from mitl.crowd_server.work import hit_frame
+from mitl.errors import AnswerError
+from mitl.protocol.answer_xml import answer_fields
+from mitl.records import Environment
+
+EXPIRED_AT_ONCE = 100
+"""HITs in one transaction; a hundred take some milliseconds."""
+A_PAGE = 25
+MOST = 200
+"""Submissions listed of one HIT; its requester reads them all by the API."""
+
+
+@page
+def group(site: Site, request: Request) -> Response:
+    """``/operator/groups/{group}``: its HITs by portions (``?after=``), and what was sent in last."""
+    now, after = site.clock(), _number(request.query_params.get("after", ""))
+    with site.database.read() as connection:
+        groups = {row.mturk_id: row for row in progress.groups(connection, now)}
+        row = groups.get(request.path_params["group"])
+        if row is None:
+            raise _unknown()
+        books = Books(connection, row.environment, now)
+        rows = hits.list_of_type(books, row.id, Portion(after, A_PAGE + 1))
+        latest = assignments.latest_of_type(connection, row.id, limit=A_PAGE)
+    shown = rows[:A_PAGE]
+    return site.page(
+        "operator_group.html.j2",
+        group=row,
+        hits=[(hit, hit.status(now)) for hit in shown],
+        after=after,
+        following=shown[-1].id if len(rows) > A_PAGE else None,
+        submissions=latest,
+        states=shapes.STATUS,
+    )
+
+
+@page
+def hit(site: Site, request: Request) -> Response:
+    """``/operator/hits/{hit}``: the HIT's page as a worker sees it before taking it, and what was sent in for it."""
+    now = site.clock()
+    with site.database.read() as connection:
+        row = _hit(site, connection, request.path_params["hit"])
+        if row is None:
+            raise _unknown()
+        question = questions.read(hits.question(connection, row.id))
+        sent = assignments.list_of_hit(connection, row.id, tuple(shapes.STATUS), Portion(0, MOST))
+    return site.page(
+        "operator_hit.html.j2",
+        hit=row,
+        state=row.status(now),
+        submissions=sent,
+        states=shapes.STATUS,
+        elsewhere=question.url,
+        height=question.frame_height,
+        frame=hit_frame.preview_address(site, request, question, row.id, row.mturk_id),
+    )
+
+
+@page
+def submission(site: Site, request: Request) -> Response:
+    """``/operator/submissions/{number}``: the fields of one submission as its worker sent them."""
+    with site.database.read() as connection:
+        row = assignments.find_row(connection, request.path_params["number"])
+        if row is None:
+            raise _unknown()
+        return _answers(site, connection, row, row.answer, "submitted", shapes.STATUS[row.state])
+
+
+@page
+def late(site: Site, request: Request) -> Response:
+    """``/operator/late/{number}``: the fields of answers that came after their assignment's time."""
+    with site.database.read() as connection:
+        late_answer = reports.late_answer(connection, request.path_params["number"])
+        if late_answer is None:
+            raise _unknown()
+        row, answer = late_answer
+        return _answers(site, connection, row, answer, "received", "came too late")
+
+
+def _answers(
+    site: Site,
+    connection: Connection,
+    row: AssignmentRow | reports.LateRow,
+    answer: str,
+    verb: str,
+    state: str,
+) -> Response:
+    fields, raw = _fields(connection, row.hit_id, answer)
+    return site.page(
+        "operator_answers.html.j2",
+        row=row,
+        hit=_hit(site, connection, row.hit),
+        at=row.submitted_at if isinstance(row, AssignmentRow) else row.received_at,
+        verb=verb,
+        state=state,
+        feedback=row.feedback if isinstance(row, AssignmentRow) else "",
+        fields=fields,
+        raw=raw,
+    )
+
+
+def _fields(connection: Connection, hit_id: int, answer: str) -> tuple[Sequence[tuple[str, str]], str]:
+    """The (name, value) fields in the order in which they came; the document itself where it cannot be read."""
+    form = questions.form_of(hits.form(connection, hit_id))
+    try:
+        return answer_fields(answer if form is None else questions.answer_xml(form, answer)), ""
+    except AnswerError:
+        return (), answer
+
+
+def _hit(site: Site, connection: Connection, mturk_id: str) -> HitRow | None:
+    """The HIT of this id, of either environment."""
+    if not mturk_id.isalnum():
+        return None
+    either = (hits.find_hit(Books(connection, of, site.clock()), mturk_id) for of in Environment)
+    return next((row for row in either if row is not None), None)
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def _unknown() -> NoticeError:
+    return nothing_here("Nothing has this number or id. Go back and follow the links of the lists.")
+
+
+@action
+def pause(site: Site, request: Request, fields: Fields) -> Response:
+    """Give out no more HITs of a group."""
+    group = _group(site, request)
+    with site.database.write(group.environment) as connection:
+        changed = progress.pause(connection, group, site.clock())
+    return back("paused" if changed else "unchanged")
+
+
+@action
+def resume(site: Site, request: Request, fields: Fields) -> Response:
+    """Give out a group's HITs again."""
+    group = _group(site, request)
+    with site.database.write(group.environment) as connection:
+        changed = progress.resume(connection, group)
+    return back("resumed" if changed else "unchanged")
+
+
+@page
+def ask_to_expire(site: Site, request: Request) -> Response:
+    """What expiring a group would do, with the button that does it."""
+    now = site.clock()
+    with site.database.read() as connection:
+        rows = progress.groups(connection, now)
+    row = next((group for group in rows if group.mturk_id == request.path_params["group"]), None)
+    if row is None:
+        raise _no_group()
+    if not row.open_hits:
+        return back("unchanged")
+    free = max(0, row.left - row.working)
+    lines = [
+        f"{many(row.open_hits, 'HIT is', 'HITs are')} open; {many(row.left, 'answer is', 'answers are')} still wanted. "
+        "Nobody could accept one any more.",
+        f"{many(row.working, 'worker holds a HIT', 'workers hold a HIT')} just now and may finish it.",
+        f"Up to {money(free * row.reward_cents)} that is held for them would be free again.",
+        "Pausing stops the work too, and can be undone; to undo this, the requester has to move each HIT's expiry.",
+    ]
+    return site.page(
+        "operator_confirm.html.j2",
+        title=f"Expire “{row.title}”?",
+        lines=lines,
+        target=f"/operator/groups/{row.mturk_id}/expire",
+        button="Expire the group",
+    )
+
+
+@action
+def expire(site: Site, request: Request, fields: Fields) -> Response:
+    """Expire all open HITs of a group; who holds one may finish it."""
+    group = _group(site, request)
+    now, total = site.clock(), 0
+    while True:
+        with site.database.write(group.environment) as connection:
+            count = progress.expire_some(connection, group, now, limit=EXPIRED_AT_ONCE)
+        total += count
+        if count < EXPIRED_AT_ONCE:
+            return back("expired" if total else "unchanged")
+
+
+def back(done: str) -> Response:
+    """Back to the overview, which says what was done."""
+    return RedirectResponse(f"/operator?done={done}", 303)
+
+
+def _group(site: Site, request: Request) -> GroupKey:
+    mturk_id = request.path_params["group"]
+    with site.database.read() as connection:
+        group = progress.find_group(connection, mturk_id) if mturk_id.isalnum() else None
+    if group is None:
+        raise _no_group()
+    return group
+
+
+def _no_group() -> NoticeError:
+    return nothing_here("There is no group of HITs with this id. Go back and use the buttons of the list.")
+
+
+ROUTES = (
+    ("/operator/groups/{group}/pause", pause, "POST"),
+    ("/operator/groups/{group}/resume", resume, "POST"),
+    ("/operator/groups/{group}/expire", ask_to_expire),
+    ("/operator/groups/{group}/expire", expire, "POST"),
+    ("/operator/groups/{group}", group),
+    ("/operator/hits/{hit}", hit),
+    ("/operator/submissions/{number:int}", submission),
+    ("/operator/late/{number:int}", late),
+)

@@ -1,0 +1,173 @@
+"""The questions that a page asks of each pair besides how well it matches.
+
+A template declares them, see `mitl.hits.templates`; parsing, storage, frames, releases, the desk and the report iterate
+over what is declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mitl.records.enums import Concept, Label, Shortcoming
+
+Given = Mapping[str, tuple[str, ...]]
+"""Name of a question → what was answered, choices in their declared order; a question without an answer is left out."""
+
+LABEL = "label"
+"""The field of the main question; a condition may name it."""
+
+
+class QuestionType(StrEnum):
+    """How a question is answered."""
+
+    CHOICE = "choice"
+    CHOICES = "choices"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One of the answers that a question offers."""
+
+    value: str
+    """As forms send it and the database keeps it."""
+    text: str
+    """As the page shows it."""
+    code: int
+    """In the official CSV."""
+    said: str = ""
+    """As the desk says it; by default the value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A question is asked where another one, or the main one, has any of these answers."""
+
+    question: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One question, asked at every place of a page."""
+
+    name: str
+    """Each place's field ``pNN_<name>`` holds the answer; ``rationale.kind`` keeps it."""
+    type: QuestionType
+    text: str
+    """As the page asks it."""
+    choices: tuple[Choice, ...] = ()
+    when: Condition | None = None
+    """None asks it of every pair."""
+    required: bool = False
+    """Whether the page insists on an answer where it asks."""
+    column: str = ""
+    """In frames and ``judgements.parquet``."""
+    csv: str = ""
+    """The column of ``mturk_parsed.csv``; empty for texts, which are not in it."""
+    title: str = ""
+    """Over tables of its answers."""
+    meaning: str = ""
+    """What the column holds, for those who read a release."""
+    noun: str = ""
+    """What is missing without an answer."""
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """What may be chosen."""
+        return tuple(choice.value for choice in self.choices)
+
+    def bits(self, values: Iterable[str]) -> int:
+        """A bit for each value's place among the choices."""
+        known = self.values
+        return sum({1 << known.index(value) for value in values})
+
+    def chosen(self, mask: int) -> list[Choice]:
+        """The choices whose bits are set."""
+        return [choice for place, choice in enumerate(self.choices) if mask >> place & 1]
+
+    def is_asked(self, label: Label | None, given: Given) -> bool:
+        """Whether the page asks it of a pair with these answers."""
+        if self.when is None:
+            return True
+        answers = (
+            (() if label is None else (label,))
+            if self.when.question == LABEL
+            else given.get(self.when.question, ())
+        )
+        return not set(self.when.values).isdisjoint(answers)
+
+
+def given_answers(**answers: str | Sequence[str]) -> Given:
+    """Answers by question, without those that say nothing."""
+    values = {
+        name: (answer,) if isinstance(answer, str) else tuple(answer) for name, answer in answers.items()
+    }
+    return {name: value for name, value in values.items() if any(value)}
+
+
+_WEAK = Condition(LABEL, (Label.WEAK_YES.value, Label.WEAK_NO.value))
+
+SHORTCOMING = Question(
+    "shortcoming",
+    QuestionType.CHOICES,
+    "What is wrong? The description",
+    choices=tuple(
+        Choice(value.value, text, value.code, said)
+        for value, text, said in (
+            (Shortcoming.NOT_IN_IMAGE, "names things not in the image", "describes what is not in the image"),
+            (Shortcoming.NOT_DESCRIBED, "leaves out the main things", "leaves something out"),
+            (
+                Shortcoming.DESCRIBED_WRONGLY,
+                "gets the main things wrong in some way",
+                "describes something wrongly",
+            ),
+            (Shortcoming.GRAMMAR, "is ungrammatical or confusing", "grammar"),
+        )
+    ),
+    when=_WEAK,
+    required=True,
+    column="shortcomings",
+    csv="shortcoming",
+    title="Shortcomings",
+    meaning="What the worker found wanting in the description.",
+    noun="a shortcoming",
+)
+"""Why a description falls short."""
+
+_CONCEPTS = {
+    Concept.COLOR: "color, material",
+    Concept.SPECIES: "kind of thing",
+    Concept.OTHER: "something else",
+}
+
+CONCEPT = Question(
+    "concept",
+    QuestionType.CHOICES,
+    "In which way?",
+    choices=tuple(Choice(one.value, _CONCEPTS.get(one, one.value), one.code) for one in Concept),
+    when=Condition(SHORTCOMING.name, (Shortcoming.DESCRIBED_WRONGLY.value,)),
+    column="concepts",
+    csv="shortcoming2",
+    title="What was described wrongly",
+    meaning="What kind of thing is described wrongly.",
+    noun="a concept",
+)
+"""What kind of thing is described wrongly."""
+
+TEXT = Question(
+    "text",
+    QuestionType.TEXT,
+    "Own words, if you like",
+    when=_WEAK,
+    column="text",
+    title="Own words",
+    meaning="The worker's own words, with [removed] for addresses, long numbers and ids; empty where there are none.",
+    noun="a text",
+)
+"""In the worker's own words."""
+
+RATIONALE = (SHORTCOMING, CONCEPT, TEXT)
+"""What ``rationale = true`` asks of pairs; every release has the columns of the first two."""

@@ -1,0 +1,225 @@
+"""Ending HITs early, so that nobody new may take them, and deleting on the server those whose work is all decided."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, TypedDict
+
+from mitl.crowd.calls import Call, Operation, make_calls
+from mitl.crowd.client import ListedHit
+from mitl.crowd.paying import REJECTED
+from mitl.db.store import answers as answer_store
+from mitl.db.store import hits as hit_store
+from mitl.db.store import journal
+from mitl.progress import Progress, no_progress
+from mitl.records import Decision, Environment, HitState, JournalState, StageResult, several
+from mitl.records.results import printed_by
+from mitl.settings import Settings
+from mitl.stages.harvesting.judging import reversible_until
+from mitl.stages.hits.scope import Scope, open_scope
+
+EXPIRE, DELETE = "expire", "delete"
+_REVIEWABLE = ("Reviewable", "Reviewing")
+
+
+@printed_by("hits expire")
+class ExpireCounts(TypedDict):
+    """What ending HITs counts."""
+
+    environment: Annotated[str, "sandbox or live"]
+    expired: Annotated[int, "HITs that this call ended"]
+    at_work: Annotated[int, "workers who had taken one of them and may finish"]
+    dropped: Annotated[int, "HITs that were planned and never sent, and are no longer"]
+    hits_planned: Annotated[
+        int, "HITs of which an interrupted run may have posted some; `mitl publish --reconcile` tells"
+    ]
+
+
+@printed_by("hits delete")
+class DeleteCounts(TypedDict):
+    """What deleting HITs counts."""
+
+    environment: Annotated[str, "sandbox or live"]
+    deleted: Annotated[int, "HITs that this call deleted on the server"]
+    left_undecided: Annotated[int, "HITs that can still be taken or have undecided work"]
+    left_reversible: Annotated[int, "HITs left because a rejection on them can still be reversed"]
+
+
+def expire(
+    settings: Settings,
+    batches: Sequence[str],
+    environment: Environment | None = None,
+    *,
+    orphans: bool = False,
+    progress: Progress = no_progress,
+) -> StageResult:
+    """End the HITs of these batches, or of all batches where none is named, that can still be taken.
+
+    Args:
+        orphans: end those HITs of this project instead that are on the server and not in this database.
+
+    Raises:
+        UsageError: no such batch.
+        CrowdError: a call failed; those that succeeded are booked.
+    """
+    with open_scope(settings, batches, environment, progress) as scope:
+        if orphans:
+            hits = [(f"orphan:{hit.hit_id}", hit) for hit in scope.sweep.orphans]
+        else:
+            hits = [(hit.key, there) for hit, there in scope.out()]
+        dropped = 0 if orphans else _drop_planned(scope)
+        calls = _calls(scope, hits)
+        operation: Operation[ListedHit, None] = Operation(
+            EXPIRE, lambda hit: scope.client.expire(hit.hit_id), lambda hit, _: None
+        )
+        counts: ExpireCounts = {
+            "environment": scope.context.environment.value,
+            "expired": make_calls(scope.context, operation, calls),
+            "at_work": sum(call.subject.n_pending for call in calls),
+            "dropped": dropped,
+            "hits_planned": 0 if orphans else scope.planned - dropped,
+        }
+        warnings = () if orphans else scope.sweep.warnings
+    lines = []
+    if not counts["expired"] and not dropped:
+        lines.append("nothing to do: no such HIT can be taken")
+    elif counts["expired"]:
+        lines.append(f"{counts['expired']:,} HITs can no longer be taken")
+    if counts["at_work"]:
+        lines.append(
+            f"{counts['at_work']:,} workers are at work on them and may finish; they are paid as usual"
+        )
+    if dropped:
+        lines.append(
+            f"{dropped:,} HITs that were planned and never sent are dropped; their pairs are open again"
+        )
+    if counts["hits_planned"]:
+        lines.append(
+            f"{counts['hits_planned']:,} HITs were being sent when a run died; `mitl publish --reconcile` finds out"
+        )
+    return StageResult(
+        status="done" if counts["expired"] or dropped else "nothing_to_do",
+        counts=counts,
+        warnings=warnings,
+        lines=tuple(lines),
+        next="mitl harvest, which fetches what was submitted and opens the other pairs again",
+    )
+
+
+def _drop_planned(scope: Scope) -> int:
+    """Close what was planned and never sent, which frees what it promised; its pairs are open again."""
+    never_sent = [hit.id for hit in scope.hits if hit.state is HitState.PLANNED]
+    hit_store.set_state(scope.context.session, never_sent, HitState.CLOSED)
+    scope.context.session.commit()
+    return len(never_sent)
+
+
+def _calls(scope: Scope, hits: Sequence[tuple[str, ListedHit]]) -> list[Call[ListedHit]]:
+    """What is still to be ended, and what an interrupted run may have ended without hearing of it.
+
+    A HIT may be ended, given more time and ended again, so its calls are numbered.
+    """
+    states = journal.states(scope.context.session, EXPIRE)
+    scope.context.session.rollback()
+    done = Counter(key.rpartition(":")[0] for key, state in states.items() if state is JournalState.DONE)
+    now = scope.context.now()
+    calls = []
+    for name, hit in hits:
+        key = f"{name}:{done[name] + 1}"
+        # Now, or when somebody who is at work on it gives it back.
+        can_be_taken = hit.expires_at > now and hit.n_available + hit.n_pending > 0
+        if can_be_taken or states.get(key) is JournalState.SENDING:
+            calls.append(Call(key, hit, {"hit": hit.hit_id, "expires_at": hit.expires_at.isoformat()}))
+    return calls
+
+
+def delete(
+    settings: Settings,
+    batches: Sequence[str],
+    environment: Environment | None = None,
+    *,
+    orphans: bool = False,
+    progress: Progress = no_progress,
+) -> StageResult:
+    """Delete the HITs of these batches, or of all batches where none is named, that are done with.
+
+    A HIT is done with when it is closed here, all its submissions are stored and decided, and none of them was
+    rejected so lately that the rejection can still be reversed: a deleted HIT's cannot. Nothing stored here is lost.
+
+    Args:
+        orphans: delete those HITs of this project instead that are on the server and not in this database, where
+            nobody can take them and all work is decided.
+
+    Raises:
+        UsageError: no such batch.
+        CrowdError: a call failed; those that succeeded are booked.
+    """
+    with open_scope(settings, batches, environment, progress) as scope:
+        if orphans:
+            all_orphans = scope.sweep.orphans
+            free = [(f"orphan:{hit.hit_id}", hit.hit_id) for hit in all_orphans if _is_decided(hit)]
+            undecided, held = len(all_orphans) - len(free), 0
+        else:
+            free, undecided, held = _free(scope)
+        deleted = make_calls(
+            scope.context,
+            Operation(DELETE, scope.client.delete, lambda hit_id, _: None),
+            [Call(key, hit_id, {"hit": hit_id}) for key, hit_id in free],
+        )
+    lines = [
+        f"{several(deleted, 'HIT')} deleted on the server; their answers and payments stay here"
+        if deleted
+        else "nothing to do: no such HIT is done with and on the server"
+    ]
+    if undecided:
+        lines.append(
+            f"{undecided:,} HITs are left: they can still be taken, or have work that waits for a decision"
+        )
+    if held:
+        lines.append(
+            f"{held:,} HITs are left: a rejection on them can still be reversed, but not after deletion"
+        )
+    counts: DeleteCounts = {
+        "environment": scope.context.environment.value,
+        "deleted": deleted,
+        "left_undecided": undecided,
+        "left_reversible": held,
+    }
+    return StageResult(
+        status="done" if deleted else "nothing_to_do",
+        counts=counts,
+        warnings=scope.sweep.warnings,
+        lines=tuple(lines),
+        next="mitl hits expire, then mitl harvest and mitl review" if undecided else "mitl status",
+    )
+
+
+def _free(scope: Scope) -> tuple[list[tuple[str, str]], int, int]:
+    """The keys and ids of HITs that can go, how many are undecided, and how many are held by a rejection."""
+    session, environment = scope.context.session, scope.context.environment
+    stored = answer_store.stored_counts(session, environment)
+    # A rejection that can still be reversed, or that is to be made, holds its HIT.
+    held = set()
+    for row in answer_store.assignments(session, environment):
+        if row.status == REJECTED or row.decision is Decision.REJECT:
+            until = reversible_until(row)
+            if until is None or until > scope.context.now():
+                held.add(row.hit_id)
+    states = journal.states(session, DELETE)
+    session.rollback()
+    out = scope.out()
+    done = [
+        hit
+        for hit, there in out
+        if hit.state is HitState.CLOSED and _is_decided(there) and there.n_submitted <= stored.get(hit.id, 0)
+    ]
+    free = [hit for hit in done if hit.id not in held]
+    # Where the reply was lost, the HIT is gone from the listing and its call is still open.
+    lost = [hit for hit in scope.hits if states.get(hit.key) is JournalState.SENDING and hit not in free]
+    going = [(hit.key, hit.mturk_hit_id or "") for hit in [*free, *lost]]
+    return going, len(out) - len(done), len(done) - len(free)
+
+
+def _is_decided(hit: ListedHit) -> bool:
+    return hit.status in _REVIEWABLE and not hit.n_undecided and not hit.n_pending

@@ -1,0 +1,377 @@
+"""``mitl hits``: posted HITs are listed, ended, extended and deleted; a repeat is a success, a kill loses nothing."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from dataclasses import replace
+
+import pytest
+from cli_kit import mitl, ok
+from posted_kit import copy_project, forget, keys, make_posted, talking
+from world_kit import SANDBOX, make_world, run_publish
+
+from mitl.campaign.bill import committed_cents
+from mitl.db.session import open_database
+from mitl.db.store import answers, journal
+from mitl.errors import FundsError, StoreError, UsageError
+from mitl.records import Decision, HitState, JournalState
+from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.hits.ending import delete, expire
+from mitl.stages.hits.extend import Wish, extend
+from mitl.stages.hits.scope import list_hits
+from mitl.stages.reviewing.review import Ruling, rule
+from mitl.stages.simulate import simulate
+
+
+@pytest.fixture(scope="module")
+def posted_template(tmp_path_factory):
+    """A project with posted HITs, made once."""
+    return make_posted(tmp_path_factory.mktemp("posted") / "p")
+
+
+@pytest.fixture(scope="module")
+def worked_template(posted_template, tmp_path_factory):
+    """The same when people have answered and everything is decided."""
+    settings = copy_project(posted_template, tmp_path_factory.mktemp("worked") / "p")
+    simulate(settings, SANDBOX, population="careful")
+    harvest(settings, SANDBOX)
+    rulings = [Ruling(number, Decision.APPROVE) for number in queued(settings)]
+    if rulings:
+        rule(settings, rulings, SANDBOX)
+    return settings
+
+
+def queued(settings) -> list[int]:
+    """The submissions that wait for a person."""
+    with open_database(settings.db_url, read_only=True) as session:
+        return [one.id for one in answers.assignments(session, SANDBOX, (Decision.QUEUED,))]
+
+
+@pytest.fixture
+def asked(posted_template, tmp_path):
+    """A copy of the project with HITs out."""
+    return copy_project(posted_template, tmp_path / "p")
+
+
+@pytest.fixture
+def worked(worked_template, tmp_path):
+    """A copy of the project whose work is decided."""
+    return copy_project(worked_template, tmp_path / "p")
+
+
+def more(settings, assignments=None, days=None, *, confirm=True, **wish):
+    """Extend b1; returns the result and the lines of the bill."""
+    lines = []
+    result = extend(
+        settings,
+        Wish("b1", assignments, days, **wish),
+        confirm=lambda environment, total: confirm,
+        announce=lines.append,
+    )
+    return result, lines
+
+
+def on_server(settings):
+    """The HITs as the server lists them."""
+    with talking(settings) as (_, client):
+        return list(client.list_hits())
+
+
+def promised(settings) -> int:
+    """Cents spent and promised."""
+    with open_database(settings.db_url, read_only=True) as session:
+        return committed_cents(session, SANDBOX, charges_fee=False)
+
+
+def test_batches_and_hits_are_listed(asked):
+    """One row a batch; with its name one row a HIT, with the id that the server gave it."""
+    ids = keys(asked)
+
+    [batch] = list_hits(asked).counts["rows"]
+    rows = list_hits(asked, "b1").counts["rows"]
+
+    assert (batch["batch"], batch["hits"], batch["posted"], batch["closed"]) == ("b1", len(ids), len(ids), 0)
+    assert {row["hit"]: row["mturk_hit_id"] for row in rows} == ids
+    with pytest.raises(UsageError, match=r"no batch 'b9'.*known: b1"):
+        list_hits(asked, "b9")
+
+
+def test_ended_hits_can_no_longer_be_taken_and_a_repeat_is_a_success(asked):
+    """All are over on the server, each call is in the journal, and the second time nothing is left to end."""
+    n_hits = len(keys(asked))
+
+    results = [expire(asked, []), expire(asked, ["b1"])]
+
+    assert [one.counts["expired"] for one in results] == [n_hits, 0]
+    assert [one.status for one in results] == ["done", "nothing_to_do"]
+    now = dt.datetime.now(dt.UTC)
+    assert all(hit.expires_at <= now for hit in on_server(asked))
+    with open_database(asked.db_url, read_only=True) as session:
+        assert set(journal.states(session, "expire").values()) == {JournalState.DONE}
+
+
+def test_an_end_whose_reply_was_lost_is_booked_by_the_next_run(asked):
+    """A kill after the call leaves `sending`; nothing is left open in the end."""
+    expire(asked, [])
+    forget(asked, "UPDATE journal SET state = 'sending' WHERE kind = 'expire' AND key LIKE 'b1:1:%'")
+
+    result = expire(asked, [])
+
+    assert result.counts["expired"] == 1
+    with open_database(asked.db_url, read_only=True) as session:
+        assert set(journal.states(session, "expire").values()) == {JournalState.DONE}
+
+
+def test_hits_may_be_ended_extended_and_ended_again(asked):
+    """Each turn is a call of its own."""
+    n_hits = len(keys(asked))
+    expire(asked, [])
+
+    result, _ = more(asked, days=3)
+
+    assert result.counts["hits_prolonged"] == n_hits
+    assert all(hit.status == "Assignable" for hit in on_server(asked))
+    assert more(asked, days=3)[0].status == "nothing_to_do"
+    assert expire(asked, []).counts["expired"] == n_hits
+
+
+def test_what_was_ended_is_asked_again_after_a_harvest(asked):
+    """The pairs of a HIT that nobody answered are open again, with one HIT each."""
+    n_hits = len(keys(asked))
+    expire(asked, [])
+
+    harvest(asked, SANDBOX)
+
+    assert len(keys(asked, HitState.CLOSED)) == n_hits
+    assert run_publish(asked).counts["hits_again"] == n_hits
+
+
+def test_more_workers_are_asked_once_and_the_promise_is_exact(asked):
+    """The bill, the promise, the server and the database agree; a repeat has nothing to do."""
+    n_hits, before = len(keys(asked)), promised(asked)
+
+    result, lines = more(asked, 3)
+    again, silent = more(asked, 3)
+
+    assert (result.counts["hits_extended"], result.counts["total_cents"]) == (n_hits, n_hits * 200)
+    assert f"{2 * n_hits} more assignments at $1.00" in "\n".join(lines)
+    assert {hit.max_assignments for hit in on_server(asked)} == {3}
+    assert promised(asked) == before + n_hits * 200 == n_hits * 300
+    assert (again.status, again.counts["total_cents"], silent) == ("nothing_to_do", 0, [])
+
+
+def test_finished_hits_are_out_again_when_more_workers_are_asked(worked):
+    """A second opinion of everything: the HITs come back, are answered by others, and are paid."""
+    n_hits, before = len(keys(worked, HitState.CLOSED)), promised(worked)
+
+    result, _ = more(worked, 2)
+
+    assert result.counts["total_cents"] == n_hits * 100
+    assert len(keys(worked, HitState.POSTED)) == n_hits
+    assert promised(worked) == before + n_hits * 100
+    simulate(worked, SANDBOX, population="careful")
+    assert harvest(worked, SANDBOX).counts["fetched"] == n_hits
+    assert run_publish(worked).status == "nothing_to_do"
+
+
+@pytest.mark.parametrize("lost", ["planned", "sending"])
+def test_an_extension_that_was_cut_short_is_completed_and_never_doubled(asked, lost):
+    """Killed before a call or after it: the same command again, without another bill, asks each worker once."""
+    more(asked, 2)
+    forget(asked, f"UPDATE journal SET state = '{lost}' WHERE kind = 'extend'")
+    forget(asked, "UPDATE hit SET assignments = 1")
+    assert "was cut short" in list_hits(asked).warnings[0]
+
+    result, lines = more(asked, 2)
+
+    assert (result.counts["total_cents"], lines) == (0, [])
+    assert {hit.max_assignments for hit in on_server(asked)} == {2}
+    assert promised(asked) == len(keys(asked)) * 200
+    assert list_hits(asked).warnings == ()
+
+
+def test_an_extension_that_was_cut_short_is_completed_alone(asked):
+    """Its maximum was meant for what it planned; HITs that ask too few since then come with the next run."""
+    more(asked, 2, max_cost_cents=len(keys(asked)) * 100)
+    forget(
+        asked,
+        "UPDATE journal SET state = 'sending' WHERE kind = 'extend' AND id = (SELECT max(id) FROM journal)",
+    )
+    forget(asked, "DELETE FROM journal WHERE kind = 'extend' AND state = 'done'")
+    forget(asked, "UPDATE hit SET assignments = 1")
+
+    result, lines = more(asked, 2, max_cost_cents=0)
+
+    assert (result.counts["hits_extended"], result.counts["total_cents"], lines) == (1, 0, [])
+    assert result.lines == (
+        "more workers are asked on 1 HIT of batch b1",
+        "that completes an interrupted run, and nothing was planned beside it",
+    )
+    result, lines = more(asked, 2)
+    assert result.counts["hits_extended"] == len(keys(asked)) - 1 and lines
+    assert len(result.lines) == 1
+
+
+def test_ten_workers_are_refused_with_mturks_reason(asked):
+    """Nothing is planned, called or promised."""
+    before = promised(asked)
+
+    with pytest.raises(UsageError, match="refuses to raise such a HIT to 10 or more"):
+        more(asked, 10)
+
+    assert promised(asked) == before
+    assert {hit.max_assignments for hit in on_server(asked)} == {1}
+
+
+def test_an_extension_asks_for_money_first(asked):
+    """Above the maximum, above the ceiling, or not confirmed: refused, and nothing is written."""
+    n_hits = len(keys(asked))
+    poor = replace(asked, ceiling_cents=n_hits * 200 - 1)
+
+    with pytest.raises(UsageError, match="above --max-cost"):
+        more(asked, 2, max_cost_cents=n_hits * 100 - 1)
+    with pytest.raises(FundsError, match="ceiling"):
+        more(poor, 2)
+    with pytest.raises(UsageError, match="not confirmed; nothing was extended"):
+        more(asked, 2, confirm=False)
+
+    assert promised(asked) == n_hits * 100
+    assert {hit.max_assignments for hit in on_server(asked)} == {1}
+
+
+def test_more_workers_for_hits_whose_time_is_over_need_days(asked):
+    """Nobody could take them; with both, they can."""
+    expire(asked, [])
+    with pytest.raises(UsageError, match="add --days"):
+        more(asked, 2)
+
+    result, _ = more(asked, 2, days=5)
+
+    assert result.counts["hits_extended"] == result.counts["hits_prolonged"] == len(keys(asked))
+    assert all(hit.n_available == 2 and hit.status == "Assignable" for hit in on_server(asked))
+
+
+def test_a_batch_that_is_not_posted_whole_is_not_extended(asked):
+    """Its planned HITs would keep the old number of workers."""
+    with talking(asked) as (_, client):
+        client.expire(keys(asked)["b1:1:1"])
+        client.delete(keys(asked)["b1:1:1"])
+    forget(asked, "UPDATE hit SET state = 'planned', mturk_hit_id = NULL WHERE number = 1")
+
+    with pytest.raises(StoreError, match="batch b1 has 1 HIT planned and not posted"):
+        more(asked, 2)
+
+
+def test_only_hits_whose_work_is_decided_are_deleted(asked):
+    """What is out stays; what is done with goes, once; the answers stay here."""
+    assert delete(asked, []).counts == {
+        "environment": "sandbox",
+        "deleted": 0,
+        "left_undecided": len(keys(asked)),
+        "left_reversible": 0,
+    }
+
+
+def test_deleting_is_repeatable_and_loses_nothing(worked):
+    """The server has them no longer; a publish afterwards finds nothing gone and nothing to ask."""
+    n_hits = len(keys(worked))
+
+    results = [delete(worked, ["b1"]), delete(worked, ["b1"])]
+
+    assert [one.counts["deleted"] for one in results] == [n_hits, 0]
+    assert on_server(worked) == []
+    assert harvest(worked, SANDBOX).status == "nothing_to_do"
+    again = run_publish(worked)
+    assert (again.status, again.warnings) == ("nothing_to_do", ())
+
+
+def test_a_deletion_whose_reply_was_lost_is_booked_by_the_next_run(worked):
+    """The HIT is gone from the listing, and its call is closed all the same."""
+    delete(worked, [])
+    forget(worked, "UPDATE journal SET state = 'sending' WHERE kind = 'delete' AND key = 'b1:1:1'")
+
+    delete(worked, [])
+
+    with open_database(worked.db_url, read_only=True) as session:
+        assert set(journal.states(session, "delete").values()) == {JournalState.DONE}
+
+
+def test_a_rejection_that_can_be_reversed_keeps_its_hit(asked):
+    """After deletion the worker could not be paid after all."""
+    simulate(asked, SANDBOX, population="random")
+    harvest(asked, SANDBOX)
+    first, *others = queued(asked)
+    reason = "all answers are the same, also on the two controls"
+    rule(asked, [Ruling(first, Decision.REJECT, reason)], SANDBOX)
+    rule(asked, [Ruling(number, Decision.DROP) for number in others], SANDBOX)
+    with open_database(asked.db_url, read_only=True) as session:
+        [refused] = answers.assignments(session, SANDBOX, (Decision.REJECT,))
+
+    result = delete(asked, [])
+
+    assert result.counts["left_reversible"] == 1
+    assert [hit.annotation for hit in on_server(asked)] == [f"mitl1:{asked.project_id}:b1:{refused.number}:1"]
+
+
+def test_the_commands_speak_as_a_person_expects(asked, monkeypatch):
+    """List, extend, expire, delete by the command line; bad words are one line that says what would be right."""
+    monkeypatch.chdir(asked.project)
+
+    assert "b1" in ok("hits", "list").out
+    assert "b1:1:1" in ok("hits", "list", "b1").out
+    extended = json.loads(ok("hits", "extend", "b1", "--assignments", "2", "--json").out)
+    assert extended["counts"]["hits_extended"] == len(keys(asked))
+    assert "can no longer be taken" in ok("hits", "expire", "b1").out
+    assert "nothing to do" in ok("hits", "expire", "--all").out
+    assert "are left" in ok("hits", "delete", "--all").out
+    assert "batches by name" in mitl("hits", "expire").error
+    assert "batches by name" in mitl("hits", "delete", "b1", "--all").error
+    assert "no batch 'b2'" in mitl("hits", "expire", "b2").error
+    assert "--assignments N" in mitl("hits", "extend", "b1").error
+    assert "is on sandbox, not on live" in mitl("hits", "expire", "b1", "--live").error
+
+
+def test_on_postgresql_it_is_the_same(tmp_path, postgres_url):
+    """Extended, answered, ended and deleted, on the other database engine."""
+    settings = make_posted(tmp_path / "p", db_url=postgres_url)
+    n_hits = len(keys(settings))
+
+    assert more(settings, 2, days=9)[0].counts["total_cents"] == n_hits * 100
+    assert more(settings, 2, days=9)[0].status == "nothing_to_do"
+    assert promised(settings) == n_hits * 200
+    assert [expire(settings, []).counts["expired"] for _ in range(2)] == [n_hits, 0]
+    harvest(settings, SANDBOX)
+    assert delete(settings, ["b1"]).counts["deleted"] == n_hits
+    [row] = list_hits(settings).counts["rows"]
+    assert (row["closed"], row["submitted"]) == (n_hits, 0)
+
+
+def test_nothing_was_posted_yet(tmp_path):
+    """One line says what comes first."""
+    settings = make_world(tmp_path / "p", n_images=6)
+
+    assert list_hits(settings).status == "nothing_to_do"
+    with pytest.raises(StoreError, match="run `mitl publish` first"):
+        expire(settings, [])
+
+
+def test_hits_that_were_planned_and_never_sent_are_dropped(asked):
+    """A plan under a ceiling that was lowered since is not a promise for ever; its pairs are asked on new HITs."""
+    name, never_sent = next(iter(keys(asked).items()))
+    with talking(asked) as (_, client):
+        client.expire(never_sent)
+        client.delete(never_sent)
+    forget(
+        asked, f"UPDATE hit SET state = 'planned', mturk_hit_id = NULL WHERE mturk_hit_id = '{never_sent}'"
+    )
+    before = promised(asked)
+
+    result = expire(asked, ())
+
+    assert (result.counts["dropped"], result.counts["hits_planned"]) == (1, 0)
+    assert promised(asked) == before - 100
+    assert expire(asked, ()).status == "nothing_to_do"
+    again = run_publish(asked)
+    assert again.counts["hits_again"] == 1
+    assert {hit.removesuffix("1") + "2" for hit in [name]} <= set(keys(asked, HitState.POSTED))

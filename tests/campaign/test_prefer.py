@@ -1,0 +1,513 @@
+"""A preference study from its plan to its scores: nothing is asked twice, nothing is lost, and pages of pairs go on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from books import assert_each_hit_is_there_once, server_rows
+from prefer_kit import answered, guesses, prepared, run_study, study, write_guesses
+from sqlalchemy import text
+from world_kit import SANDBOX, make_world, run_propose, run_publish
+
+from mitl.campaign.kinds.rankings.scores import Method, score_votes
+from mitl.campaign.publish import publish
+from mitl.db.session import open_database
+from mitl.db.store import answers, comparisons, hits, ledger, preferences
+from mitl.errors import (
+    AnnotatorError,
+    FundsError,
+    MetricError,
+    ProposalError,
+    RetrievalError,
+    TemplateError,
+    UsageError,
+)
+from mitl.progress import no_progress
+from mitl.records import (
+    BatchKind,
+    ComparisonRole,
+    Decision,
+    Direction,
+    Environment,
+    HitState,
+    Preference,
+)
+from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.hits.ending import expire
+from mitl.stages.hits.scope import list_hits
+from mitl.stages.paying.check import check_pay
+from mitl.stages.paying.report import pay_report
+from mitl.stages.reporting.status import status
+from mitl.stages.reviewing.review import Ruling, queue, rule, settle
+from mitl.stages.reviewing.show import show
+from mitl.stages.simulate import simulate
+
+
+@pytest.fixture
+def done(tmp_path, tmp_path_factory):
+    """The same with an answered study."""
+    return answered(tmp_path / "done", tmp_path_factory)
+
+
+@pytest.fixture
+def settings(tmp_path, tmp_path_factory):
+    """A project with three ranking systems."""
+    return prepared(tmp_path / "p", tmp_path_factory)
+
+
+def posted_pages(settings):
+    """What stands on every HIT that asks for preferences, by the HIT's key."""
+    with open_database(settings.db_url, read_only=True) as session:
+        rows = hits.hits(session, SANDBOX, kind=BatchKind.RANKINGS)
+        pages = comparisons.comparisons(session, [hit.id for hit in rows])
+    return {hit.key: pages[hit.id] for hit in rows}
+
+
+def in_database(settings, *statements):
+    """Change the project's database by hand."""
+    with open_database(settings.db_url) as session:
+        for statement in statements:
+            session.execute(text(statement))
+        session.commit()
+
+
+@pytest.mark.parametrize("direction", Direction)
+def test_people_prefer_the_better_system_and_every_step_says_so_the_second_time(settings, direction):
+    """Post, answer, harvest, score: random lists come last, near the truth comes first; then nothing is left to do."""
+    wish = {
+        "direction": direction,
+        "queries": 8,
+        "files": (("guess", guesses(settings, direction)),),
+    }
+    first = run_study(settings, **wish)
+    again = run_study(settings, **wish)
+    simulated = simulate(settings, SANDBOX)
+    harvested = harvest(settings, SANDBOX)
+    scored = score_votes(settings, method=Method(prior=0.5))
+
+    assert (first.status, again.status) == ("done", "nothing_to_do")
+    assert first.counts["hits_posted"] * 3 == simulated.counts["submitted"] == harvested.counts["fetched"]
+    assert harvest(settings, SANDBOX).status == simulate(settings, SANDBOX).status == "nothing_to_do"
+    assert list(scored.counts["systems"])[-1] == "guess"
+    assert scored.counts["votes"] + 0 == scored.counts["ties"] + sum(
+        system["wins"] for system in scored.counts["systems"].values()
+    )
+    assert sum(system["score"] for system in scored.counts["systems"].values()) == pytest.approx(100)
+    assert_each_hit_is_there_once(settings)
+
+
+def test_pages_name_no_system_and_ask_each_comparison_once(settings):
+    """Three systems on twelve queries; the server never learns whose lists it shows."""
+    result = run_study(settings)
+
+    asked = [c for page in posted_pages(settings).values() for c in page if c.role is ComparisonRole.ASKED]
+    assert result.counts["comparisons"] == len(asked) == 36 - result.counts["alike"]
+    assert max(Counter((c.query_id, frozenset((c.left, c.right))) for c in asked).values()) == 1
+    (questions,) = zip(*server_rows(settings, "SELECT xml FROM hit_question"), strict=True)
+    assert len(questions) == result.counts["hits_posted"]
+    for question in questions:
+        assert not [
+            word for word in ("near", "far", "guess", "originals", "control") if f">{word}" in question
+        ]
+        assert "guess" not in question
+
+
+def test_more_queries_add_to_what_was_asked(settings):
+    """A larger sample holds the smaller one, so only what is new is posted, in a batch of its own."""
+    run_study(settings, queries=5)
+    before = posted_pages(settings)
+    more = run_study(settings, queries=9)
+
+    after = posted_pages(settings)
+    assert more.counts["batch"] == "b2"
+    assert {key: after[key] for key in before} == before
+    asked = [c for page in after.values() for c in page if c.role is ComparisonRole.ASKED]
+    assert max(Counter((c.query_id, frozenset((c.left, c.right))) for c in asked).values()) == 1
+    assert len({c.query_id for c in asked}) == 9
+
+
+def test_a_limit_leaves_the_rest_to_the_next_run(settings):
+    """As with pairs."""
+    assert run_study(settings, limit=10).counts["comparisons"] == 10
+    again = run_study(settings, limit=10)
+    rest = run_study(settings)
+
+    assert again.lines[0].startswith(
+        "nothing to do: 10 comparisons of b1 are out, and --limit 10 counts them"
+    )
+    assert rest.counts["comparisons"] == 26 - rest.counts["alike"]
+
+
+def test_an_interrupted_study_with_a_limit_posts_its_own_hits_and_no_more(settings):
+    """Completed by the same command, under the same maximum; what is asked again counts against the limit too."""
+
+    def killed(label, total):
+        if label == "post":
+            raise KeyboardInterrupt
+        return no_progress(label, total)
+
+    wish = study(settings, limit=6, reward_cents=100, max_cost_cents=300)
+    with pytest.raises(KeyboardInterrupt):
+        publish(settings, wish, confirm=lambda total: True, progress=killed)
+    for expected in ("done", "nothing_to_do"):
+        assert publish(settings, wish, confirm=lambda total: True).status == expected
+        assert len(posted_pages(settings)) == 1
+    in_database(settings, "UPDATE hit SET state = 'closed'")
+
+    assert publish(settings, wish, confirm=lambda total: True).counts["hits_again"] == 1
+    assert publish(settings, wish, confirm=lambda total: True).status == "nothing_to_do"
+
+
+def test_a_study_that_was_posted_whole_and_not_told_is_completed_alone(settings):
+    """Killed before its last word: what could not be used meanwhile is asked again by the run after."""
+
+    def killed(result):
+        raise KeyboardInterrupt
+
+    wish = study(settings, max_cost_cents=9000)
+    with pytest.raises(KeyboardInterrupt):
+        publish(settings, wish, confirm=lambda total: True, tell=killed)
+    count = len(posted_pages(settings))
+    in_database(settings, "UPDATE hit SET state = 'closed'")
+
+    completing = publish(settings, wish, confirm=lambda total: pytest.fail("there is no bill"))
+
+    assert completing.counts["hits_posted"] == 0 and len(posted_pages(settings)) == count
+    assert publish(settings, wish, confirm=lambda total: True).counts["hits_again"] == count
+
+
+def test_a_dry_run_posts_and_plans_nothing(settings):
+    """It writes the bill, the requests and pages to look at."""
+    folder = settings.project / "look"
+    result = publish(settings, study(settings), confirm=lambda total: False, dry_run=True, to=folder)
+
+    assert posted_pages(settings) == {}
+    assert server_rows(settings, "SELECT count(*) FROM hit") == [(0,)]
+    assert len(list((folder / "pages").glob("*.html"))) == result.counts["hits"]
+    assert "systems        far, guess, near" in (folder / "bill.txt").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("wish", "error", "message"),
+    [
+        ({"systems": ("near", "fair")}, UsageError, "'fair' is not an annotator of the latest run"),
+        ({"systems": ("near",), "files": ()}, UsageError, "compares two systems or more, but 1 is given"),
+        ({"systems": ("near", "near")}, UsageError, "'near' is named twice"),
+        ({"queries": 13}, ProposalError, "have 12 in common in the direction t2i, so ask for --queries 12"),
+        ({"top_k": 11, "files": ()}, RetrievalError, "is 10 deep, but --top-k is 11; ask for 10 at most"),
+        ({"top_k": 9}, AnnotatorError, "guess.t2i.parquet"),
+        ({"per_hit": 2, "controls": 2}, UsageError, "leaves no comparison to ask"),
+        (
+            {"template": "pairs-plain"},
+            TemplateError,
+            "'pairs-plain' asks for pairs, not rankings; known: rankings-",
+        ),
+        ({"max_cost_cents": 10}, UsageError, "above --max-cost"),
+        ({"reward_cents": 1}, None, ""),
+        (
+            {"files": (("x", Path("nope.parquet")),)},
+            RetrievalError,
+            "no file 'nope.parquet'; --rankings NAME=FILE",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line_and_posts_nothing(settings, wish, error, message):
+    """Names, depths, numbers and money."""
+    if error is None:
+        settings = replace(settings, wage_floor_cents=1200)
+        error, message = UsageError, "below the wage floor"
+    with pytest.raises(error, match=message) as caught:
+        run_study(settings, **wish)
+
+    assert "\n" not in str(caught.value)
+    assert posted_pages(settings) == {}
+
+
+def test_a_ceiling_stops_a_study_before_anything_is_posted(settings):
+    """What pages of pairs have promised counts too."""
+    run_publish(settings)
+    with pytest.raises(FundsError, match="the bill is"):
+        run_study(replace(settings, ceiling_cents=1000))
+
+    assert posted_pages(settings) == {}
+
+
+def test_an_interrupted_study_is_posted_whole_by_the_next_run(settings):
+    """HITs that were planned, and one whose reply was lost: none is doubled, none is lost."""
+    run_study(settings)
+    in_database(
+        settings,
+        "UPDATE hit SET state = 'sending', mturk_hit_id = NULL WHERE number = 2",
+        "UPDATE journal SET state = 'sending', reply = NULL WHERE key = 'b1:2:1'",
+    )
+    count = len(posted_pages(settings))
+
+    resumed = run_study(settings)
+
+    assert (resumed.counts["hits_adopted"], resumed.counts["hits_posted"]) == (1, 0)
+    assert len(posted_pages(settings)) == count
+    assert_each_hit_is_there_once(settings)
+
+
+def test_a_study_of_which_only_the_replies_were_lost_is_completed_alone(settings):
+    """More queries come with the next run; pages of pairs are no part of the study, and wait for nothing."""
+    lost = (
+        "UPDATE hit SET state = 'sending', mturk_hit_id = NULL",
+        "UPDATE journal SET state = 'sending', reply = NULL WHERE kind = 'create'",
+    )
+
+    def killed(result):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        publish(settings, study(settings, queries=6), confirm=lambda total: True, tell=killed)
+    count = len(posted_pages(settings))
+    in_database(settings, *lost)
+
+    completing = run_study(settings)
+
+    assert (completing.counts["hits_adopted"], completing.counts["hits_posted"]) == (count, 0)
+    assert completing.lines[0].endswith(
+        "that completes an interrupted run, and nothing was planned beside it"
+    )
+    assert len(posted_pages(settings)) == count
+    assert run_study(settings).counts["hits_posted"] > 0
+    in_database(settings, *lost)
+    pairs = run_publish(settings, limit=18)
+    assert pairs.counts["hits_adopted"] > count and pairs.counts["hits_posted"] == 1
+    assert_each_hit_is_there_once(settings)
+
+
+@pytest.mark.slow
+def test_planned_hits_are_posted_by_their_own_command_alone(settings):
+    """`mitl publish` leaves a study's planned HITs, and the other way round."""
+    run_study(settings)
+    in_database(settings, "UPDATE hit SET state = 'planned', mturk_hit_id = NULL, token = token || 'x'")
+    in_database(settings, "UPDATE journal SET state = 'planned', token = token || 'x'")
+    in_database(settings, "UPDATE batch SET name = 'b7'")
+    planned = len(posted_pages(settings))
+
+    pairs = run_publish(settings)
+    rankings = run_study(settings)
+
+    assert pairs.counts["hits_posted"] == len(
+        [key for key in _keys(settings) if key.startswith(f"{pairs.counts['batch']}:")]
+    )
+    assert rankings.counts["hits_posted"] == planned
+
+
+def _keys(settings):
+    with open_database(settings.db_url, read_only=True) as session:
+        return [hit.key for hit in hits.hits(session, SANDBOX)]
+
+
+@pytest.mark.slow
+def test_pairs_and_preferences_are_harvested_together_and_do_not_mix(settings):
+    """One sweep; each answer is stored as what it is, each page is decided by its own controls."""
+    run_publish(settings)
+    run_study(settings)
+    simulate(settings, SANDBOX)
+
+    harvested = harvest(settings, SANDBOX)
+
+    with open_database(settings.db_url, read_only=True) as session:
+        of_rankings = comparisons.hit_ids(session, SANDBOX)
+        rows = answers.assignments(session, SANDBOX)
+        judged = set(
+            session.scalars(text("SELECT DISTINCT assignment_id FROM judgement"))  # type: ignore[call-overload]
+        )
+        preferred = set(session.scalars(text("SELECT DISTINCT assignment_id FROM preference")))  # type: ignore[call-overload]
+    assert harvested.counts["fetched"] == len(rows)
+    assert preferred == {row.id for row in rows if row.hit_id in of_rankings}
+    assert judged == {row.id for row in rows if row.hit_id not in of_rankings}
+    assert all(row.decision in (Decision.PASS, Decision.QUEUED) for row in rows)
+    assert harvest(settings, SANDBOX, reparse=True).counts["reparsed"] == len(rows)
+    assert status(settings, SANDBOX).counts["pairs_judged"] > 0
+
+
+def test_who_fails_a_control_waits_for_a_person_and_does_not_count(settings):
+    """Nothing is rejected; the queue lists them with what they failed."""
+    run_study(settings)
+    simulate(settings, SANDBOX, population="random")
+    harvest(settings, SANDBOX)
+
+    with open_database(settings.db_url, read_only=True) as session:
+        decisions = answers.decision_counts(session, SANDBOX)
+        found = answers.finding_counts(session, SANDBOX)
+        votes = preferences.votes(session, SANDBOX)
+    assert decisions[Decision.QUEUED] > decisions.get(Decision.PASS, 0)
+    assert set(found) <= {"comparison_control_failed", "comparison_control_missing"}
+    assert len(queue(settings, SANDBOX).tables[0].rows) == decisions[Decision.QUEUED]
+    assert len(votes) < 60
+    number = queue(settings, SANDBOX).tables[0].rows[0][0]
+    assert show(settings, int(str(number)), SANDBOX).status == "done"
+    assert settle(settings, SANDBOX).status == "done"
+
+
+def test_what_could_not_be_used_is_asked_again_of_so_many_workers(done):
+    """A dropped submission leaves its page to one more worker; the same comparisons, the next attempt."""
+    in_database(
+        done,
+        "UPDATE assignment SET decision = 'queued', status = 'Submitted' WHERE id = 1",
+        "DELETE FROM ledger WHERE assignment_id = 1",
+        "DELETE FROM journal WHERE kind = 'approve'",
+    )
+    rule(done, [Ruling(1, Decision.DROP)], SANDBOX)
+
+    again = run_study(done)
+
+    pages = posted_pages(done)
+    (new,) = [key for key in pages if key.endswith(":2")]
+    assert (again.counts["hits_again"], again.counts["assignments"], again.counts["batch"]) == (1, 1, None)
+    assert pages[new] == pages[new.removesuffix(":2") + ":1"]
+    simulate(done, SANDBOX)
+    harvest(done, SANDBOX)
+    assert run_study(done).status == "nothing_to_do"
+
+
+def test_one_workers_second_vote_on_the_same_comparison_does_not_count(done):
+    """It could be met again where a page is asked again."""
+    before = score_votes(done, method=Method(prior=0.5)).counts
+    in_database(done, "UPDATE assignment SET worker_id = 1")
+
+    after = score_votes(done, method=Method(prior=0.5)).counts
+
+    assert after["workers"] == 1
+    assert after["votes"] == 36 < before["votes"]
+
+
+def test_work_is_paid_and_its_time_is_known(done):
+    """The ledger is the server's, and the wage report knows how long the pages took."""
+
+    assert check_pay(done, SANDBOX).refusal is None
+    with open_database(done.db_url, read_only=True) as session:
+        work = ledger.settled_work(session, SANDBOX)
+        measured = session.execute(
+            text("SELECT assignment_id, sum(active_ms) FROM preference GROUP BY assignment_id")
+        ).all()
+    assert {row.id: row.active_ms for row in work} == {id_: int(ms) for id_, ms in measured}
+    assert pay_report(done, SANDBOX).status == "done"
+
+
+def test_hits_are_listed_and_ended_as_those_of_pairs(settings):
+    """One row a batch with its wording; after expiry and a harvest, the page is asked again."""
+    run_study(settings)
+    assert list_hits(settings).counts["rows"][0]["template"] == "rankings-plain"
+    expire(settings, ["b1"], SANDBOX)
+    harvest(settings, SANDBOX)
+
+    with open_database(settings.db_url, read_only=True) as session:
+        assert {hit.state for hit in hits.hits(session, SANDBOX)} == {HitState.CLOSED}
+    assert run_study(settings).counts["hits_again"] == len(posted_pages(settings)) / 2
+
+
+@pytest.mark.slow
+def test_names_that_stand_for_different_rankings_are_not_scored_together(settings):
+    """A file was replaced under its name: the error says which batches, and one of them can be scored."""
+    run_study(settings, queries=4)
+    write_guesses(settings, Direction.T2I, depth=6)
+    run_study(settings, queries=6)
+    simulate(settings, SANDBOX)
+    harvest(settings, SANDBOX)
+
+    with pytest.raises(UsageError, match=r"'guess' stands for different rankings \(.* in b1, .* in b2\)"):
+        score_votes(settings)
+    assert score_votes(settings, batch="b1", method=Method(prior=0.5)).counts["queries"] == 4
+    with pytest.raises(UsageError, match="no preference batch 'b9' on sandbox; known: b1, b2"):
+        score_votes(settings, batch="b9")
+
+
+def test_scores_without_answers_say_what_to_do(settings):
+    """Nothing posted, nothing harvested, and nobody ever preferred to another."""
+    assert score_votes(settings, SANDBOX).next == "mitl prefer publish --sandbox"
+    run_study(settings)
+    assert score_votes(settings, SANDBOX).next == "mitl harvest"
+    assert score_votes(settings, SANDBOX, direction=Direction.T2I).next == "mitl harvest"
+    other = score_votes(settings, SANDBOX, direction=Direction.I2T)
+    assert other.lines == (
+        "nothing to score: no preference study was posted in the direction i2t on sandbox",
+    )
+    assert other.next == "mitl prefer publish --sandbox --direction i2t"
+    simulate(settings, SANDBOX)
+    harvest(settings, SANDBOX)
+    in_database(
+        settings,
+        "UPDATE preference SET answer = (SELECT CASE WHEN c.left_system = 'guess' THEN 'right' ELSE 'left' END "
+        "FROM comparison c JOIN assignment a ON a.hit_id = c.hit_id "
+        "WHERE a.id = preference.assignment_id AND c.place = preference.place)",
+    )
+
+    with pytest.raises(MetricError, match="'guess' was never preferred to any of 'far', 'near'"):
+        score_votes(settings, SANDBOX)
+
+
+def test_the_votes_are_those_of_the_answers_as_stored(done):
+    """Left and right are mapped to the systems that stood there."""
+
+    counts = score_votes(done, SANDBOX, method=Method(prior=0.5)).counts
+
+    with open_database(done.db_url, read_only=True) as session:
+        votes = preferences.votes(session, SANDBOX)
+    won = Counter(
+        (v.comparison.left, v.comparison.right)
+        if v.answer is Preference.LEFT
+        else (v.comparison.right, v.comparison.left)
+        for v in votes
+        if v.answer is not Preference.EQUAL
+    )
+    assert {(a, b): n for a, row in counts["preferred"].items() for b, n in row.items() if n} == dict(won)
+    assert score_votes(done, Environment.LIVE).status == "nothing_to_do"
+
+
+@pytest.mark.slow
+def test_the_papers_five_rankings_are_preferred_in_the_papers_order(settings):
+    """Made of the known truth; who looks at how much is right, and then where, finds A to E's order at both ends."""
+    wish = {"systems": (), "files": (), "designed": "scenes", "queries": 6}
+    run_study(settings, **wish)
+    simulate(settings, SANDBOX)
+    harvest(settings, SANDBOX)
+
+    found = list(score_votes(settings, SANDBOX, method=Method(prior=0.5)).counts["systems"])
+
+    assert (found[0], found[1], found[-1]) == ("only-1-wrong", "only-1-right", "all-wrong")
+    assert run_study(settings, **wish).counts.get("comparisons", 0) == 0
+    for wrong, message in (
+        (
+            {**wish, "designed": "nobody"},
+            "no positives called 'nobody'; known: scenes, official, release:DIR",
+        ),
+        ({**wish, "systems": ("near",)}, "leave --system and --rankings out"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            run_study(settings, **wrong)
+    with pytest.raises(
+        ProposalError, match=r"have 5 to 8 positives by 'scenes'; ask for --queries \d+ at most"
+    ):
+        run_study(settings, **{**wish, "queries": 150})
+
+
+@pytest.mark.slow
+def test_a_study_goes_on_postgresql_as_on_sqlite(tmp_path, postgres_url):
+    """The same queries, pages and scores from either database."""
+    found = []
+    for name, url in (("sqlite", None), ("postgres", postgres_url)):
+        made = replace(make_world(tmp_path / name, n_images=30, db_url=url), project_id="same-0000")
+        run_propose(made, image_queries=4, caption_queries=12)
+        write_guesses(made, Direction.T2I)
+        run_study(made)
+        simulate(made, SANDBOX, population="careful:0.8,random:0.2")
+        harvest(made, SANDBOX)
+        settle(made, SANDBOX)
+        again = run_study(made).counts["hits_again"]
+        simulate(made, SANDBOX)
+        harvest(made, SANDBOX)
+        harvest(made, SANDBOX, reparse=True)
+        found.append(
+            (again, posted_pages(made), score_votes(made, method=Method(prior=0.5)).counts["systems"])
+        )
+
+    for one, other in zip(*found, strict=True):
+        assert one == other

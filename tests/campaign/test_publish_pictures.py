@@ -1,0 +1,190 @@
+"""Pictures are fetched as a worker's browser would before anybody is asked to look at them."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections import Counter
+from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from PIL import Image
+from publish_kit import proposed
+from world_kit import SANDBOX
+
+from mitl.campaign.kinds.pairs.planning import Campaign
+from mitl.campaign.pages import picture_sources, probe_pictures
+from mitl.campaign.publish import publish
+from mitl.crowd_server import admin
+from mitl.crowd_server.app import create_app
+from mitl.crowd_server.serving import RunningServer
+from mitl.db.engine import make_engine
+from mitl.db.session import open_database
+from mitl.db.store import items
+from mitl.errors import DatasetError, SettingsError
+from mitl.progress import no_progress
+from mitl.records import Environment
+from mitl.stages.reporting.status import status
+
+
+def _picture() -> bytes:
+    buffer = io.BytesIO()
+    Image.new("RGB", (8, 8), "red").save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def pictures():
+    """A web server with good and bad addresses, and how often each was asked for."""
+    asked: Counter[str] = Counter()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked[self.path] += 1
+            status, kind, body = 200, "image/jpeg", _picture()
+            if self.path == "/gone.jpg":
+                status = 404
+            elif self.path == "/busy.jpg" and asked[self.path] == 1:
+                status = 503
+            elif self.path == "/page.jpg":
+                kind, body = "text/html", b"<p>sign in"
+            elif self.path == "/cut.jpg":
+                body = body[:40]
+            elif self.path == "/moved.jpg":
+                status = 302
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            if status == 302:
+                self.send_header("Location", "/new.jpg")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format, *args):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", asked
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+@pytest.mark.parametrize("path", ["/good.jpg", "/busy.jpg", "/moved.jpg"])
+def test_a_picture_that_comes_is_enough(pictures, path):
+    """Also where the store was busy at first, or the picture has moved."""
+    base, asked = pictures
+
+    assert probe_pictures({"7": path}, base, 5, seed=0) == 1
+    assert asked[path] >= 1
+
+
+@pytest.mark.parametrize(
+    ("path", "said"),
+    [
+        ("/gone.jpg", "answers 404"),
+        ("/page.jpg", "gives text/html, not a picture"),
+        ("/cut.jpg", "that are not a picture"),
+    ],
+)
+def test_a_picture_that_does_not_show_is_named(pictures, path, said):
+    """Its image's id, its address, what came, and what to do."""
+    base, _ = pictures
+
+    with pytest.raises(DatasetError, match="could not see image '7': ") as raised:
+        probe_pictures({"7": path}, base, 5, seed=0)
+
+    assert f"{base}{path} " in str(raised.value)
+    assert said in str(raised.value)
+    assert "--probe-images 0" in str(raised.value)
+
+
+def test_nobody_there_is_one_line(pictures):
+    """An address where nothing listens; it may be a tunnel that leads to a server elsewhere."""
+    with pytest.raises(
+        DatasetError, match=r"cannot be fetched .* set image_base_url in \[crowd\] of mitl.toml"
+    ):
+        probe_pictures({"7": "/a.jpg"}, "http://127.0.0.1:1", 1, seed=0)
+
+
+def test_a_sample_is_fetched_and_no_more(pictures):
+    """As many as asked for, chosen by the seed."""
+    base, asked = pictures
+    sources = {str(n): f"/{n}.jpg" for n in range(40)}
+
+    assert probe_pictures(sources, base, 5, seed=0) == 5
+    assert len(asked) == 5
+    assert probe_pictures(sources, base, 5, seed=0) == 5
+    assert len(asked) == 5
+    assert probe_pictures(sources, base, 0, seed=0) == 0
+
+
+def _publish(settings, environment):
+    """Post to an environment where nothing costs; every picture is fetched first."""
+    free = replace(settings, wage_floor_cents=0)
+    campaign = Campaign(environment, limit=18, reward_cents=0, probes=1000)
+    return publish(free, campaign, confirm=lambda total: True)
+
+
+@pytest.fixture
+def spoiled(tmp_path, tmp_path_factory):
+    """Makes a project whose pictures were made public for one environment, and then damaged."""
+
+    def make(first):
+        settings = proposed(tmp_path / "p", tmp_path_factory)
+        _publish(settings, first)
+        for file in (settings.public / "i").iterdir():
+            file.write_bytes(b"cut off")
+        return settings
+
+    return make
+
+
+def test_with_real_money_pictures_that_do_not_show_stop_the_run(spoiled):
+    """Nothing is planned; once the pictures are there again, the same command posts."""
+    shown, live = spoiled(SANDBOX), Environment.LIVE
+
+    with pytest.raises(DatasetError, match="could not see image"):
+        _publish(shown, live)
+
+    assert status(shown, live).counts["hits"]["planned"] == 0
+    for file in (shown.public / "i").iterdir():
+        file.unlink()
+    assert _publish(shown, live).status == "done"
+
+
+def test_in_practice_they_are_a_warning(spoiled):
+    """Scripted workers see no pictures, and a machine without a network can still rehearse."""
+    result = _publish(spoiled(Environment.LIVE), SANDBOX)
+
+    assert result.counts["hits_posted"] == 1
+    (warning,) = result.warnings
+    assert "could not see image" in warning
+
+
+def test_a_server_on_this_machine_is_near_whatever_its_port(tmp_path, tmp_path_factory, monkeypatch):
+    """A second project's server, named by its address, shows pictures from disk as the usual one does."""
+    settings = proposed(tmp_path / "p", tmp_path_factory)
+    engine = make_engine(settings.crowd_db_url)
+    with RunningServer(create_app(engine, public=[settings.public])) as server:
+        access, secret = admin.keys(engine)[SANDBOX]
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", access)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
+        monkeypatch.delenv("AWS_PROFILE", raising=False)
+        there = replace(settings, endpoint=server.url, endpoint_environment=SANDBOX)
+
+        done = _publish(there, SANDBOX)
+
+    engine.dispose()
+    assert (done.counts["hits_posted"], done.warnings) == (1, ())
+    with (
+        open_database(settings.db_url, read_only=True) as session,
+        pytest.raises(SettingsError, match="image_base_url"),
+    ):
+        images = items.images(session, items.dataset(session).id, settings.project)
+        picture_sources(replace(settings, endpoint="https://crowd.example.org"), images, no_progress)

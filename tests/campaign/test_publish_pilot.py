@@ -1,0 +1,232 @@
+"""A pilot first: as many HITs as it says, then the rest at what its times are worth."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from publish_kit import proposed
+from sqlalchemy import text
+from world_kit import SANDBOX, make_world, run_propose, run_publish
+
+from mitl.campaign.kinds.pairs.planning import Campaign, Pilot, estimate_of, find_pilots, pilot_out
+from mitl.campaign.publish import publish
+from mitl.core.pricing import reward_for_floor
+from mitl.db.session import open_database
+from mitl.db.store import hits
+from mitl.errors import UsageError
+from mitl.hits.templates import load_template
+from mitl.progress import no_progress
+from mitl.records import Environment, HitState, PairRole
+from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.simulate import simulate
+
+PLAIN = load_template("pairs-plain")
+
+
+@pytest.fixture
+def world(tmp_path, tmp_path_factory):
+    """A project with proposals."""
+    return proposed(tmp_path / "p", tmp_path_factory)
+
+
+def posted_batches(settings):
+    """The batches, oldest first."""
+    with open_database(settings.db_url, read_only=True) as session:
+        return hits.batches(session, SANDBOX)
+
+
+def write(settings, *statements):
+    """Change the database behind the stages' back."""
+    with open_database(settings.db_url) as session:
+        for statement in statements:
+            session.execute(text(statement))
+        session.commit()
+
+
+def test_a_pilot_is_as_many_hits_as_it_says(world):
+    """Full pages of random open pairs, marked as a pilot; running it again does nothing while it is out."""
+    result = run_publish(world, pilot=2)
+
+    assert (result.counts["hits_posted"], result.counts["pilot"]) == (2, True)
+    (batch,) = posted_batches(world)
+    assert batch.pilot and batch.estimate_s is None
+    with open_database(world.db_url, read_only=True) as session:
+        pages = hits.hit_items(session, [hit.id for hit in hits.hits(session, SANDBOX)])
+    asked = [item.pair for page in pages.values() for item in page if item.role is PairRole.CANDIDATE]
+    assert len(asked) == 36
+    assert {pair.image_id for pair in asked} != set(range(1, 1 + len({pair.image_id for pair in asked})))
+    again = run_publish(world, pilot=2)
+    assert again.status == "nothing_to_do"
+    assert "pilot b1 is out, 2 of its 2 HITs" in again.lines[0]
+
+
+def test_the_rest_waits_for_the_pilot(world):
+    """Until it is harvested, posting more is refused with what to do; another wording's pilot is no matter."""
+    run_publish(world, pilot=1)
+
+    with pytest.raises(
+        UsageError, match="pilot b1 of template 'pairs-plain' is out: 1 of its 1 HITs"
+    ) as raised:
+        run_publish(world)
+    assert "mitl harvest" in str(raised.value) and "--no-wait-for-pilot" in str(raised.value)
+    assert len(posted_batches(world)) == 1
+    assert run_publish(world, template="pairs-rationale", limit=18).counts["batch"] == "b2"
+    assert run_publish(world, wait_for_pilot=False).counts["batch"] == "b3"
+
+
+@pytest.mark.slow
+def test_the_pilots_median_time_prices_the_rest(tmp_path, engine_url):
+    """The estimate, the reward and the next batch's row come from what the pilot's pages measured, on both engines."""
+    world = make_world(tmp_path / "p", n_images=20, db_url=engine_url)
+    run_propose(world)
+    run_publish(world, pilot=3)
+    simulate(world, SANDBOX)
+    harvest(world, SANDBOX)
+    with open_database(world.db_url, read_only=True) as session:
+        rows = session.execute(
+            text("SELECT assignment_id, SUM(active_ms), COUNT(*) FROM judgement GROUP BY assignment_id")
+        ).all()
+    median = statistics.median(ms / 1000 / places * 20 for _, ms, places in rows)
+    lines = []
+
+    result = publish(world, Campaign(SANDBOX), confirm=lambda total: True, announce=lines.append)
+
+    estimate = result.counts["estimate_s"]
+    assert len(rows) == 3 and median <= estimate < median + 1
+    assert result.counts["reward_cents"] == reward_for_floor(1200, estimate) != 100
+    assert any(f"at {estimate} s a HIT (median of 3 submissions of pilot b1;" in line for line in lines)
+    batch = posted_batches(world)[1]
+    assert (batch.pilot, batch.estimate_s, batch.reward_cents) == (
+        False,
+        estimate,
+        result.counts["reward_cents"],
+    )
+
+
+def test_a_reward_of_ones_own_is_held_against_the_measured_time(world):
+    """--reward still wins, but the hourly wage is that of the measured time, and the floor refuses it."""
+    run_publish(world, pilot=3)
+    simulate(world, SANDBOX)
+    harvest(world, SANDBOX)
+
+    with pytest.raises(UsageError, match="below the wage floor of") as raised:
+        run_publish(replace(world, wage_floor_cents=1200), reward_cents=10)
+
+    (found,) = (pilot for pilot in _pilots(world))
+    assert f"at {estimate_of([found], PLAIN).seconds} s a HIT" in str(raised.value)
+
+
+def _pilots(settings, environment=SANDBOX):
+    with open_database(settings.db_url, read_only=True) as session:
+        return find_pilots(session, environment, "pairs-plain")
+
+
+def test_a_pilot_without_answers_says_so_and_changes_nothing(world):
+    """Its HITs ended without a submission: the wording's own estimate is used, and the bill says why."""
+    run_publish(world, pilot=1)
+    write(world, "UPDATE hit SET state = 'closed'")
+    lines = []
+
+    result = publish(world, Campaign(SANDBOX), confirm=lambda total: True, announce=lines.append)
+
+    assert result.counts["estimate_s"] == 300
+    assert any("since pilot b1 gave no usable times" in line for line in lines)
+    assert posted_batches(world)[-1].estimate_s is None
+
+
+def test_asking_a_pilots_pairs_again_does_not_make_it_wait_once_more(world):
+    """What replaces a pilot's HITs goes out with the rest, and the next publish is not refused for it."""
+    run_publish(world, pilot=1)
+    write(world, "UPDATE hit SET state = 'closed'")
+    assert run_publish(world, limit=36).counts["hits_again"] == 1
+
+    assert pilot_out(_pilots(world)) is None
+    assert run_publish(world).counts["hits_posted"] > 0
+
+
+def test_a_killed_pilot_is_finished_and_the_rest_still_waits(world):
+    """Its HITs are planned and not posted: publishing again posts just those."""
+
+    def killed(label, total):
+        if label == "post":
+            raise KeyboardInterrupt
+        return no_progress(label, total)
+
+    with pytest.raises(KeyboardInterrupt):
+        publish(world, Campaign(SANDBOX, pilot=2), confirm=lambda total: True, progress=killed)
+
+    assert run_publish(world).counts["hits_posted"] == 2
+    assert [batch.pilot for batch in posted_batches(world)] == [True]
+
+
+def test_a_pilot_beside_another_is_not_repeated(world):
+    """With `--no-wait-for-pilot` too, the same command posts as many HITs as it says, however often it is run."""
+    assert run_publish(world, pilot=2, wait_for_pilot=False).counts["hits_posted"] == 2
+
+    again = run_publish(world, pilot=2, wait_for_pilot=False)
+
+    assert "2 HITs of pilot b1 are out, and --pilot 2 counts them" in again.lines[0]
+    assert run_publish(world, pilot=3, wait_for_pilot=False).counts["hits_posted"] == 1
+
+
+def test_a_pilot_whose_replies_were_lost_is_recognised(world):
+    """The server has its HITs: they are adopted, and the rest waits without an error."""
+    run_publish(world, pilot=2)
+    write(world, "UPDATE hit SET state = 'sending', mturk_hit_id = NULL")
+
+    result = run_publish(world)
+
+    assert (result.status, result.counts["hits_adopted"]) == ("done", 2)
+    assert "recognised 2 HITs that had reached the server; pilot b1 is out" in result.lines[0]
+    assert len(posted_batches(world)) == 1
+
+
+def test_with_real_money_a_claimed_time_is_cut_to_what_passed(world):
+    """Scripted workers claim minutes and answer in no time: practice believes them, real money does not."""
+    run_publish(world, pilot=2)
+    simulate(world, SANDBOX)
+    harvest(world, SANDBOX)
+    (practice,) = _pilots(world)
+    write(
+        world,
+        "UPDATE batch SET environment = 'live'",
+        "UPDATE worker SET environment = 'live'",
+        "UPDATE assignment SET submitted_at = accepted_at + 30000000",
+    )
+
+    (real,) = _pilots(world, Environment.LIVE)
+
+    assert min(practice.seconds) > 60
+    assert max(real.seconds) <= 30
+
+
+@given(st.lists(st.floats(0.1, 3600), min_size=1, max_size=9))
+def test_the_estimate_is_the_median_rounded_up(seconds):
+    """Of the latest pilot that is done and measured something."""
+    done = Pilot("b2", 3, 0, tuple(seconds))
+    others = [Pilot("b1", 1, 0, (9999.0,)), done, Pilot("b3", 2, 0), Pilot("b4", 2, 1, (1.0,))]
+
+    found = estimate_of(others, PLAIN)
+
+    assert found.pilot == "b2"
+    assert 0 <= found.seconds - statistics.median(seconds) < 1 or found.seconds == 1
+
+
+def test_a_pilot_takes_no_overlap():
+    """It is as many HITs as it says."""
+    with pytest.raises(UsageError, match="--overlap does not go with --pilot"):
+        Campaign(SANDBOX, pilot=2, overlap=0.1)
+
+
+def test_a_pilot_leaves_what_asks_again_to_the_rest(world):
+    """Closed HITs without usable answers are asked again with the campaign, not with the pilot."""
+    run_publish(world, limit=18)
+    write(world, "UPDATE hit SET state = 'closed'")
+
+    assert run_publish(world, pilot=1).counts["hits_again"] == 0
+    with open_database(world.db_url, read_only=True) as session:
+        assert len(hits.hits(session, SANDBOX, (HitState.POSTED,))) == 1

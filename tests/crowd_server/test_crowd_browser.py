@@ -1,0 +1,317 @@
+"""A worker's way through the pages in a real browser: join, accept, fill, reload, submit, go on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from crowd_kit import TYPE, post_hit
+
+from mitl.crowd.answers import parse_answers
+from mitl.crowd_server import admin
+from mitl.hits.rendering import PagePair, question_xml, render_page
+from mitl.hits.templates import load_template
+from mitl.records import Environment, Label
+
+pytest_plugins = ("crowd_fixtures",)
+pytestmark = pytest.mark.browser
+
+CHROMIUM = Path("/usr/bin/chromium")
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    """Debian's Chromium under playwright."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is missing")
+    if not CHROMIUM.exists():
+        pytest.skip("chromium is missing")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(chromium):
+    """A new window without cookies; errors on its console fail the test."""
+    context = chromium.new_context(viewport={"width": 1100, "height": 800})
+    page = context.new_page()
+    faults: list[str] = []
+    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    yield page
+    context.close()
+    assert faults == []
+
+
+def pairs_page(places: int = 3) -> str:
+    """A real HIT with pictures inlined, so that nothing is fetched."""
+    dot = "https://127.0.0.1:1/none.png"
+    pairs = [PagePair(place, dot, f"A description, number {place}.") for place in range(1, places + 1)]
+    html = render_page(load_template("pairs-plain"), pairs)
+    pixel = "data:image/gif;base64,R0lGODlhAQABAIAAAP///wAAACwAAAAAAQABAAACAkQBADs="
+    return question_xml(html.replace(dot, pixel))
+
+
+def test_a_worker_joins_fills_reloads_submits_and_goes_on(crowd, page):
+    """The sandboxed frame posts without a cookie; a draft survives a reload; the next HIT is one click away."""
+    client = crowd.boto()
+    hit_type = client.create_hit_type(**TYPE)["HITTypeId"]
+    first, _ = (post_hit(client, hit_type, Question=pairs_page())["HITId"] for _ in range(2))
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+
+    page.goto(crowd.url + link.path)
+    page.get_by_role("button", name="Accept one").click()
+    frame = page.frame_locator("#hit")
+    for place in (1, 2):
+        frame.locator(f"[name=p0{place}_label][value=weak_yes]").check()
+    # Polled, because the page's policy forbids the evaluation that wait_for_function would use.
+    for _ in range(200):
+        if "p02_label" in page.evaluate("Object.values(localStorage).join()"):
+            break
+        page.wait_for_timeout(50)
+    page.reload()
+    frame.locator("[name=p02_label][value=weak_yes]:checked").wait_for(state="attached")
+    frame.locator("[name=p03_label][value=no]").check()
+    frame.locator("#send").click()
+    page.get_by_role("heading", name="Submitted. Thank you!").wait_for()
+
+    page.wait_for_function("Object.keys(localStorage).length === 0")
+    assert page.get_by_text("thank you").count() == 1 and page.locator("iframe").count() == 0
+    assert page.get_by_text("You get $1.00 practice money when they are approved").count() == 1
+    [own] = client.list_assignments_for_hit(HITId=first)["Assignments"]
+    answers = parse_answers(own["Answer"], places=[1, 2, 3], questions=()).answers
+    assert [answer.label for answer in answers] == [Label.WEAK_YES, Label.WEAK_YES, Label.NO]
+    page.get_by_role("button", name="Accept the next one").click()
+    page.frame_locator("#hit").locator("#send").wait_for()
+    page.get_by_role("button", name="Return this HIT").click()
+    page.get_by_text("You returned the HIT").wait_for()
+    assert page.get_by_text("No HITs are open for you").count() == 1
+
+
+def test_the_first_key_is_the_hits(crowd, page):
+    """After a click on Accept nothing has to be clicked or tabbed to; on the next HIT, and after a reload, neither."""
+    client = crowd.boto()
+    hit_type = client.create_hit_type(**TYPE)["HITTypeId"]
+    for _ in range(2):
+        post_hit(client, hit_type, Question=pairs_page())
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    frame = page.frame_locator("#hit")
+
+    page.goto(crowd.url + link.path)
+    page.get_by_role("button", name="Accept one").click()
+    frame.get_by_text("0 of 3").wait_for()
+    page.keyboard.press("1")
+    frame.get_by_text("1 of 3").wait_for()
+    page.reload()
+    frame.get_by_text("1 of 3").wait_for()
+    for key in "144":
+        page.keyboard.press(key)
+    frame.get_by_text("3 of 3").wait_for()
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Submitted. Thank you!").wait_for()
+    page.keyboard.press("Enter")
+    frame.get_by_text("0 of 3").wait_for()
+    page.keyboard.press("1")
+
+    frame.get_by_text("1 of 3").wait_for()
+
+
+def test_a_key_before_the_window_closes_is_kept(crowd, page):
+    """Nothing waits to be kept: the window is closed right after the last key, and opened again."""
+    post_hit(crowd.boto(), Question=pairs_page())
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    page.goto(crowd.url + link.path)
+    page.get_by_role("button", name="Accept one").click()
+    page.frame_locator("#hit").get_by_text("0 of 3").wait_for()
+
+    page.on("dialog", lambda dialog: dialog.accept())
+    for key in "12":
+        page.keyboard.press(key)
+    with page.expect_event("close"):
+        page.close(run_before_unload=True)
+    again = page.context.new_page()
+    again.goto(crowd.url + "/w")
+    again.get_by_role("link", name="Go on with it").click()
+
+    again.frame_locator("#hit").get_by_text("2 of 3").wait_for()
+    assert again.frame_locator("#hit").locator("[name=p02_label][value=weak_yes]").is_checked()
+
+
+def test_what_a_worker_sets_holds_for_the_next_hit(crowd, page):
+    """Going on by itself is switched off once, not on every page; so are the keys."""
+    client = crowd.boto()
+    post_hit(client, Question=pairs_page())
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    frame = page.frame_locator("#hit")
+    page.goto(crowd.url + link.path)
+    page.get_by_role("button", name="Accept one").click()
+    frame.get_by_role("button", name="Keys").click()
+    for option in ("#keys", "#auto"):
+        frame.locator(option).uncheck()
+    page.get_by_role("button", name="Return this HIT").click()
+    page.get_by_text("You returned the HIT").wait_for()
+
+    post_hit(client, Question=pairs_page())
+    page.get_by_role("link", name="HITs", exact=True).click()
+    page.get_by_role("button", name="Accept one").last.click()
+    frame.get_by_role("button", name="Keys").click()
+
+    frame.locator("#auto:not(:checked)").wait_for()
+    assert not frame.locator("#keys").is_checked()
+
+
+def test_instructions_are_folded_once_they_were_worked_by(crowd, page):
+    """Open on a worker's first page of a kind, closed on the next, one click away; open again once they changed."""
+    client = crowd.boto()
+    hit_type = client.create_hit_type(**TYPE)["HITTypeId"]
+    for places in (3, 2):
+        post_hit(client, hit_type, Question=pairs_page(places))
+    post_hit(client, hit_type, Question=pairs_page(2).replace("Small slips", "Large slips"))
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    frame = page.frame_locator("#hit")
+    opened = []
+
+    page.goto(crowd.url + link.path)
+    page.get_by_role("button", name="Accept one").click()
+    for places in (3, 2, 2):
+        frame.locator(f"#p0{places}").wait_for()
+        opened.append(frame.get_by_text("Please look for yourself").is_visible())
+        frame.locator("summary").click()
+        opened.append(frame.get_by_text("Please look for yourself").is_visible())
+        page.locator("#hit").focus()
+        for place in range(1, places + 1):
+            frame.locator(f"[name=p0{place}_label][value=no]").check()
+        frame.locator("#send").click()
+        page.get_by_role("heading", name="Submitted. Thank you!").wait_for()
+        if page.get_by_role("button", name="Accept the next one").count():
+            page.get_by_role("button", name="Accept the next one").click()
+
+    assert opened == [True, False, False, True, True, False]
+    assert page.get_by_text("That was the last HIT for you").count() == 1
+    page.keyboard.press("Enter")
+    page.get_by_text("No HITs are open for you").wait_for()
+
+
+def test_a_page_that_only_claims_to_be_sent_is_believed_once(crowd, page):
+    """The server's page says what became of a HIT; one that claims more is shown again, and not for ever."""
+    claim = "setInterval(() => parent.postMessage({type: 'mitl-submitted'}, '*'), 20)"
+    html = f"<form data-mitl-submit method=post></form><script>{claim}</script>"
+    post_hit(crowd.boto(), Question=question_xml(html))
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    loads = []
+    page.on("load", lambda: loads.append(page.url))
+    page.goto(crowd.url + link.path)
+
+    page.get_by_role("button", name="Accept one").click()
+    page.wait_for_url("**?sent=1")
+    page.wait_for_timeout(300)
+
+    assert len([url for url in loads if "/w/a/" in url]) <= 2
+    assert page.get_by_role("button", name="Return this HIT").count() == 1
+
+
+def test_after_a_false_claim_what_is_truly_sent_leads_on(crowd, page):
+    """The page around offers the way to the thanks, since the frame's word was wrong before."""
+    html = """<form data-mitl-submit method="post" action="about:blank">
+    <input data-mitl-assignment type="hidden" name="assignmentId" value=""><input name="q"><button>Send</button></form>
+    <script>parent.postMessage({type: "mitl-submitted"}, "*");
+    setTimeout(() => parent.postMessage({type: "mitl-submitted"}, "*"), 300)</script>"""
+    post_hit(crowd.boto(), Question=question_xml(html))
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    page.goto(crowd.url + link.path)
+    page.get_by_role("button", name="Accept one").click()
+    page.wait_for_url("**?sent=1")
+    way_on = page.get_by_role("link", name="go on here")
+    way_on.wait_for()
+
+    page.frame_locator("#hit").locator("[name=q]").fill("typed")
+    page.frame_locator("#hit").get_by_role("button", name="Send").click()
+    page.frame_locator("#hit").get_by_text("Thank you, your answers arrived").wait_for()
+    way_on.click()
+
+    page.get_by_role("heading", name="Submitted. Thank you!").wait_for()
+
+
+def test_a_file_is_refused_with_words_and_the_way_back_to_the_answers(crowd, chromium, tmp_path):
+    """Nothing is submitted, the HIT is still held, and without the file the same page is taken."""
+    client = crowd.boto()
+    html = """<form data-mitl-submit method="post" enctype="multipart/form-data" action="about:blank">
+    <input data-mitl-assignment type="hidden" name="assignmentId" value="">
+    <label>Words <input name="words"></label> <label>Picture <input type="file" name="picture"></label>
+    <button>Send</button></form>"""
+    hit = post_hit(client, Question=question_xml(html))
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    (tmp_path / "cat.png").write_bytes(b"\x89PNG")
+    # A window of its own, because its console rightly reports the status of what was refused.
+    context = chromium.new_context(viewport={"width": 390, "height": 664})
+    page = context.new_page()
+
+    page.goto(crowd.url + link.path)
+    page.get_by_role("button", name="Accept one").click()
+    frame = page.frame_locator("#hit")
+    frame.get_by_label("Words").fill("a cat")
+    frame.get_by_label("Picture").set_input_files(tmp_path / "cat.png")
+    frame.get_by_role("button", name="Send").click()
+    frame.get_by_role("heading", name="Files cannot be sent here.").wait_for()
+    frame.get_by_role("link", name="Back to the HIT").click()
+    frame.get_by_label("Picture").set_input_files([])
+    frame.get_by_label("Words").fill("a cat on a mat")
+    frame.get_by_role("button", name="Send").click()
+    page.get_by_text("Submitted. Thank you!").wait_for()
+    context.close()
+
+    [own] = client.list_assignments_for_hit(HITId=hit["HITId"])["Assignments"]
+    assert "a cat on a mat" in own["Answer"]
+
+
+def test_a_hits_script_cannot_reach_the_worker_or_the_server(crowd, page):
+    """Hostile HTML in a HIT has no cookie, no storage, no parent, and no way to other pages of the server."""
+    hostile = """<form data-mitl-submit method="post" action="about:blank">
+    <input data-mitl-assignment type="hidden" name="assignmentId" value=""><input id="out" name="out"></form>
+    <script>
+    const tried = {};
+    const attempt = (name, action) => {
+      try { tried[name] = String(action()); } catch (error) { tried[name] = "refused"; }
+    };
+    attempt("cookie", () => document.cookie);
+    attempt("storage", () => localStorage.length);
+    attempt("parent", () => parent.document.title);
+    attempt("top", () => { top.location = "https://example.org"; return "went"; });
+    fetch("/w").then(() => "read", () => "refused").then(word => {
+      tried.fetch = word;
+      document.getElementById("out").value = JSON.stringify(tried);
+      document.forms[0].submit();
+    });
+    </script>"""
+    client = crowd.boto()
+    hit = post_hit(client, Question=question_xml(hostile))
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+    # A window of its own, because its console rightly reports what was refused.
+    quiet = page.context.new_page()
+
+    quiet.goto(crowd.url + link.path)
+    quiet.get_by_role("button", name="Accept one").click()
+    quiet.get_by_text("Submitted. Thank you!").wait_for()
+
+    [own] = client.list_assignments_for_hit(HITId=hit["HITId"])["Assignments"]
+    assert quiet.url.startswith(crowd.url)
+    for name in ("cookie", "storage", "parent", "top", "fetch"):
+        assert f'"{name}":"refused"' in own["Answer"]
+
+
+def test_a_preview_takes_no_input(crowd, page):
+    """Everything shows, nothing can be filled in or sent."""
+    client = crowd.boto()
+    post_hit(client, Question=pairs_page())
+    [link] = admin.invite(crowd.engine, Environment.SANDBOX, clock=crowd.clock)
+
+    page.goto(crowd.url + link.path)
+    page.get_by_role("link", name="Preview").click()
+    frame = page.frame_locator("iframe")
+    frame.locator("#send").wait_for()
+
+    assert frame.locator("#send").is_disabled()
+    assert frame.locator("[name=p01_label]").first.is_disabled()
+    page.get_by_role("button", name="Accept one").click()
+    assert page.frame_locator("#hit").locator("[name=p01_label]").first.is_enabled()

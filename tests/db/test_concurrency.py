@@ -1,0 +1,426 @@
+"""Several commands at once on one project, on SQLite and on PostgreSQL: nothing twice, nothing lost, no traceback."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import process_work as work
+import pytest
+from books import (
+    assert_answers_are_kept_once,
+    assert_hits_are_neither_lost_nor_doubled,
+    pipeline_state,
+    server_rows,
+)
+from process_kit import Child, Outcome, fork_server, project_settings, side_by_side
+from sqlalchemy import text
+
+from mitl.db import engine as engines
+from mitl.db.engine import make_engine
+from mitl.db.locks import PUBLISH, only_one
+from mitl.db.models import Dataset
+from mitl.db.session import describe, open_database
+from mitl.db.store import answers, hits, items, proposals
+from mitl.db.store.submissions import NewSubmission, add_submissions
+from mitl.errors import SettingsError, StoreError
+from mitl.records import (
+    Caption,
+    Decision,
+    Direction,
+    Environment,
+    HitItem,
+    IdKind,
+    Image,
+    PackedHit,
+    Pair,
+    PairRole,
+    RetrievalSet,
+)
+from mitl.settings import Settings
+
+SANDBOX = Environment.SANDBOX
+
+
+@pytest.fixture(scope="module")
+def context() -> Iterator[Any]:
+    """Where child processes come from."""
+    with fork_server() as made:
+        yield made
+
+
+@dataclass
+class Project:
+    """A project on one engine, its stages run in processes of their own."""
+
+    context: Any
+    folder: Path
+    db_url: str
+
+    @property
+    def settings(self) -> Settings:
+        """As the stages see them."""
+        return project_settings(self.folder, db_url=self.db_url)
+
+    def run(self, *works: tuple[Any, ...] | Any) -> list[Any]:
+        """What these works return, one after the other."""
+        steps = [step if isinstance(step, tuple) else (step,) for step in works]
+        return [
+            Child(self.context, step, self.folder, *args, db_url=self.db_url).value() for step, *args in steps
+        ]
+
+    def at_once(self, *works: tuple[Any, ...] | Any) -> list[Outcome]:
+        """How these works end, started together."""
+        steps = [step if isinstance(step, tuple) else (step,) for step in works]
+        return side_by_side(self.context, self.folder, *steps, db_url=self.db_url)
+
+
+@pytest.fixture(scope="module")
+def made(context, tmp_path_factory) -> Path:
+    """One project after each stage, on SQLite, to be copied: ``proposed``, and ``answered`` by careful people."""
+    folder = tmp_path_factory.mktemp("made")
+    current = Project(context, folder / "current", f"sqlite:///{folder / 'current' / 'mitl.db'}")
+    current.run(work.init, (work.propose, 8, 8))
+    shutil.copytree(current.folder, folder / "proposed")
+    current.run(work.publish, (work.work, "careful", 2))
+    shutil.copytree(current.folder, folder / "answered")
+    return folder
+
+
+@pytest.fixture
+def project(made, context, tmp_path, engine_url) -> Project:
+    """A project with candidate pairs for some HITs."""
+    copied = Path(shutil.copytree(made / "proposed", tmp_path / "p"))
+    if engine_url.startswith("sqlite"):
+        return Project(context, copied, f"sqlite:///{copied / 'mitl.db'}")
+    (copied / "mitl.db").unlink()
+    project = Project(context, copied, engine_url)
+    project.run(work.init, (work.propose, 8, 8))
+    return project
+
+
+@pytest.fixture
+def answered(made, context, tmp_path) -> Project:
+    """A project on SQLite whose HITs careful people have answered, and nobody has harvested."""
+    copied = Path(shutil.copytree(made / "answered", tmp_path / "p"))
+    return Project(context, copied, f"sqlite:///{copied / 'mitl.db'}")
+
+
+@pytest.fixture
+def database(engine_url) -> str:
+    """URL of a pipeline database with a data set in it, once on each engine."""
+    with open_database(engine_url, create=True) as session:
+        session.add(Dataset(name="scenes", kind="scenes", id_kind=IdKind.INTEGER, content_sha256="0"))
+        session.commit()
+    return engine_url
+
+
+def errors(outcomes: list[Outcome]) -> list[str]:
+    """The tracebacks of those that raised."""
+    return [outcome.error for outcome in outcomes if outcome.error is not None]
+
+
+def test_two_harvests_at_once_store_and_pay_everything_once(project):
+    """Both succeed; each answer is kept once, each submission paid once, however the work fell out."""
+    project.run(work.publish, (work.work, "careful:0.5,random:0.5", 3))
+
+    outcomes = project.at_once(work.harvest, work.harvest, work.harvest)
+
+    assert errors(outcomes) == []
+    submissions = len(pipeline_state(project.settings)["submissions"])
+    assert sum(outcome.value.counts["fetched"] for outcome in outcomes) == submissions > 3
+    assert_answers_are_kept_once(project.settings)
+
+
+def test_a_publish_beside_a_harvest(project):
+    """New pairs are posted while answers to others come in."""
+    project.run((work.publish, "i2t"), (work.work, "careful", 3))
+
+    outcomes = project.at_once(work.harvest, (work.publish, "t2i"), work.harvest)
+
+    assert errors(outcomes) == []
+    assert_hits_are_neither_lost_nor_doubled(project.settings)
+    assert_answers_are_kept_once(project.settings)
+
+
+def test_a_harvest_that_polls_while_people_work(project):
+    """Answers are fetched as they come; in the end all are there, once."""
+    project.run(work.publish)
+
+    outcomes = project.at_once((work.work, "careful", 3), (work.poll, 4))
+    project.run(work.harvest)
+
+    assert errors(outcomes) == []
+    assert outcomes[0].value.counts["submitted"] == len(pipeline_state(project.settings)["submissions"])
+    assert_answers_are_kept_once(project.settings)
+
+
+def test_two_publishes_at_once_ask_each_pair_once(project):
+    """One posts; the others end with one line that says what to do, or find nothing left to do."""
+    outcomes = project.at_once(work.publish, work.publish, work.publish)
+
+    refused = [outcome for outcome in outcomes if outcome.error is not None]
+    posted = [outcome.value.counts["hits_posted"] for outcome in outcomes if outcome.error is None]
+    assert [outcome.error_type for outcome in refused] == ["StoreError"] * len(refused)
+    assert all("another `mitl publish` is at work" in str(outcome.message) for outcome in refused)
+    assert sorted(posted)[:-1] == [0] * (len(posted) - 1) and max(posted) > 3
+    assert_hits_are_neither_lost_nor_doubled(project.settings)
+
+
+def test_a_publish_that_dies_gives_its_turn_back(project):
+    """The lock of a killed process does not outlive it."""
+    killed = Child(project.context, work.publish, project.folder, kill_at=40, db_url=project.db_url).outcome()
+
+    (result,) = project.run(work.publish)
+
+    assert killed.exit_status == 137
+    assert result.status == "done"
+    assert_hits_are_neither_lost_nor_doubled(project.settings)
+
+
+def test_two_inits_at_once_load_the_data_once(context, tmp_path, engine_url):
+    """The tables are made once and the images loaded once, whoever comes first."""
+    made = Project(context, tmp_path / "p", engine_url)
+    work.init(project_settings(tmp_path / "other"), 12)  # in the same world every file is the same
+    Path(tmp_path / "p").mkdir()
+
+    outcomes = made.at_once((load_world, tmp_path / "other"), (load_world, tmp_path / "other"))
+
+    assert errors(outcomes) == []
+    assert sorted(outcome.value for outcome in outcomes) == ["done", "nothing_to_do"]
+    assert pipeline_state(made.settings)["dataset"]["n_images"] == 12
+
+
+def load_world(settings: Settings, world: Path) -> str:
+    """Load a data set that lies ready into the project's database; how it ended."""
+    from mitl.datasets.scenes.files import read_world
+    from mitl.settings import WORLD_FOLDER
+    from mitl.stages.setup.init import init
+
+    return init(settings, read_world(world / WORLD_FOLDER).retrieval_set).status
+
+
+def test_two_proposes_at_once_store_the_union_once(project):
+    """The same run twice is stored once; another run that finds the same pairs shares them."""
+    outcomes = project.at_once((work.propose, 9, 10), (work.propose, 9, 10), (work.propose, 6, 12))
+
+    assert errors(outcomes) == []
+    with open_database(project.db_url, read_only=True) as session:
+        assert len(proposals.runs(session)) == 3
+        assert set(proposals.pair_ids(session)) == set(proposals.candidate_pairs(session, tuple(Direction)))
+
+
+def test_a_reader_does_not_wait_for_a_writer(database):
+    """`mitl status` answers while a harvest holds the database."""
+    with open_database(database) as writer, only_one(database, PUBLISH):
+        hits.open_round(writer, 1, dt.datetime.now(dt.UTC))
+        writer.execute(text("UPDATE dataset SET name = 'changed'"))
+
+        with open_database(database, read_only=True) as reader:
+            names = reader.execute(text("SELECT name FROM dataset")).scalars().all()
+
+    assert names == ["scenes"]
+
+
+def test_a_database_that_stays_busy_is_one_line(database, monkeypatch):
+    """Whoever waited in vain for its turn reads what happened, not the driver's words."""
+    monkeypatch.setattr(engines, "BUSY_TIMEOUT_S", 1.0)
+    with open_database(database) as first:
+        first.execute(text("UPDATE dataset SET name = 'changed'"))
+
+        with (
+            pytest.raises(
+                StoreError, match=r"stayed busy .* another command is writing to it; run the command again"
+            ),
+            open_database(database) as second,
+        ):
+            second.execute(text("UPDATE dataset SET name = 'changed too'"))
+
+
+def test_a_row_that_was_there_before_is_one_line(database):
+    """A uniqueness that the database refuses is told in one line too."""
+    with (
+        pytest.raises(StoreError, match="was changed by another command meanwhile") as raised,
+        open_database(database) as session,
+    ):
+        session.add(Dataset(name="scenes", kind="scenes", id_kind=IdKind.INTEGER, content_sha256="0"))
+        session.commit()
+
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://reader:hunter2@127.0.0.1:1/mitl",
+        "postgresql://127.0.0.1:1/mitl?user=reader&password=hunter2",
+        "postgresql+psycopg://reader:hunter2@no-such-host.invalid/mitl",
+    ],
+)
+def test_an_unreachable_postgresql_is_one_line_without_the_password(url):
+    """The message names the database as the user did, and no secret."""
+    with pytest.raises(StoreError, match="cannot use postgresql://") as raised, open_database(url):
+        pass
+
+    assert "hunter2" not in str(raised.value) + describe(url)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_malformed_database_url_hides_its_password():
+    """Even what cannot be read as a URL does not show what may be a password."""
+    with (
+        pytest.raises(SettingsError, match="is not a database URL") as raised,
+        open_database("pg/me:hunter2@host"),
+    ):
+        pass
+
+    assert "hunter2" not in str(raised.value)
+
+
+def test_a_file_that_is_no_database_is_one_line(tmp_path):
+    """A text file in place of mitl.db is refused, not met with a traceback."""
+    (tmp_path / "mitl.db").write_text("these are my notes, which I would like to keep\n" * 100)
+
+    with (
+        pytest.raises(StoreError, match=r"cannot use mitl\.db: file is not a database"),
+        open_database(f"sqlite:///{tmp_path / 'mitl.db'}"),
+    ):
+        pass
+
+
+def test_a_read_only_session_refuses_to_write_on_postgresql(postgres_url):
+    """What must not write cannot."""
+    with open_database(postgres_url, create=True):
+        pass
+
+    with (
+        pytest.raises(StoreError, match="read-only transaction"),
+        open_database(postgres_url, read_only=True) as session,
+    ):
+        session.add(Dataset(name="x", kind="scenes", id_kind=IdKind.INTEGER, content_sha256="0"))
+        session.commit()
+
+
+@pytest.fixture
+def far_away(monkeypatch) -> Iterator[None]:
+    """The process runs in another time zone."""
+    before = os.environ.get("TZ")
+    monkeypatch.setenv("TZ", "Pacific/Chatham")
+    time.tzset()
+    yield
+    if before is None:
+        monkeypatch.delenv("TZ")
+    else:
+        monkeypatch.setenv("TZ", before)
+    time.tzset()
+
+
+def test_times_are_utc_and_order_alike_on_both_engines(engine_url, far_away):
+    """Times keep their microseconds and their order whatever zone they were given in or the process runs in."""
+    east, west = dt.timezone(dt.timedelta(hours=14)), dt.timezone(dt.timedelta(hours=-11))
+    moment = dt.datetime(2026, 3, 29, 1, 30, 0, 1, tzinfo=dt.UTC)
+    given = [
+        moment.astimezone(east) + dt.timedelta(microseconds=2),
+        moment.astimezone(west),
+        moment - dt.timedelta(hours=5),
+        (moment + dt.timedelta(microseconds=1)).astimezone(dt.timezone(dt.timedelta(hours=5, minutes=45))),
+    ]
+    with open_database(engine_url, create=True) as session:
+        submit(session, given)
+
+    with open_database(engine_url, read_only=True) as session:
+        found = [row.submitted_at for row in answers.assignments(session, SANDBOX)]
+
+    assert found == sorted(given)
+    assert all(time is not None and time.tzinfo is dt.UTC for time in found)
+
+
+def submit(session: Any, times: list[dt.datetime]) -> None:
+    """One submission at each of these times, on one HIT."""
+    data = RetrievalSet("d", "table", IdKind.STRING, (Image("i"),), (Caption("c", "i", "t"),))
+    items.add_dataset(session, data, "0")
+    batch = hits.add_batch(
+        session,
+        round_id=hits.open_round(session, 1, times[0]),
+        environment=SANDBOX,
+        direction="both",
+        template="pairs-plain",
+        reward_cents=100,
+        assignments=9,
+        seed=0,
+        server_id=None,
+        now=times[0],
+    )
+    page = PackedHit(1, (HitItem(1, Pair(1, 1), PairRole.CANDIDATE),))
+    hits.add_hits(session, batch.id, [hits.NewHit(page, 1, None, 9, "token")])
+    (hit,) = hits.hits(session, SANDBOX)
+    submitted = [
+        NewSubmission(hit.id, f"A{number}", f"ASSIGNMENT{number}", moment, moment, "Submitted", "<x/>")
+        for number, moment in enumerate(times)
+    ]
+    add_submissions(session, SANDBOX, submitted)
+    session.commit()
+
+
+def test_an_answer_that_was_approved_by_itself_is_booked(answered):
+    """Nobody harvested for a week: the server has paid, and the project's ledger says so once."""
+    let_a_week_pass(answered.settings)
+
+    answered.run(work.harvest, work.harvest)
+
+    assert set(server_rows(answered.settings, "SELECT state FROM assignment")) == {("approved",)}
+    assert_answers_are_kept_once(answered.settings)
+
+
+def test_a_rejection_that_comes_too_late_pays_and_uses_nothing(answered):
+    """What the server has approved cannot be rejected: the run says so, and the project is not stuck with the call."""
+    from mitl.stages.reviewing.review import Ruling, rule
+
+    with open_database(answered.db_url) as session:
+        # Made up, so that careful answers fail it.
+        session.execute(text("UPDATE hit_item SET role = 'gold_negative' WHERE role = 'gold_positive'"))
+        session.commit()
+    answered.run(work.harvest)
+    with open_database(answered.db_url, read_only=True) as session:
+        (number, *_) = [row.id for row in answers.assignments(session, SANDBOX, (Decision.QUEUED,))]
+    let_a_week_pass(answered.settings)
+
+    result = rule(
+        answered.settings, [Ruling(number, Decision.REJECT, "both controls were answered wrongly")], SANDBOX
+    )
+
+    with open_database(answered.db_url, read_only=True) as session:
+        (row,) = [row for row in answers.assignments(session, SANDBOX) if row.id == number]
+    assert "came too late" in result.warnings[0]
+    assert (row.status, row.decision) == ("Approved", Decision.DROP)
+    answered.run(work.settle, work.harvest)
+    assert_answers_are_kept_once(answered.settings)
+
+
+def let_a_week_pass(settings: Settings) -> None:
+    """Bring every submission to the moment of its approval by itself."""
+    engine = make_engine(settings.crowd_db_url)
+    with engine.begin() as connection:
+        connection.execute(
+            text("UPDATE assignment SET auto_approve_at = 1 WHERE auto_approve_at IS NOT NULL")
+        )
+        connection.execute(text("UPDATE hit SET settle_at = 1"))
+    engine.dispose()
+
+
+def test_answers_to_a_hit_whose_publishing_died_are_harvested(answered):
+    """The server had it, people did it: harvest recognises it without waiting for the next publish."""
+    with open_database(answered.db_url) as session:
+        session.execute(text("UPDATE hit SET state = 'sending', mturk_hit_id = NULL"))
+        session.commit()
+
+    (result,) = answered.run(work.harvest)
+
+    assert result.counts["fetched"] > 3
+    assert_answers_are_kept_once(answered.settings)

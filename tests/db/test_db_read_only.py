@@ -1,0 +1,207 @@
+"""SQLite databases that this user may read and not change: what reads goes on, what writes says so in one line."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from cli_kit import clear_environment, ok
+from db_kit import content, old_database, sqlite_url
+from sqlalchemy import text
+
+from mitl.db import migrate
+from mitl.db.engine import make_engine, open_engine
+from mitl.errors import StoreError
+
+
+@pytest.fixture(autouse=True)
+def no_settings_of_the_machine(monkeypatch):
+    """Nothing reaches a test from outside."""
+    clear_environment(monkeypatch)
+
+
+@pytest.fixture
+def project(tmp_path) -> Path:
+    """A project whose pipeline database is of the newest revision."""
+    folder = tmp_path / "p"
+    folder.mkdir()
+    old_database("pipeline", migrate.head("pipeline"), sqlite_url(folder / "mitl.db"))
+    return folder
+
+
+@contextmanager
+def locked(folder: Path, *, file: bool = True, around: bool = True) -> Iterator[None]:
+    """Take the right to write away from all files of the project, from its folder, or from both."""
+    before = {path: path.stat().st_mode for path in (*folder.iterdir(), folder)}
+    for path in before:
+        if (file and path != folder) or (around and path == folder):
+            path.chmod(before[path] & 0o555)
+    try:
+        yield
+    finally:
+        for path, mode in before.items():
+            if path.exists():
+                path.chmod(mode)
+
+
+def bound(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    """``mitl`` in a process whose user permissions bind, even where the tests run as root."""
+    limits = []
+    if os.geteuid() == 0:
+        if shutil.which("setpriv") is None:
+            pytest.skip("tests run as root, and setpriv (util-linux) is missing to take its rights away")
+        limits = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
+    called = [*limits, sys.executable, "-m", "mitl", *map(str, words)]
+    return subprocess.run(called, capture_output=True, text=True, check=False)
+
+
+def refused(*words: str | Path) -> str:
+    """The one line of a command that fails."""
+    done = bound(*words)
+    assert done.returncode == 1, done
+    (line,) = done.stderr.splitlines()
+    return line.removeprefix("error: ")
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("status",),
+        ("db", "current"),
+        ("db", "verify"),
+        ("db", "backup", "dump"),
+        ("review",),
+        ("workers",),
+        ("pay",),
+        ("prefer", "scores"),
+    ],
+    ids=" ".join,
+)
+def test_what_reads_needs_no_right_to_write(words, project, tmp_path, monkeypatch):
+    """It says what it says to those who may write, and leaves nothing beside the database."""
+    monkeypatch.chdir(tmp_path)
+    before = names(project)
+    with locked(project):
+        done = bound(*words, "--project", project)
+        assert names(project) == before
+    shutil.rmtree(tmp_path / "dump", ignore_errors=True)
+
+    assert (done.returncode, done.stderr) == (0, ""), done
+    assert done.stdout == ok(*words, "--project", project).out
+
+
+@pytest.mark.parametrize(
+    ("file", "around", "why"),
+    [
+        (True, True, "mitl.db is read-only for this user"),
+        (True, False, "mitl.db is read-only for this user"),
+        (
+            False,
+            True,
+            "the folder of mitl.db, where SQLite writes its journal, is read-only for this user",
+        ),
+    ],
+    ids=["both", "file", "folder"],
+)
+def test_reading_and_writing_whatever_is_locked(file, around, why, project):
+    """The file, its folder, or both: reading leaves no journal that the owner could not write."""
+    before, beside = content(sqlite_url(project / "mitl.db")), names(project)
+    with locked(project, file=file, around=around):
+        read = bound("status", "--project", project)
+        line = refused("harvest", "--project", project)
+
+    assert read.returncode == 0, read
+    assert line == (
+        f"{why}, but this command opens it for writing: give this user write access to the file and to its folder, or "
+        "work on a copy of the project, and run the command again"
+    )
+    assert names(project) == beside
+    assert content(sqlite_url(project / "mitl.db")) == before
+
+
+def test_the_report_is_written_elsewhere_once_its_secret_is_there(project, tmp_path):
+    """Without the secret of its pseudonyms it cannot be made, and says so; with it, it is the same report."""
+    out = tmp_path / "out.html"
+    with locked(project):
+        line = refused("report", "--project", project, "--out", out)
+    ok("report", "--project", project, "--out", tmp_path / "owner.html")
+    with locked(project):
+        done = bound("report", "--project", project, "--out", out)
+
+    assert line == (
+        "cannot use mitl.db: attempt to write a readonly database; give this user write access to it and run the "
+        "command again"
+    )
+    assert done.returncode == 0, done
+    assert out.read_bytes() == (tmp_path / "owner.html").read_bytes()
+
+
+def test_what_another_process_has_not_yet_put_into_the_file_is_read(project):
+    """Its journal is read under its locks, while it goes on writing."""
+    writer = make_engine(sqlite_url(project / "mitl.db"))
+    with writer.begin() as connection:
+        connection.execute(text("UPDATE dataset SET name = 'renamed' WHERE id = 1"))
+    with locked(project):
+        done = bound("status", "--project", project)
+    with writer.begin() as connection:
+        connection.execute(text("UPDATE dataset SET name = 'again' WHERE id = 1"))
+    writer.dispose()
+
+    assert done.returncode == 0, done
+    assert "renamed: " in done.stdout
+    assert "again: " in ok("status", "--project", project).out
+
+
+def test_a_journal_that_nobody_has_open_is_not_passed_over(project, tmp_path):
+    """A crash left it, or a copy without the lock file: what is in it would be missing."""
+    copy = tmp_path / "copy"
+    with closing(sqlite3.connect(project / "mitl.db")) as writer:
+        writer.execute("UPDATE dataset SET name = 'renamed' WHERE id = 1")
+        writer.commit()
+        shutil.copytree(project, copy)
+    (copy / "mitl.db-shm").unlink()
+    with locked(copy):
+        line = refused("status", "--project", copy)
+
+    assert line == (
+        "mitl.db-wal holds changes that were never put into mitl.db, which is read-only for this user; let a user with "
+        "write access run `mitl db current` once, then run the command again"
+    )
+    assert "renamed: " in ok("status", "--project", copy).out
+
+
+def test_what_was_changed_while_it_was_read_is_not_told(project, monkeypatch):
+    """Without locks nothing else keeps half of an old state and half of a new one apart."""
+    file = project / "mitl.db"
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+    with (
+        pytest.raises(StoreError, match=r"mitl\.db was changed by somebody else while it was read; run the"),
+        open_engine(sqlite_url(file), read_only=True) as engine,
+        engine.connect() as connection,
+    ):
+        connection.execute(text("SELECT count(*) FROM item"))
+        with closing(sqlite3.connect(file)) as writer:
+            writer.execute("UPDATE dataset SET name = 'renamed' WHERE id = 1")
+            writer.commit()
+
+
+def test_a_file_that_may_not_be_read_is_told(project):
+    """The remedy is another one."""
+    with locked(project):
+        (project / "mitl.db").chmod(0)
+        line = refused("status", "--project", project)
+
+    assert line == (
+        "cannot read mitl.db: permission denied; give this user read access to it and run the command again"
+    )

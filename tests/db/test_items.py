@@ -1,0 +1,127 @@
+"""Items of any kind: what no image-caption set needs, and projects that were made before there were items."""
+
+from __future__ import annotations
+
+import filecmp
+import re
+import tarfile
+from pathlib import Path
+
+import pytest
+from db_kit import content, sqlite_url
+from world_kit import SANDBOX, make_world, run_propose, run_publish
+
+from mitl.db.session import open_database
+from mitl.db.store import items, proposals
+from mitl.records import IdKind, Item, ItemSet, Pair, Part, PartKind, Side, StoredItem
+from mitl.settings import Settings, load
+from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.operating.upgrading import upgrade
+from mitl.stages.operating.verify import verify
+from mitl.stages.releasing.build_dataset import build_dataset
+from mitl.stages.reporting.report import report
+from mitl.stages.reporting.status import status
+
+OLD = Path(__file__).parents[1] / "data" / "projects" / "p0006.tar.xz"
+"""As revision p0006 left it: proposed, answered, released, a study of rankings, and posted work with new answers."""
+
+
+def test_a_set_of_any_kind_is_kept_with_its_sides_parts_and_directions(engine_url):
+    """Pictures with a wish in words search pictures; sounds and texts stand beside them, in the order given."""
+    shoe = Item("shoe.jpg", (Part(PartKind.IMAGE, file="shoe.jpg", width=640, height=480, sha256="ab"),))
+    boot = Item("boot.jpg", (Part(PartKind.IMAGE, url="https://example.org/boot.jpg"),))
+    wish = Item("q", (Part(PartKind.IMAGE, file="shoe.jpg"), Part(PartKind.TEXT, "but higher")), "shoe.jpg")
+    bark = Item("bark", (Part(PartKind.AUDIO, file="bark.wav"),))
+    data = ItemSet(
+        "composed",
+        "by hand",
+        IdKind.STRING,
+        (
+            Side("image", (boot, shoe)),
+            Side("query", (wish,), made_for="image"),
+            Side("sound", (bark,)),
+        ),
+        {"q2i": ("query", "image"), "a2q": ("sound", "query"), "i2i": ("image", "image")},
+    )
+    with open_database(engine_url, create=True) as session:
+        items.add_dataset(session, data, "0")
+        session.commit()
+
+        kept = items.dataset(session)
+        sides = {name: items.items(session, row) for name, row in kept.sides.items()}
+
+    assert kept.directions == data.directions
+    assert list(sides) == ["image", "query", "sound"]
+    assert sides["image"] == [
+        StoredItem(1, "boot.jpg", None, boot.parts),
+        StoredItem(2, "shoe.jpg", None, shoe.parts),
+    ]
+    assert sides["query"] == [StoredItem(1, "q", 2, wish.parts)]
+    assert sides["sound"] == [StoredItem(1, "bark", None, bark.parts)]
+
+
+def test_pairs_within_a_side_are_none_of_images_and_captions(engine_url):
+    """Two captions with the numbers of an image and a caption are another pair, asked and stored beside it."""
+    texts = tuple(Item(name, (Part(PartKind.TEXT, name),), "1") for name in ("a", "b"))
+    picture = Item("1", (Part(PartKind.IMAGE),))
+    sides = (Side("image", (picture,)), Side("caption", texts, made_for="image"))
+    ways = {"t2i": ("caption", "image"), "t2t": ("caption", "caption")}
+    with open_database(engine_url, create=True) as session:
+        items.add_dataset(session, ItemSet("d", "by hand", IdKind.STRING, sides, ways), "0")
+        captions = items.dataset(session).sides["caption"]
+
+        usual = proposals.ensure_pairs(session, [Pair(1, 2)])
+        within = proposals.ensure_pairs(session, [Pair(1, 2)], (captions, captions))
+
+        assert proposals.pair_ids(session) == usual == {Pair(1, 2): 1}
+        assert proposals.pair_ids(session, (captions, captions)) == within == {Pair(1, 2): 2}
+
+
+@pytest.fixture
+def old(tmp_path) -> Settings:
+    """A project of an earlier version, its databases brought to the newest revision."""
+    with tarfile.open(OLD) as archive:
+        archive.extractall(tmp_path, filter="data")
+    settings = load(tmp_path / "project", environ={})
+    upgrade(settings)
+    return settings
+
+
+def test_an_upgraded_database_holds_what_a_new_one_does(old, tmp_path):
+    """The same world and the same proposals: the same items, parts, pairs and queries under the same numbers."""
+    new = make_world(tmp_path / "new", n_images=12)
+    run_propose(new, image_queries=4, caption_queries=6)
+    before, after = (content(sqlite_url(made.project / "mitl.db")) for made in (old, new))
+
+    for table in ("dataset", "side", "direction", "item", "part", "query", "proposal"):
+        assert before[table] == after[table], table
+    assert before["pair"][: len(after["pair"])] == after["pair"]
+    assert verify(old).refusal is None
+
+
+def test_a_release_of_an_upgraded_project_is_byte_for_byte_the_old_one(old, tmp_path):
+    """Its positives, answers and pseudonyms; the manifest but for the hash of the wording, which moved since."""
+    was, now = old.project / "release", tmp_path / "release"
+    build_dataset(old, now, SANDBOX)
+
+    names = [path.name for path in sorted(was.iterdir()) if path.name != "manifest.json"]
+
+    assert sorted([*names, "manifest.json"]) == sorted(path.name for path in now.iterdir())
+    assert filecmp.cmpfiles(was, now, names, shallow=False) == (names, [], [])
+    manifests = [(folder / "manifest.json").read_text("utf-8") for folder in (was, now)]
+    same, other = (re.sub(r'("template_sha256": )"[0-9a-f]{64}"', r"\1null", text) for text in manifests)
+    assert same == other
+
+
+def test_the_loop_goes_on_in_an_upgraded_project(old):
+    """What was out is harvested, what is missing is asked again, and status and report count both."""
+    waiting = status(old, SANDBOX).counts
+    harvested = harvest(old, SANDBOX)
+    posted = run_publish(old)
+    now = status(old, SANDBOX).counts
+    shown = report(old)
+
+    assert harvested.status == "done" and harvested.counts["fetched"] > 0
+    assert posted.status in ("done", "nothing_to_do")
+    assert waiting != now
+    assert Path(shown.paths["report"]).stat().st_size > 10_000

@@ -1,0 +1,378 @@
+"""The review desk over HTTP: what a person decides reaches the crowd server, once, and is journalled."""
+
+from __future__ import annotations
+
+import datetime as dt
+import html
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from desk_kit import REASON, OpenDesk, copy_of, make_reviewed_project, open_desk, written
+from sqlalchemy import text
+from world_kit import SANDBOX
+
+from mitl.crowd.paying import OVERRIDE, REJECT
+from mitl.db.engine import make_engine
+from mitl.db.session import open_database
+from mitl.db.store import journal, judgements
+from mitl.desk.words import DECISIONS
+from mitl.records import Decision, JournalState
+from mitl.settings import Settings
+from mitl.stages.reviewing.review import Ruling, rule
+
+pytest_plugins = ("desk_fixtures",)
+
+
+def server_says(settings: Settings, query: str, **values: object) -> list[tuple[object, ...]]:
+    """Rows of the crowd server's database."""
+    engine = make_engine(settings.crowd_db_url)
+    with engine.connect() as connection:
+        rows = [tuple(row) for row in connection.execute(text(query), values)]
+    engine.dispose()
+    return rows
+
+
+def state_on_server(desk: OpenDesk, number: int) -> str:
+    """What the crowd server says of a submission."""
+    row = desk.row(number)
+    query = """SELECT a.state FROM assignment a JOIN worker w ON w.id = a.worker_id
+        WHERE a.mturk_id = :a AND w.mturk_id = :w"""
+    [(state,)] = server_says(desk.settings, query, a=row.mturk_assignment_id, w=row.worker)
+    return str(state).lower()
+
+
+def test_decisions_pay_and_lead_to_the_next_in_the_queue(opened):
+    """The server approves, the ledger books, answers count where they may, and the next submission shows."""
+    queued = opened.rows(Decision.QUEUED)
+    wanted = dict(zip(queued, (Decision.APPROVE, Decision.DROP, Decision.APPROVE_EXCLUDE), strict=False))
+
+    for row, following in zip(wanted, queued[1:], strict=False):
+        page = opened.post(f"/queue/{row.id}/decide", {"decision": wanted[row].value})
+        assert page.status_code == 200 and f"Submission {following.id}" in page.text
+        assert f"Submission {row.id}: {DECISIONS[wanted[row]]}" in written(page)
+    opened.settle()
+
+    excluded = [row.worker for row in queued if wanted.get(row) is Decision.APPROVE_EXCLUDE]
+    with open_database(opened.settings.db_url, read_only=True) as session:
+        calls = [journal.find(session, "approve", row.key) for row in wanted]
+        used = {one.assignment_id for one in judgements.judgements(session, SANDBOX) if one.record.usable}
+    assert [call and call.state for call in calls] == [JournalState.DONE] * 3
+    assert [opened.row(row.id).decision for row in wanted] == list(wanted.values())
+    for row, decision in wanted.items():
+        assert (opened.row(row.id).status, state_on_server(opened, row.id)) == ("Approved", "approved")
+        assert opened.row(row.id).excluded == (row.worker in excluded)
+        assert (row.id in used) == (decision is Decision.APPROVE and row.worker not in excluded)
+    assert server_says(opened.settings, "SELECT count(*) FROM qualification") == [(1,)]
+    assert "excluded" in written(opened.get(f"/workers/{queued[2].worker_id}"))
+
+
+def test_a_rejection_keeps_its_reason_says_until_when_and_can_be_reversed(opened):
+    """Nothing is paid at first; reversed within thirty days, the reward is booked once."""
+    first = opened.rows(Decision.QUEUED)[0]
+    assert first.submitted_at is not None
+    until = first.submitted_at + dt.timedelta(days=30)
+    day = f"{until.day} {until:%B %Y}"
+
+    before = written(opened.get(f"/queue/{first.id}"))
+    opened.post(f"/queue/{first.id}/decide", {"decision": "reject", "reason": REASON})
+    opened.settle()
+    rejected = opened.get(f"/queue/{first.id}")
+
+    assert f"until {day}" in before and f"until {day}" in written(rejected)
+    assert REASON in html.unescape(rejected.text)
+    assert (opened.row(first.id).status, state_on_server(opened, first.id)) == ("Rejected", "rejected")
+    with open_database(opened.settings.db_url, read_only=True) as session:
+        spent = journal.spent(session, SANDBOX).get("reward", 0)
+        call = journal.find(session, REJECT, first.key)
+    assert call is not None and call.state is JournalState.DONE
+
+    for _ in range(2):
+        opened.post(f"/queue/{first.id}/reverse", {"decision": "drop"})
+        opened.settle()
+
+    row = opened.row(first.id)
+    assert (row.decision, row.status) == (Decision.DROP, "Approved")
+    assert state_on_server(opened, first.id) == "approved"
+    with open_database(opened.settings.db_url, read_only=True) as session:
+        call = journal.find(session, OVERRIDE, first.key)
+        paid = journal.spent(session, SANDBOX)["reward"] - spent
+    assert call is not None and call.state is JournalState.DONE
+    assert paid > 0
+
+
+def test_a_rejection_cannot_be_reversed_after_thirty_days(reviewed, tmp_path):
+    """The page offers nothing then, and a form that is sent all the same is refused."""
+    settings = copy_of(reviewed, tmp_path / "p")
+    later = dt.datetime.now(dt.UTC) + dt.timedelta(days=31)
+    with open_desk(settings) as desk:
+        first = desk.rows(Decision.QUEUED)[0]
+        desk.post(f"/queue/{first.id}/decide", {"decision": "reject", "reason": REASON})
+        desk.settle()
+    with open_desk(settings, clock=lambda: later) as desk:
+        page = desk.get(f"/queue/{first.id}")
+        refused = desk.post(f"/queue/{first.id}/reverse", {"decision": "approve"})
+        desk.settle()
+
+        assert "time to reverse it is over" in page.text and "Pay after all" not in page.text
+        assert refused.status_code == 409 and "could be reversed until" in refused.text
+        assert desk.row(first.id).decision is Decision.REJECT
+
+
+@pytest.mark.parametrize("fields", [{"decision": "reject", "reason": "too bad "}, {"decision": "reject"}])
+def test_a_rejection_needs_a_reason_that_its_worker_can_understand(still, fields):
+    """What was written stays in the field, and nothing is decided."""
+    first = still.rows(Decision.QUEUED)[0]
+
+    page = still.post(f"/queue/{first.id}/decide", fields)
+
+    assert page.status_code == 422
+    assert "at least 20 characters" in written(page)
+    assert fields.get("reason", "").strip() in page.text
+    assert still.row(first.id).decision is Decision.QUEUED
+
+
+@pytest.mark.parametrize("decision", ["pass", "queued", "none", "", "APPROVE"])
+def test_no_other_decision_is_taken(still, decision):
+    """Only the four that the page offers."""
+    first = still.rows(Decision.QUEUED)[0]
+
+    page = still.post(f"/queue/{first.id}/decide", {"decision": decision})
+
+    assert page.status_code == 422
+    assert still.row(first.id).decision is Decision.QUEUED
+
+
+def test_who_comes_second_is_told_what_the_first_decided(opened):
+    """The command line decided meanwhile: the desk says so, changes nothing, and its open page learns of it."""
+    first = opened.rows(Decision.QUEUED)[0]
+    assert opened.get(f"/state?item={first.id}").json()["item"] == "waits"
+    rule(opened.settings, [Ruling(first.id, Decision.DROP)], SANDBOX)
+
+    learned = opened.get(f"/state?item={first.id}").json()["item"]
+    page = opened.post(f"/queue/{first.id}/decide", {"decision": "reject", "reason": REASON})
+    opened.settle()
+
+    assert learned == "paid, not used"
+    assert page.status_code == 409
+    assert "is decided already: it was paid and is not used" in written(page)
+    assert opened.row(first.id).decision is Decision.DROP
+    assert state_on_server(opened, first.id) == "approved"
+
+
+def test_a_form_that_comes_twice_decides_once(opened):
+    """The second is told that it is decided; the reward is booked once."""
+    first = opened.rows(Decision.QUEUED)[0]
+
+    replies = [opened.post(f"/queue/{first.id}/decide", {"decision": "approve"}) for _ in range(2)]
+    opened.settle()
+
+    assert [reply.status_code for reply in replies] == [200, 409]
+    with open_database(opened.settings.db_url, read_only=True) as session:
+        query = text("SELECT count(*) FROM ledger WHERE assignment_id = :a")
+        assert session.execute(query, {"a": first.id}).scalar_one() == 1
+
+
+def test_a_decision_is_kept_where_no_server_answers_and_sent_when_one_does(reviewed, tmp_path):
+    """The page says in one line that the server could not be told; `Try again` tells it later."""
+    settings = copy_of(reviewed, tmp_path / "p")
+    dead = replace(settings, endpoint="http://127.0.0.1:9", endpoint_environment=SANDBOX)
+    with open_desk(dead) as desk:
+        first, second, *_ = desk.rows(Decision.QUEUED)
+        desk.post(f"/queue/{first.id}/decide", {"decision": "approve"})
+        desk.settle()
+        page = desk.get(f"/queue/{second.id}")
+
+        assert "1 decision kept here, not yet at the crowd server. Nothing answers at" in written(page)
+        assert (desk.row(first.id).decision, desk.row(first.id).status) == (Decision.APPROVE, "Submitted")
+    with open_desk(settings) as desk:
+        assert "1 decision of an earlier run has not reached the crowd server" in written(desk.get("/"))
+        desk.post("/send")
+        desk.settle()
+
+        assert desk.row(first.id).status == "Approved"
+        assert "reached the crowd server" not in written(desk.get("/"))
+
+
+def test_the_queue_ends_with_word_that_nothing_waits(opened):
+    """After the last decision there is no next one."""
+    for row in opened.rows(Decision.QUEUED):
+        page = opened.post(f"/queue/{row.id}/decide", {"decision": "drop"})
+    opened.settle()
+
+    assert "Nothing waits" in page.text
+    assert opened.get("/state").json()["queued"] == 0
+    assert opened.get("/queue").status_code == 200
+
+
+HOSTILE = """"><script>alert(1)</script><img src=x onerror=alert(2)>'`{{7*7}}"""
+
+
+def test_hostile_captions_reasons_and_worker_ids_stay_text(opened):
+    """Whatever a caption, a worker's words, a finding or an id holds, it is shown and never run."""
+    first = opened.rows(Decision.QUEUED)[0]
+    opened.sql("UPDATE part SET text = :t WHERE kind = 'text'", t=HOSTILE)
+    opened.sql("UPDATE worker SET mturk_worker_id = mturk_worker_id || :t", t=HOSTILE)
+    opened.sql(
+        "INSERT INTO finding (assignment_id, code, detail) VALUES (:a, 'unreadable', :t)",
+        a=first.id,
+        t=HOSTILE,
+    )
+    [judgement, *_] = [row for row in _judgements(opened) if row.assignment_id == first.id]
+    opened.sql(
+        "INSERT INTO rationale (judgement_id, kind, value) VALUES (:j, 'text', :t)", j=judgement.id, t=HOSTILE
+    )
+
+    for path in (f"/queue/{first.id}", "/workers", f"/workers/{first.worker_id}", "/"):
+        page = opened.get(path).text
+        assert (
+            "<script>alert" not in page
+            and "<img src=x" not in page
+            and "49" not in page.split("alert(2)")[-1][:9]
+        )
+    page = opened.get(f"/queue/{first.id}").text
+    assert page.count(html.escape(HOSTILE, quote=False).replace('"', "&#34;").replace("'", "&#39;")) >= 20
+
+
+def _judgements(desk: OpenDesk):
+    with open_database(desk.settings.db_url, read_only=True) as session:
+        return judgements.judgements(session, SANDBOX)
+
+
+def test_pictures_come_by_their_number_alone(opened):
+    """A row's own file, where it is a picture; never a path from the address, never a file that could run."""
+    page = Path(opened.settings.project) / "page.svg"
+    page.write_text("<svg xmlns='http://www.w3.org/2000/svg'><script>alert(1)</script></svg>")
+    opened.sql("UPDATE part SET file = 'page.svg' WHERE kind = 'image' AND item_id = 1")
+    opened.sql("UPDATE part SET file = 'gone.png' WHERE kind = 'image' AND item_id = 2")
+    opened.sql(
+        "UPDATE part SET file = NULL, url = 'https://example.org/3.jpg' WHERE kind = 'image' AND item_id = 3"
+    )
+
+    good = opened.get("/image/4")
+
+    assert (good.status_code, good.headers["content-type"]) == (200, "image/png")
+    assert good.headers["x-content-type-options"] == "nosniff"
+    wrong = ("1", "2", "3", "99999", "../mitl.db", "..%2Fmitl.db", "4/../../mitl.toml")
+    assert [opened.get(f"/image/{name}").status_code for name in wrong] == [404] * len(wrong)
+
+
+@pytest.mark.parametrize("number", ["0", "2147483648", "9" * 30])
+def test_a_number_beyond_any_row_is_not_found(still, number):
+    """Of a submission, a worker or a picture, to be seen or to be decided about."""
+    for path in ("/queue", "/workers", "/image"):
+        assert still.get(f"{path}/{number}").status_code in (404, 409), path
+    assert still.post(f"/queue/{number}/decide", {"decision": "approve"}).status_code in (404, 409)
+    assert still.post(f"/queue/{number}/reverse", {"decision": "drop"}).status_code in (404, 409)
+    assert still.post(f"/workers/{number}/message", {"subject": "s", "text": "t"}).status_code in (404, 409)
+    assert still.get(f"/state?item={number}").status_code == 200
+    assert still.get(f"/queue?after={number}").status_code == 200
+
+
+def test_a_picture_without_a_file_is_linked_by_https_alone(opened):
+    """An https address is shown by the browser; any other address is not."""
+    first = opened.rows(Decision.QUEUED)[0]
+    for url, shown in (
+        ("https://example.org/a.jpg", True),
+        ("http://example.org/a.jpg", False),
+        ("javascript:x", False),
+    ):
+        opened.sql("UPDATE part SET file = NULL, url = :u WHERE kind = 'image'", u=url)
+        assert (f'src="{url}"' in opened.get(f"/queue/{first.id}").text) == shown
+
+
+def test_the_overview_counts_what_the_status_counts(still):
+    """Controls, queue and money are those of `mitl status`."""
+    from mitl.stages.reporting.status import status
+
+    counts = status(still.settings, SANDBOX).counts
+    said = written(still.get("/"))
+
+    assert f"{counts['golds_passed']} of {counts['golds_answered']}" in said
+    assert f"{counts['queued']} submissions" in said or f"{counts['queued']} submission " in said
+    assert f"${counts['paid_cents'] / 100:.2f} is paid" in said
+    assert f"${counts['held_cents'] / 100:.2f} is promised" in said
+
+
+def test_the_state_changes_when_a_page_would(opened):
+    """A decision moves the mark that open pages compare; looking does not."""
+    first = opened.rows(Decision.QUEUED)[0]
+    marks = [opened.get("/state").json()["mark"] for _ in range(2)]
+    opened.post(f"/queue/{first.id}/decide", {"decision": "drop"})
+    opened.settle()
+
+    assert marks[0] == marks[1] != opened.get("/state").json()["mark"]
+
+
+@pytest.mark.postgres
+def test_the_desk_works_on_postgresql(tmp_path, postgres_url):
+    """Pages, a decision and its reversal."""
+    settings = make_reviewed_project(tmp_path / "p", db_url=postgres_url, image_queries=2, caption_queries=2)
+    with open_desk(settings) as desk:
+        first = desk.rows(Decision.QUEUED)[0]
+        pages = ["/", "/workers", f"/workers/{first.worker_id}", "/queue", f"/state?item={first.id}"]
+        assert [desk.get(path).status_code for path in pages] == [200] * len(pages)
+        desk.post(f"/queue/{first.id}/decide", {"decision": "reject", "reason": REASON})
+        desk.settle()
+        desk.post(f"/queue/{first.id}/reverse", {"decision": "approve"})
+        desk.settle()
+
+        assert (desk.row(first.id).decision, desk.row(first.id).status) == (Decision.APPROVE, "Approved")
+
+
+def test_a_message_reaches_a_worker_whose_work_was_decided_once(opened):
+    """It is journalled, shown on the worker's page here, and kept on the server; the same form sends nothing twice."""
+    first = opened.rows(Decision.QUEUED)[0]
+    opened.post(f"/queue/{first.id}/decide", {"decision": "approve"})
+    opened.settle()
+    fields = {"subject": "Thank you", "text": f"Please look\ntwice. {HOSTILE}", "message_token": "abc"}
+
+    page = opened.post(f"/workers/{first.worker_id}/message", fields)
+    again = opened.post(f"/workers/{first.worker_id}/message", fields)
+
+    assert page.status_code == 200 and "Thank you" in page.text and "<script>alert" not in page.text
+    assert again.status_code == 422 and "was sent before" in again.text
+    with open_database(opened.settings.db_url, read_only=True) as session:
+        call = journal.find(session, "message", f"{first.worker}:abc")
+    assert call is not None and call.state is JournalState.DONE
+    assert server_says(opened.settings, "SELECT subject FROM message WHERE subject = 'Thank you'") == [
+        ("Thank you",)
+    ]
+
+
+def test_a_message_that_the_server_refuses_is_kept_in_the_form_with_one_line(opened):
+    """It takes messages only for people whose work was decided; what was written stays."""
+    undecided = opened.rows(Decision.QUEUED)[0]
+    opened.sql("UPDATE worker SET mturk_worker_id = 'AUNKNOWNWORKER' WHERE id = :w", w=undecided.worker_id)
+
+    page = opened.post(
+        f"/workers/{undecided.worker_id}/message",
+        {"subject": "Hello", "text": "A <b>word</b>.", "message_token": "x"},
+    )
+
+    assert page.status_code == 422
+    assert "A &lt;b&gt;word&lt;/b&gt;." in page.text
+    assert page.text.count('role="alert"') == 2  # the line, and the one that tells of a lost desk
+    with open_database(opened.settings.db_url, read_only=True) as session:
+        call = journal.find(session, "message", "AUNKNOWNWORKER:x")
+    assert call is not None and call.state is JournalState.FAILED and call.error
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"subject": " ", "text": "x"}, "subject is empty"),
+        ({"subject": "x", "text": ""}, "message is empty"),
+        ({"subject": "x" * 201, "text": "x"}, "200 are the most"),
+        ({"subject": "x", "text": "y" * 4097}, "4,096 are the most"),
+    ],
+)
+def test_a_message_within_the_apis_limits_alone_is_sent(still, fields, said):
+    """Empty and overlong ones are refused before any call."""
+    worker = still.rows(Decision.QUEUED)[0].worker_id
+
+    page = still.post(f"/workers/{worker}/message", fields)
+
+    assert page.status_code == 422 and said in written(page)
+    with open_database(still.settings.db_url, read_only=True) as session:
+        assert session.execute(text("SELECT count(*) FROM journal WHERE kind = 'message'")).scalar_one() == 0

@@ -1,0 +1,63 @@
+"""docs/report.md: its commands run as written, its files are where it says, its pictures are small."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from cli_kit import clear_environment
+from docs_kit import mitl_lines
+from process_kit import project_settings
+from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish
+
+from mitl.cli import group
+from mitl.cli.app import run
+from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.simulate import simulate
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXT = (ROOT / "docs" / "report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_commands_run_as_written_and_each_environment_has_its_file(tmp_path, monkeypatch, capsys):
+    """In a worked-on project they exit 0 and write report.html; a look at live work goes into a file beside it."""
+    clear_environment(monkeypatch)
+    settings = make_world(tmp_path / "p", n_images=14)
+    run_propose(settings, image_queries=3, caption_queries=4)
+    run_publish(settings)
+    simulate(settings, SANDBOX, population="careful")
+    harvest(settings, SANDBOX)
+    run_build(settings)
+    monkeypatch.chdir(project_settings(tmp_path / "p").project)
+
+    written = []
+    for words in [*mitl_lines("docs/report.md"), ["report", "--live"], ["report", "--out", "mine.html"]]:
+        assert run(group, [*words, "--json"]) == 0, words
+        written.append(json.loads(capsys.readouterr().out)["paths"].get("report"))
+
+    assert [Path(path).name for path in written if path] == ["report.html", "report-live.html", "mine.html"]
+
+
+def test_its_pictures_are_there_and_small():
+    """At most 150 kB together."""
+    pictures = [ROOT / "docs" / name for name in re.findall(r"!\[[^]]*\]\((images/[^)]*)\)", TEXT)]
+
+    assert len(pictures) == 3
+    assert sum(picture.stat().st_size for picture in pictures) < 150_000
+
+
+def test_its_numbers_are_the_codes():
+    """What is shown, listed and inlined at most."""
+    from mitl.analysis.report import render
+    from mitl.analysis.report.views import LADDER
+    from mitl.stages.reporting import gallery
+
+    assert f"the {render.MOST_WORKERS} busiest" in TEXT
+    assert f"{LADDER[0][0]} pixels" in TEXT
+    assert render.MAX_BYTES == 4_000_000
+    assert "4 MB" in TEXT
+    assert gallery.SHOWN == 6
+    assert "six are shown" in TEXT

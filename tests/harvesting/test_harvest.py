@@ -1,0 +1,280 @@
+"""Harvesting: raw first, nothing lost by incomplete listings, deleted HITs or work that was settled elsewhere."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+
+import pytest
+from books import assert_answers_are_kept_once, pipeline_state
+from harvest_kit import (
+    client_of,
+    copied,
+    fail_controls,
+    in_pipeline,
+    make_asked,
+    on_server,
+    posted,
+    submissions,
+    submitted_ago,
+)
+from world_kit import SANDBOX, run_publish
+
+from mitl.db.session import open_database
+from mitl.db.store import answers, hits, judgements, open_work, parses
+from mitl.db.store.submissions import NewSubmission, add_submissions
+from mitl.errors import EndpointError
+from mitl.records import Decision, HitState
+from mitl.settings import Settings
+from mitl.stages.harvesting.fetching import sweep
+from mitl.stages.harvesting.harvest import harvest, harvest_once
+from mitl.stages.harvesting.judging import judge
+from mitl.stages.simulate import simulate
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """A project whose HITs are out."""
+    return make_asked(tmp_path_factory.mktemp("harvest") / "asked")
+
+
+@pytest.fixture(scope="module")
+def made_answered(made, tmp_path_factory) -> Path:
+    """The same, answered by careful people and not yet harvested."""
+    settings = copied(made, tmp_path_factory.mktemp("harvest") / "answered")
+    simulate(settings, SANDBOX)
+    return settings.project
+
+
+@pytest.fixture
+def asked(made, tmp_path) -> Settings:
+    """A project whose HITs are out."""
+    return copied(made, tmp_path / "p")
+
+
+@pytest.fixture
+def answered(made_answered, tmp_path) -> Settings:
+    """A project whose HITs were answered."""
+    return copied(made_answered, tmp_path / "p")
+
+
+def test_what_a_run_stored_and_died_over_is_parsed_by_the_next(answered, made_answered, tmp_path):
+    """A kill after the raw documents were committed: nobody decides about them, the next run reads and pays them."""
+    whole = copied(made_answered, tmp_path / "whole")
+    harvest(whole, SANDBOX)
+    with client_of(answered) as client, open_database(answered.db_url) as session:
+        for hit in posted(answered):
+            found = client.list_assignments(str(hit.mturk_hit_id))
+            add_submissions(
+                session,
+                SANDBOX,
+                [
+                    NewSubmission(
+                        hit.id,
+                        one.worker_id,
+                        one.assignment_id,
+                        one.accepted_at,
+                        one.submitted_at,
+                        one.status,
+                        one.answer_xml,
+                    )
+                    for one in found
+                ],
+            )
+        session.commit()
+        judge(session, SANDBOX, answered.gold_rule)
+        session.commit()
+        assert len(parses.unparsed(session, SANDBOX)) == 6
+    assert {row.decision for row in submissions(answered)} == {Decision.NONE}
+
+    result = harvest(answered, SANDBOX)
+
+    assert (result.status, result.counts["fetched"], result.counts["approved"]) == ("done", 0, 6)
+    assert pipeline_state(answered) == pipeline_state(whole)
+    assert_answers_are_kept_once(answered)
+
+
+def test_an_unreadable_document_is_parsed_once_and_waits_for_a_person(answered):
+    """What cannot be read at all is kept, said as a finding, and not taken for unparsed for ever."""
+    on_server(answered, "UPDATE assignment SET answer = '<no' WHERE id = 1")
+
+    first, second = harvest(answered, SANDBOX), harvest(answered, SANDBOX)
+
+    assert first.counts["findings"]["unreadable"] == 1
+    assert first.counts["queued"] == second.counts["queued"] == 1
+    assert second.status == "nothing_to_do"
+    with open_database(answered.db_url, read_only=True) as session:
+        assert not parses.unparsed(session, SANDBOX)
+
+
+def test_a_submission_that_is_listed_twice_is_stored_once(answered):
+    """A page may come again; the same assignment id of another worker is another submission."""
+    with open_database(answered.db_url) as session:
+        (hit, *_) = hits.hits(session, SANDBOX)
+        one = NewSubmission(hit.id, "A1", "ASSIGNMENT", None, None, "Submitted", "<x/>")
+        other = NewSubmission(hit.id, "A2", "ASSIGNMENT", None, None, "Submitted", "<x/>")
+
+        added = add_submissions(session, SANDBOX, [one, other, one])
+        again = add_submissions(session, SANDBOX, [other, one])
+
+        assert sorted(new.worker for new in added.values()) == ["A1", "A2"]
+        assert again == {}
+        assert answers.stored_counts(session, SANDBOX) == {hit.id: 2}
+
+
+def test_a_hit_that_a_listing_lacks_is_asked_for_by_its_id(asked):
+    """A listing that is incomplete while it changes loses no HIT."""
+    with client_of(asked) as client:
+        listed = {hit.hit_id: hit for hit in client.list_hits()}
+        first, *rest = posted(asked)
+        del listed[str(first.mturk_hit_id)]
+
+        found = sweep(client, [first, *rest], listed)
+
+    assert set(found.found) == {hit.id for hit in (first, *rest)}
+    assert found.deleted == ()
+
+
+def test_a_server_that_knows_none_of_the_hits_changes_nothing(asked):
+    """Wrong keys or another server: one line, and no HIT is closed."""
+    in_pipeline(asked, "UPDATE hit SET mturk_hit_id = 'Z' || mturk_hit_id")
+
+    with pytest.raises(EndpointError, match="knows none of the 3 HITs"):
+        harvest(asked, SANDBOX)
+
+    assert len(posted(asked)) == 3
+
+
+def test_a_hit_deleted_behind_our_back_is_one_warning_and_open_again(asked):
+    """Somebody deleted a HIT on the server: it is closed here once, and publish asks its pairs again."""
+    gone, *_ = posted(asked)
+    with client_of(asked) as client:
+        client.expire(str(gone.mturk_hit_id))
+        assert client.delete(str(gone.mturk_hit_id))
+
+    first, second = harvest(asked, SANDBOX), harvest(asked, SANDBOX)
+    published = run_publish(asked)
+
+    assert [gone.key in warning for warning in first.warnings] == [True]
+    assert second.warnings == ()
+    assert [hit.key for hit in posted(asked)] == ["b1:1:2", "b1:2:1", "b1:3:1"]
+    assert published.counts["hits_again"] == 1
+
+
+def test_answers_of_a_deleted_hit_are_kept(answered):
+    """A HIT that was settled and deleted on the server before we looked still gives its answers."""
+    settled, *_ = posted(answered)
+    with client_of(answered) as client:
+        for one in client.list_assignments(str(settled.mturk_hit_id)):
+            client.approve(one.assignment_id)
+        assert client.delete(str(settled.mturk_hit_id))
+
+    result = harvest(answered, SANDBOX)
+
+    assert result.counts["fetched"] == 6
+    assert result.warnings == ()
+    assert posted(answered) == []
+    assert_answers_are_kept_once(answered)
+
+
+def test_work_that_was_approved_while_it_waited_is_booked_once_and_said(answered):
+    """The server paid queued work by itself: the ledger says so, the decision about its answers stays a person's."""
+    fail_controls(answered)
+    harvest(answered, SANDBOX)
+    on_server(
+        answered,
+        "UPDATE assignment SET auto_approve_at = 1 WHERE auto_approve_at IS NOT NULL",
+        "UPDATE hit SET settle_at = 1",
+    )
+
+    first, second = harvest(answered, SANDBOX), harvest(answered, SANDBOX)
+
+    assert ["approved or rejected on the server" in warning for warning in first.warnings] == [True]
+    assert (second.status, second.warnings) == ("nothing_to_do", ())
+    assert {row.status for row in submissions(answered, Decision.QUEUED)} == {"Approved"}
+    assert_answers_are_kept_once(answered)
+
+
+def test_approvals_whose_booking_was_lost_are_booked_once_and_called_ours(answered):
+    """A kill after the calls and before their booking: the next run counts them as its own, without a warning."""
+    harvest(answered, SANDBOX)
+    in_pipeline(
+        answered,
+        "UPDATE assignment SET status = 'Submitted'",
+        "UPDATE journal SET state = 'sending' WHERE kind = 'approve'",
+        "UPDATE hit SET state = 'posted'",
+        "DELETE FROM ledger",
+    )
+
+    result = harvest(answered, SANDBOX)
+
+    assert (result.status, result.counts["approved"], result.warnings) == ("done", 6, ())
+    assert_answers_are_kept_once(answered)
+    assert harvest(answered, SANDBOX).status == "nothing_to_do"
+
+
+def test_a_rejection_that_the_server_overtook_pays_and_uses_nothing(answered):
+    """A person's rejection was not carried out before the work approved itself: it is paid, and dropped."""
+    fail_controls(answered)
+    harvest(answered, SANDBOX)
+    row, *_ = submissions(answered, Decision.QUEUED)
+    with client_of(answered) as client:
+        client.approve(row.mturk_assignment_id)
+    in_pipeline(answered, "UPDATE assignment SET decision = 'reject' WHERE id = :id", id=row.id)
+
+    harvest(answered, SANDBOX)
+
+    (found,) = [one for one in submissions(answered) if one.id == row.id]
+    assert (found.status, found.decision) == ("Approved", Decision.DROP)
+    assert_answers_are_kept_once(answered)
+
+
+def test_a_person_is_warned_before_waiting_work_approves_itself(answered):
+    """Within a day of its approval by itself, each harvest names the first deadline; earlier it does not."""
+    fail_controls(answered)
+    assert harvest(answered, SANDBOX).warnings == ()
+    submitted_ago(answered, dt.timedelta(days=6, hours=1))
+
+    (warning,) = harvest(answered, SANDBOX).warnings
+
+    assert warning.startswith("6 submissions waiting for a person would be approved unseen within a day")
+    assert warning.endswith("decide with `mitl review`")
+
+
+def test_hits_on_which_nobody_can_work_are_not_awaited(asked):
+    """What people may still do is counted by the server's word, not by ours."""
+    before = harvest_once(asked, SANDBOX).awaited
+    with client_of(asked) as client:
+        for hit in posted(asked)[1:]:
+            client.expire(str(hit.mturk_hit_id))
+
+    assert (before, harvest_once(asked, SANDBOX).awaited) == (3, 1)
+
+
+def test_past_work_from_a_file_is_never_asked_again(answered):
+    """A closed HIT of an imported batch that nobody answered usably is not open work."""
+    harvest(answered, SANDBOX)
+    in_pipeline(answered, "UPDATE judgement SET usable = false")
+    with open_database(answered.db_url, read_only=True) as session:
+        assert len(open_work.hits_to_replace(session, SANDBOX)) == 3
+    in_pipeline(answered, "UPDATE batch SET source = 'import'")
+
+    with open_database(answered.db_url, read_only=True) as session:
+        assert open_work.hits_to_replace(session, SANDBOX) == []
+        assert {hit.state for hit in hits.hits(session, SANDBOX)} == {HitState.CLOSED}
+
+
+def test_a_harvest_of_many_windows_keeps_every_place(answered, monkeypatch):
+    """However HITs are cut into windows, the same judgements with the same reasons are stored."""
+    import mitl.stages.harvesting.fetching as fetching
+
+    monkeypatch.setattr(fetching, "WINDOW", 1)
+
+    harvest(answered, SANDBOX)
+
+    with open_database(answered.db_url, read_only=True) as session:
+        rows = judgements.judgements(session, SANDBOX)
+        pages = hits.hit_items(session, [hit.id for hit in hits.hits(session, SANDBOX)])
+    assert len(rows) == 6 * 20
+    assert all(row.record.pair == pages[row.hit_id][row.place - 1].pair for row in rows)
+    assert_answers_are_kept_once(answered)

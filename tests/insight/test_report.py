@@ -1,0 +1,316 @@
+"""The report as a file: complete, self-contained, the same each time, and safe with hostile input."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from report_sample import HOSTILE, NAMES, sample_input
+
+from mitl.analysis.records import MachineAnalysis
+from mitl.analysis.report import views
+from mitl.analysis.report.inputs import PreferenceTable, ReportInput
+from mitl.analysis.report.render import SECTIONS, render_report
+from mitl.records import Environment
+
+
+class Page(HTMLParser):
+    """Tags with their attributes, texts by tag, and tags left open."""
+
+    VOID = frozenset({"meta", "img", "br"})
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.text = ""
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note the tag."""
+        self.tags.append((tag, dict(attrs)))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note a tag of SVG that closes itself."""
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        """Close the innermost tag, which must be this one."""
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        """Keep what is shown."""
+        if self.open and self.open[-1] not in ("script", "style"):
+            self.text += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        """The attributes of every tag of that name."""
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the sample's pictures are."""
+    return tmp_path_factory.mktemp("pictures")
+
+
+@pytest.fixture(scope="module")
+def html(folder: Path) -> str:
+    """The sample's report."""
+    return render_report(sample_input(folder))
+
+
+def empty_input() -> ReportInput:
+    """A project right after ``mitl init``."""
+    return ReportInput("p", "coco", Environment.LIVE, 5000, 25000, 0, 0)
+
+
+def test_the_five_numbers_stand_on_top(html: str) -> None:
+    """Pairs, judgements, positives, and recall and precision before and after, ahead of the first section."""
+    top = " ".join(Page(html[: html.index('<section id="funnel"')] + "</main></body></html>").text.split())
+    for part in ("1,842", "2,060", "873", "24.2 % → 77.9 %", "97.5 % → 96.6 %"):
+        assert part in top
+
+
+def test_without_a_truth_the_growth_of_positives_takes_its_place(tmp_path: Path) -> None:
+    """Real data has no complete truth: captions and images per query stand on top instead."""
+    data = dataclasses.replace(sample_input(tmp_path), truth=None)
+
+    page = Page(render_report(data))
+
+    assert "Captions per image query" in page.text
+    assert "Recall of the truth" not in page.text
+
+
+def test_every_tag_is_closed_and_ids_are_unique(html: str) -> None:
+    """The page is well formed, with all sections in place and each link of the navigation leading to one."""
+    page = Page(html)
+
+    ids = [attributes["id"] for _, attributes in page.tags if "id" in attributes]
+    assert page.open == []
+    assert len(ids) == len(set(ids))
+    assert {section.id for section in SECTIONS} <= set(ids)
+    assert {link["href"] for link in page.all("a")} <= {f"#{id}" for id in ids}
+
+
+def test_the_file_needs_nothing_else(html: str) -> None:
+    """No address, no outside script, style, font or picture; the policy forbids them too."""
+    page = Page(html)
+
+    assert all((image["src"] or "").startswith("data:image/jpeg;base64,") for image in page.all("img"))
+    assert not page.all("link")
+    assert not any("src" in script for script in page.all("script"))
+    assert set(re.findall(r"https?://[^\s\"'<)]*", html)) <= {
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+    }
+    assert "default-src 'none'" in html
+
+
+def test_the_same_data_gives_the_same_bytes(folder: Path, html: str) -> None:
+    """Another process with another hash seed renders the same file."""
+    code = (
+        "import sys, hashlib, pathlib; from report_sample import sample_input\n"
+        "from mitl.analysis.report.render import render_report\n"
+        "html = render_report(sample_input(pathlib.Path(sys.argv[1])))\n"
+        "print(hashlib.sha256(html.encode()).hexdigest())"
+    )
+    path = os.pathsep.join(sys.path)
+
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(folder)],
+        env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": "4242"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    assert done.stdout.strip() == hashlib.sha256(html.encode()).hexdigest()
+
+
+def test_hostile_captions_notes_and_names_are_text(tmp_path: Path, html: str) -> None:
+    """Markup from captions, workers, annotators and settings shows as written, and no tag comes of it."""
+    data = sample_input(tmp_path, caption=HOSTILE, names=(HOSTILE, *NAMES[1:]))
+    data = dataclasses.replace(
+        data,
+        project=HOSTILE,
+        release=HOSTILE,
+        notes=(HOSTILE,),
+        examples=tuple(
+            dataclasses.replace(
+                query, items=tuple(dataclasses.replace(item, note=HOSTILE) for item in query.items)
+            )
+            for query in data.examples
+        ),
+        provenance=dataclasses.replace(data.provenance, settings=((HOSTILE, HOSTILE),)),
+    )
+    plain = Page(html)
+
+    hostile = render_report(data)
+
+    page = Page(hostile)
+    assert "<script>alert" not in hostile
+    assert len(page.all("script")) == len(plain.all("script")) == 1
+    assert len(page.all("img")) == len(plain.all("img"))
+    assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
+    assert HOSTILE in page.text
+
+
+def test_a_section_without_data_names_the_command_that_fills_it() -> None:
+    """A fresh project's report has all sections, each with one line and a command, and no empty plot."""
+    html = render_report(empty_input())
+
+    page = Page(html)
+    assert html.count('class="empty"') == len(SECTIONS)
+    assert len(page.all("code")) == len(SECTIONS)
+    assert not page.all("svg")
+    assert "mitl propose" in page.text
+    assert "No release is built yet" in page.text
+
+
+def test_the_page_stays_under_its_size_by_its_pictures(tmp_path: Path) -> None:
+    """With room for the text and a few small pictures, the rest is named in words instead of shown."""
+    data = sample_input(tmp_path)
+    limit = len(render_report(data, max_bytes=0).encode()) + 15_000
+
+    html = render_report(data, max_bytes=limit)
+
+    page = Page(html)
+    assert len(html.encode()) <= limit
+    assert 0 < len(page.all("img")) < len(views.picture_uses(data.examples, data.disputes))
+    assert "not in this file" in page.text
+
+
+def test_a_missing_picture_is_named_in_words(tmp_path: Path) -> None:
+    """An image file that is gone leaves its id, its answer and no broken picture."""
+    data = sample_input(tmp_path, examples=1)
+    before = Page(render_report(data))
+    (tmp_path / "0-0.png").unlink()
+
+    page = Page(render_report(data))
+
+    assert "image 0 (not in this file)" in page.text
+    assert len(page.all("img")) == len(before.all("img")) - 1
+
+
+def test_frames_are_said_in_words_too(html: str) -> None:
+    """Original, yes, weak yes and refused do not depend on seeing colours."""
+    page = Page(html)
+
+    for words in ("original · judged yes", "judged weak yes", "judged weak no", "judged no", "CxC 3.6"):
+        assert words in page.text
+    assert "the square is green" in page.text
+
+
+def test_tables_and_pictures_can_be_read_aloud(html: str) -> None:
+    """Every header has a scope, every table a caption, every picture an alternative; landmarks exist."""
+    page = Page(html)
+
+    assert all(header.get("scope") in ("col", "row", "colgroup") for header in page.all("th"))
+    assert len(page.all("caption")) == len(page.all("table"))
+    assert all(image.get("alt") for image in page.all("img"))
+    assert all(svg.get("aria-label") for svg in page.all("svg"))
+    assert [len(page.all(tag)) for tag in ("main", "nav", "header", "footer", "h1")] == [1, 1, 1, 1, 1]
+
+
+def test_sentences_on_top_say_what_the_tiles_do_not(html: str) -> None:
+    """Growth, refused originals, controls with agreement, cost and pay, and which machine ranks best; each linked."""
+    page = Page(html)
+
+    for words in (
+        "matching captions on average instead of 5.0",
+        "People refused 12 of the 240 original pairs",
+        "hidden controls as expected; on the 104 pairs that several answered, their agreement is α = 0.78",
+        "for each positive pair",
+        "ranks best",
+    ):
+        assert words in page.text
+
+
+def test_disagreements_show_every_answer_and_what_contradicts_them(html: str) -> None:
+    """Answers one by one, the original annotation, CxC, the machines' ranks, the truth; and kinds without a case."""
+    page = Page(html)
+
+    for words in (
+        "12 of 240 (5.0 %)",
+        "0 of 31 (0.0 %)",
+        "yes, no, no; together no",
+        "original pair · CxC 4.2",
+        "truth: weak yes",
+        "mitl review originals",
+    ):
+        assert words in " ".join(page.text.split())
+
+
+def test_a_long_gallery_says_how_much_it_leaves_out(html: str) -> None:
+    """Three items of nine are shown, and the page says so."""
+    assert "2 of 9" in " ".join(Page(html).text.split())
+
+
+def test_scores_stand_with_their_intervals_and_sort_by_their_value(html: str) -> None:
+    """The table's cell carries the number apart from its interval."""
+    assert re.search(r'data-value="0\.4[0-9]*">4\d\.\d<small>3\d\.\d–4\d\.\d</small>', html)
+
+
+def test_probabilities_diversity_and_bias_have_plots_and_tables(html: str) -> None:
+    """The sections of the machines and of the probabilities are filled, with a reason where they cannot be."""
+    page = " ".join(Page(html).text.split())
+    empty = Page(
+        render_report(
+            dataclasses.replace(empty_input(), machines=MachineAnalysis(left_out={"bias": "no answers"}))
+        )
+    )
+
+    assert "Calibration error" in page
+    assert "two metrics' orders of 5 models" in page
+    assert "graded answers, mean over the queries" in page
+    assert "Mean τ-b over the items of either list, top 25 of 120 queries." in page
+    assert "from the truth" in page
+    assert "No answers;" in empty.text
+
+
+def test_the_steps_of_the_rebuilding_stand_in_order_with_their_hashes(html: str) -> None:
+    """Commands as typed, what they cannot say, and what they must come to."""
+    text = Page(html).text
+
+    assert (
+        text.index("mitl init --dataset scenes") < text.index("c668") < text.index("mitl harvest --sandbox")
+    )
+
+
+def test_only_the_busiest_of_many_workers_are_listed(tmp_path: Path) -> None:
+    """A thousand rows that nobody reads would only slow the page; a command writes them all."""
+    data = sample_input(tmp_path, examples=0)
+    assert data.crowd is not None
+    many = dataclasses.replace(data.crowd, workers=data.crowd.workers * 40)
+
+    html = render_report(dataclasses.replace(data, crowd=many))
+
+    assert "The 200 busiest of 960 workers" in html
+    assert "mitl workers --csv FILE" in html
+    assert html.count(data.crowd.workers[0].pseudonym) <= 200
+
+
+def test_a_preference_study_stands_with_the_scores(html: str, tmp_path: Path) -> None:
+    """Its rows and what to know of them; nothing where nobody was asked, the reason where it cannot be scored."""
+    data = sample_input(tmp_path, examples=0)
+    table = PreferenceTable(
+        "Scores in percent", ("system", "score"), (("clip <b>", "70.85"),), ("12 preferences count",)
+    )
+    asked = Page(render_report(dataclasses.replace(data, preference=table)))
+    unscored = PreferenceTable("", (), (), ("the scores have no maximum",))
+    without = Page(render_report(dataclasses.replace(data, evaluation=(), preference=unscored)))
+
+    assert "What people preferred" not in html
+    assert "clip <b>" in asked.text
+    assert "12 preferences count." in asked.text
+    assert "The scores have no maximum." in without.text

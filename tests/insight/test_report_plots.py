@@ -1,0 +1,118 @@
+"""The plots: valid SVG, the same bytes each time, the page's colours, and no way in for hostile names."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree.ElementTree import Element
+
+import pytest
+from defusedxml.ElementTree import fromstring
+from report_sample import HOSTILE, sample_input
+
+from mitl.analysis.answer_tables import answer_shares
+from mitl.analysis.report import plots
+from mitl.analysis.report.inputs import FunnelCounts
+from mitl.analysis.report.views import funnel_steps
+
+
+def drawings(folder: Path, names: tuple[str, ...]) -> dict[str, str]:
+    """All plots of the sample."""
+    data = sample_input(folder, names=names, examples=0)
+    assert data.crowd is not None
+    assert data.truth is not None
+    return {
+        "funnel": plots.funnel_svg(funnel_steps(data.funnel)),
+        "answers": plots.answers_svg(answer_shares(data.answers, order=names)),
+        "truth": plots.truth_svg(data.truth),
+        "multiplicity": plots.multiplicity_svg(data.multiplicity),
+        "workers": plots.workers_svg(data.crowd.workers),
+    }
+
+
+def texts(root: Element) -> list[str]:
+    """Every text that a reader sees."""
+    return [element.text or "" for element in root.iter() if element.tag.endswith("}text")]
+
+
+def test_each_plot_is_one_svg_element_with_text_and_a_text_alternative(tmp_path: Path) -> None:
+    """It parses as XML, keeps text as text, and says what it shows."""
+    for svg in drawings(tmp_path, ("clip", "pvse")).values():
+        root = fromstring(svg)
+
+        assert root.tag.endswith("}svg")
+        assert root.get("role") == "img"
+        assert root.get("aria-label")
+        assert len(texts(root)) > 3
+
+
+def test_the_same_numbers_draw_the_same_bytes(tmp_path: Path) -> None:
+    """No time, no random id."""
+    assert drawings(tmp_path, ("clip",)) == drawings(tmp_path, ("clip",))
+
+
+def test_ids_do_not_clash_and_all_references_are_met(tmp_path: Path) -> None:
+    """All plots stand in one page, so that an id must be that page's only one."""
+    page = "".join(drawings(tmp_path, ("clip", "pvse")).values())
+
+    ids = re.findall(r'\bid="([^"]*)"', page)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'(?:xlink:href="|url\()#([^")]*)', page)) <= set(ids)
+
+
+def test_ink_and_palette_follow_the_page(tmp_path: Path) -> None:
+    """No fixed black or white is left that would vanish in the dark: colours are variables or the ink."""
+    for svg in drawings(tmp_path, ("clip", "pvse")).values():
+        outside_variables = re.sub(r"var\([^)]*\)", "", svg)
+
+        assert "currentColor" in svg
+        assert re.findall(r"#[0-9a-f]{6}\b", outside_variables) == []
+        assert "<style" not in svg
+
+
+@pytest.mark.parametrize(
+    "name", [HOSTILE[:26], '"><script>x</script>', "$\\frac{", 'id="a" #010101', "模型 🙂", "]]>&amp;"]
+)
+def test_a_hostile_name_is_shown_as_it_is_and_does_nothing(tmp_path: Path, name: str) -> None:
+    """Markup, formulas, our own tokens and foreign scripts in an annotator's name stay plain text."""
+    for kind, svg in drawings(tmp_path, (name,)).items():
+        root = fromstring(svg)
+
+        assert not [element for element in root.iter() if element.tag.endswith("script")]
+        assert "<script" not in svg
+        if kind == "answers":
+            assert name in texts(root)
+        if kind == "truth":
+            assert name in (root.get("aria-label") or "")
+
+
+def test_nothing_to_draw_draws_nothing() -> None:
+    """Empty inputs give an empty string, for the page to leave the figure out."""
+    assert plots.funnel_svg(funnel_steps(FunnelCounts())) == ""
+    assert plots.answers_svg(answer_shares([])) == ""
+    assert plots.multiplicity_svg([]) == ""
+    assert plots.workers_svg([]) == ""
+
+
+def test_a_funnel_of_equal_steps_and_of_millions_can_be_drawn() -> None:
+    """Linear where the bars are alike, logarithmic where they are not; a step of zero is left out."""
+    alike = plots.funnel_svg(funnel_steps(FunnelCounts(distinct=3, asked=3, positive=0)))
+    apart = plots.funnel_svg(funnel_steps(FunnelCounts(possible=38_185_000, positive=1)))
+
+    assert "logarithmic" not in alike
+    assert "judged positive" not in alike
+    assert "logarithmic" in apart
+
+
+def test_importing_the_report_loads_neither_matplotlib_nor_pillow() -> None:
+    """The command line stays quick: what draws is loaded when something is drawn."""
+    heavy = ("matplotlib", "PIL", "jinja2")
+    code = (
+        f"import sys, mitl.analysis.report.render; print([name for name in {heavy} if name in sys.modules])"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,14 @@
+"""A made-up project at the end of its loop, as the report stage would collect it, with generated pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from report_sample import (
+    sample_input,
+)
+
+
+def test_the_sample_is_the_same_each_time(tmp_path: Path) -> None:
+    """Two calls with the same folder give equal records."""
+    assert sample_input(tmp_path) == sample_input(tmp_path)

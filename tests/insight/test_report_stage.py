@@ -1,0 +1,260 @@
+"""The report of a real project: its people under pseudonyms, its disagreements, its file, its way to rebuild."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+import resource
+import shlex
+import shutil
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pay_kit import change
+from process_kit import project_settings
+from record_kit import answers_by_pair
+from world_kit import SANDBOX, make_world, run_build, run_propose, run_publish
+
+from mitl.analysis.report.inputs import DisputeKind, Frame
+from mitl.analysis.report.render import render_report
+from mitl.db.session import open_database
+from mitl.db.store import answers
+from mitl.db.store.ledger import SettledWork
+from mitl.errors import RetrievalError
+from mitl.positives.pair_answers import majority_answers
+from mitl.records import Environment, Label
+from mitl.stages.evaluating.figures import SCORES_FILE
+from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.reporting import truth
+from mitl.stages.reporting.gallery import evenly
+from mitl.stages.reporting.report import collect, evaluation, report, report_input
+from mitl.stages.reviewing.evidence import usual_seconds
+from mitl.stages.simulate import simulate
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A worked-on sandbox project with a release, most of its pairs asked twice of hasty workers."""
+    folder = tmp_path_factory.mktemp("report")
+    settings = make_world(folder, n_images=14)
+    run_propose(settings, image_queries=5, caption_queries=15)
+    run_publish(settings, overlap=0.8)
+    simulate(settings, SANDBOX, population="hasty", hits_per_worker=2)
+    harvest(settings, SANDBOX)
+    run_build(settings)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def data(project: Path):
+    """What the report of that project shows."""
+    settings = project_settings(project)
+    return report_input(collect(settings))
+
+
+@pytest.mark.slow
+def test_no_id_of_a_worker_an_assignment_or_a_hit_is_in_the_file(project, data):
+    """Workers stand under pseudonyms; nothing else of the crowd server's leaves the project."""
+    settings = project_settings(project)
+    html = render_report(data)
+    with open_database(settings.db_url, read_only=True) as session:
+        rows = answers.assignments(session, SANDBOX)
+
+    assert rows
+    for row in rows:
+        for private in (row.worker, row.mturk_assignment_id, row.mturk_hit_id, settings.project_id):
+            assert private
+            assert private not in html
+
+
+@pytest.mark.slow
+def test_answers_as_columns_are_the_answers_as_records(project):
+    """The report reads them as columns; label, number and share of every pair are those of the records."""
+    known = collect(project_settings(project)).project
+
+    assert majority_answers(known.judgements) == answers_by_pair(row.record for row in known.stored)
+
+
+@pytest.mark.slow
+def test_every_disagreement_is_one(data):
+    """Workers on both sides; refused originals; refused by people, proposed by all; and against the truth."""
+    found = {dispute.kind: dispute for dispute in data.disputes}
+
+    assert found[DisputeKind.WORKERS].total > 0
+    assert DisputeKind.CXC not in found  # nobody rated this world
+    for pair in found[DisputeKind.WORKERS].shown:
+        assert {label.is_positive for label in pair.answers} == {True, False}
+    for pair in found[DisputeKind.ORIGINAL].shown:
+        assert pair.original
+        assert not pair.label.is_positive
+    for pair in found[DisputeKind.MACHINES].shown:
+        assert {name for name, _ in pair.found_by} == {"near", "far"}
+        assert not pair.label.is_positive
+    for pair in found[DisputeKind.TRUTH].shown:
+        assert pair.truth is not None
+        assert pair.truth.is_positive != pair.label.is_positive
+    assert DisputeKind.WRONG not in found  # nobody was asked why
+    for dispute in data.disputes:
+        assert len(dispute.shown) == min(6, dispute.total) <= dispute.of
+
+
+@pytest.mark.slow
+def test_the_gallery_goes_from_most_to_least_and_counts_what_it_leaves_out(data):
+    """Per direction the gains fall; items of a frame are at most as many as its total."""
+    for direction in {query.direction for query in data.examples}:
+        gains = [query.gained for query in data.examples if query.direction is direction]
+        assert gains == sorted(gains, reverse=True)
+        assert gains[-1] > 0
+    for query in data.examples:
+        for frame, total in query.totals:
+            shown = [item for item in query.items if item.frame is frame]
+            assert 0 < len(shown) <= total
+            if frame is Frame.REFUSED:
+                assert all(item.label in (Label.WEAK_NO, Label.NO) for item in shown)
+
+
+@pytest.mark.slow
+def test_probabilities_are_held_against_the_truth_of_a_generated_world(data):
+    """Every judged pair stands in one of the tenths, each with an interval around its share."""
+    (found,) = data.reliability
+
+    assert found.against == "the known truth"
+    assert sum(bin_.cases for bin_ in found.bins) == found.cases == data.funnel.usable
+    assert all(bin_.low <= bin_.observed <= bin_.high for bin_ in found.bins)
+
+
+@pytest.mark.slow
+def test_a_fitted_model_is_held_against_controls_too(project, tmp_path, monkeypatch):
+    """With an ordinal release, controls that the fit did not know are a second yardstick; of many, one fold."""
+    from mitl.positives.merging import MergeRules
+    from mitl.stages.releasing.build_dataset import build_dataset
+
+    folder = tmp_path / "p"
+    shutil.copytree(project, folder)
+    settings = project_settings(folder)
+    build_dataset(settings, folder / "ordinal", SANDBOX, rules=MergeRules(aggregator="ordinal"))
+
+    found = report_input(collect(settings)).reliability
+
+    assert [one.against for one in found] == ["the known truth", "controls kept from the fit"]
+    assert {one.aggregator for one in found} == {"ordinal"}
+    every = found[1].cases
+    monkeypatch.setattr(truth, "MANY_ANSWERS", 0)
+    assert report_input(collect(settings)).reliability[1].cases == every // truth.FOLDS
+
+
+@pytest.mark.slow
+def test_the_way_to_rebuild_is_made_of_commands_that_can_be_typed(data):
+    """Each step parses as a command line of mitl; the release's step carries the hash of its manifest."""
+    import click
+
+    from mitl.cli import group
+
+    steps = data.provenance.steps
+    names = [shlex.split(step.command)[1] for step in steps]
+    assert names == ["init", "propose", "publish", "harvest", "build-dataset", "report"]
+    for step in steps:
+        mitl, name, *words = shlex.split(step.command)
+        assert mitl == "mitl"
+        command = group.get_command(click.Context(group), name)
+        assert command is not None
+        with command.make_context(name, list(words), resilient_parsing=False) as context:
+            assert context.params
+    hashes = dict(steps[4].hashes)
+    assert re.fullmatch(r"[0-9a-f]{64}", hashes["manifest.json"])
+
+
+@pytest.mark.slow
+def test_each_environment_has_a_file_of_its_own(project, tmp_path):
+    """The one posted to first keeps report.html, whichever of the two it is; the other does not write over it."""
+    folder = tmp_path / "p"
+    shutil.copytree(project, folder)
+    settings = project_settings(folder)
+
+    first = report(settings).paths["report"]
+    other = report(settings, environment=Environment.LIVE).paths["report"]
+
+    assert first == str(folder / "report.html")
+    assert other == str(folder / "report-live.html")
+    assert ">sandbox</span>" in Path(first).read_text(encoding="utf-8")
+    assert "work in the other environment too" in Path(other).read_text(encoding="utf-8")
+    assert "work in the other environment too" not in Path(first).read_text(encoding="utf-8")
+    change(settings, *(f"UPDATE {table} SET environment = 'live'" for table in ("batch", "worker")))
+    assert report(settings).paths["report"] == str(folder / "report.html")
+    assert report(settings, environment=SANDBOX).paths["report"] == str(folder / "report-sandbox.html")
+
+
+@pytest.mark.parametrize("form", ["plain", "with intervals"])
+def test_scores_are_read_with_and_without_intervals(tmp_path, form):
+    """Values alone, as earlier versions wrote them, or each with its ends; other metrics and directions stay out."""
+    settings = replace(project_settings_of(tmp_path))
+    value: object = 0.25 if form == "plain" else {"value": 0.25, "low": 0.2, "high": 0.31}
+    by_way = {"i2t": {"R@1": value, "PMRP": value}, "both": {"RSUM": 300.0}}
+    path = settings.runs / SCORES_FILE
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"release": {"clip": by_way}}))
+
+    (score,) = evaluation(settings)
+
+    assert (score.annotator, score.positives, score.metric, score.value) == ("clip", "release", "R@1", 0.25)
+    assert (score.low, score.high) == ((None, None) if form == "plain" else (0.2, 0.31))
+
+
+def project_settings_of(folder: Path):
+    """Settings of a folder that holds nothing."""
+    from mitl.settings import load
+
+    return load(folder, environ={})
+
+
+def test_a_hits_time_is_no_longer_than_it_can_have_been():
+    """A claim of an hour between acceptance and submission of ten minutes counts as ten; practice counts as told."""
+    start = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    work = [
+        SettledWork(
+            n,
+            f"a{n}",
+            f"h{n}",
+            "w",
+            "b1",
+            "t",
+            start,
+            start + dt.timedelta(minutes=10),
+            "Approved",
+            ms,
+            100,
+            0,
+            0,
+            0,
+        )
+        for n, ms in enumerate((3_600_000, 3_600_000, 60_000, None))
+    ]
+
+    assert usual_seconds(work, Environment.LIVE) == {"w": 600.0}
+    assert usual_seconds(work, SANDBOX) == {"w": 3600.0}
+    assert usual_seconds(work[3:], Environment.LIVE) == {}
+
+
+def test_picks_are_spread_from_first_to_last():
+    """Six of twenty-one at distances of four; all where there are no more than asked for."""
+    assert evenly(range(21), 6) == [0, 4, 8, 12, 16, 20]
+    assert evenly([5, 4], 6) == [5, 4]
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_up_leaves_no_half_of_a_report(project, tmp_path):
+    """One line says which file and what to do; nothing hidden stays beside it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    kept = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, hard))
+    try:
+        with pytest.raises(RetrievalError, match=r"report\.html.*the disk is full.*make room"):
+            report(project_settings(project), tmp_path / "out" / "report.html")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, kept)
+
+    assert list((tmp_path / "out").iterdir()) == []

@@ -1,0 +1,249 @@
+"""What `mitl pay` says of money and wages, and whether the ledger is the server's."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+from cli_kit import clear_environment, fails, mitl, ok
+from docs_kit import mitl_lines
+from pay_kit import (
+    LIVE,
+    change,
+    change_server,
+    copy_of,
+    granted,
+    kept_project,
+    take_long,
+    workers,
+)
+
+from mitl.crowd.endpoint import open_endpoint
+from mitl.db.session import open_database
+from mitl.db.store import ledger
+from mitl.records import Environment
+from mitl.settings import Settings
+from mitl.stages.paying.check import check_pay
+from mitl.stages.paying.compensate import Gift, compensate
+from mitl.stages.paying.report import pay_report
+from mitl.stages.paying.top_up import TopUpTerms, top_up
+
+
+@pytest.fixture
+def settings(tmp_path_factory, tmp_path, monkeypatch) -> Settings:
+    """A copy of a project whose workers are paid, as the current folder."""
+    clear_environment(monkeypatch)
+    found = copy_of(kept_project(tmp_path_factory), tmp_path / "p")
+    monkeypatch.chdir(found.project)
+    return found
+
+
+def top_up_all(settings: Settings) -> None:
+    top_up(settings, LIVE, TopUpTerms(), confirm=lambda environment, total: True)
+
+
+def test_the_report_by_batch_and_by_worker_by_hand(settings):
+    """Six submissions of $1.00; 1,050 s for $2.00 are $6.85 an hour; two workers are short of $12.00."""
+    counts = pay_report(settings, LIVE).counts
+    by_worker = {row["worker"]: row for row in counts["by_worker"]}
+    slow = by_worker[workers(settings)["slow"]]
+
+    assert counts["by_batch"] == [
+        {
+            "batch": "b1",
+            "wording": "pairs-plain",
+            "submitted": 6,
+            "approved": 6,
+            "rewards_cents": 600,
+            "fees_cents": 0,
+            "bonuses_cents": 0,
+            "total_cents": 600,
+        }
+    ]
+    assert (counts["workers"], counts["workers_under_floor"], counts["shortfall_cents"]) == (3, 2, 217)
+    assert (slow["active_ms"], slow["hourly_cents"], slow["short_cents"]) == (1_050_000, 685, 150)
+    assert by_worker[workers(settings)["untimed"]]["without_time"] == 1
+    assert counts["wages"]["pairs-plain"] == {
+        "submissions": 6,
+        "timed": 5,
+        "doubtful": 0,
+        "median_active_ms": 400_000,
+        "hourly_p10_cents": 680,
+        "hourly_median_cents": 900,
+        "hourly_p90_cents": 1200,
+        "under_floor_share": 0.6,
+    }
+
+
+def test_the_report_after_a_top_up_counts_the_bonuses(settings):
+    """Nobody is short any more; the wages by wording are those of the rewards alone."""
+    top_up_all(settings)
+    result = pay_report(settings, LIVE)
+
+    assert (result.counts["bonuses_cents"], result.counts["total_cents"]) == (217, 817)
+    assert result.counts["shortfall_cents"] == 0
+    assert result.counts["wages"]["pairs-plain"]["under_floor_share"] == 0.6
+    assert result.next == ""
+
+
+def test_the_csv_sums_to_the_report(settings):
+    """One row for each batch and worker, money in dollars, time in seconds."""
+    top_up_all(settings)
+    counts = ok("pay", "--csv", "out/pay.csv", "--json").json["counts"]
+    with Path("out/pay.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+
+    assert {row["worker"] for row in rows} == set(workers(settings).values())
+    for column, key in (("rewards", "rewards_cents"), ("bonuses", "bonuses_cents"), ("total", "total_cents")):
+        assert round(sum(float(row[column]) for row in rows) * 100) == counts[key]
+    assert sum(float(row["active_seconds"]) for row in rows) == 2050
+    assert sum(int(row["without_time"]) for row in rows) == 1
+
+
+def test_a_project_without_submissions_has_nothing_to_show(settings):
+    """The sandbox of a project that worked on live only."""
+    result = pay_report(settings, Environment.SANDBOX)
+
+    assert result.status == "nothing_to_do"
+    assert top_up(
+        settings, Environment.SANDBOX, TopUpTerms(floor_cents=1200), confirm=lambda environment, total: False
+    ).status == ("nothing_to_do")
+
+
+def test_the_sandbox_takes_claims_as_they_are_and_says_so(settings):
+    """Scripted workers answer in no time: their claims show in practice what people would be paid."""
+    change(settings, "UPDATE batch SET environment = 'sandbox'", "UPDATE worker SET environment = 'sandbox'")
+    take_long(settings, seconds=1)
+    result = pay_report(settings, Environment.SANDBOX, floor=1200)
+
+    assert result.counts["shortfall_cents"] == 217
+    assert any("on live it would be cut" in line for line in result.lines)
+
+
+def test_past_work_from_files_is_no_part_of_pay(settings):
+    """It was paid elsewhere: neither its time nor its reward is reckoned with."""
+    change(settings, "UPDATE batch SET source = 'import'")
+    with open_database(settings.db_url, read_only=True) as session:
+        assert ledger.settled_work(session, LIVE) == []
+
+
+def test_the_ledger_is_the_servers_or_the_check_says_where_not(settings):
+    """A reward that is not booked, a bonus that nobody sent, and a bonus sent by hand: a row and exit status 1."""
+    assert ok("pay", "check", "--json").json["counts"]["differences"] == []
+    slow, fair = workers(settings)["slow"], workers(settings)["fair"]
+    own = "(SELECT min(a.id) FROM assignment a JOIN worker w ON w.id = a.worker_id WHERE w.mturk_worker_id = '{}')"
+    change(
+        settings,
+        f"DELETE FROM ledger WHERE assignment_id = {own.format(slow)}",
+        f"INSERT INTO ledger (assignment_id, kind, key, cents) VALUES ({own.format(fair)}, 'bonus', 'x', 5)",
+    )
+    outcome = mitl("pay", "check", "--json")
+    found = {(row["here"], row["there"]) for row in outcome.json["counts"]["differences"]}
+
+    assert outcome.status == 1
+    assert found == {("reward $0.00", "Approved, $1.00"), ("bonus $0.05", "no such bonus")}
+    assert "differ on 2 submissions" in fails(1, "pay", "check")
+
+
+def test_bonuses_from_elsewhere_are_adopted_once_and_counted(settings):
+    """Sent by hand, or before a backup was restored: booked, and the next top-up counts them."""
+    top_up_all(settings)
+    with open_database(settings.db_url, read_only=True) as session:
+        rows = {row.worker: row for row in ledger.settled_work(session, LIVE)}
+    slow = rows[workers(settings)["slow"]]
+    with open_endpoint(settings, LIVE) as endpoint:
+        endpoint.client().bonus(slow.mturk_assignment_id, slow.worker, 40, "Thank you.", token="by hand")
+    change(settings, "DELETE FROM journal WHERE kind = 'bonus'", "DELETE FROM ledger WHERE kind = 'bonus'")
+    change_server(settings, "DELETE FROM request_token")
+
+    first, second = check_pay(settings, LIVE, adopt=True), check_pay(settings, LIVE, adopt=True)
+    assert (first.refusal, first.result.counts["adopted"]) == (None, 3)
+    assert (second.refusal, second.result.counts["adopted"]) == (None, 0)
+    assert pay_report(settings, LIVE).counts["bonuses_cents"] == 217 + 40
+
+    top_up(settings, LIVE, TopUpTerms(floor_cents=2400), confirm=lambda environment, total: True)
+    assert sorted(granted(settings)["slow"]) == [40, 150, 310]
+
+
+def test_hits_that_the_server_lost_cannot_be_compared_and_are_counted(settings):
+    """It says how many submissions that leaves out."""
+    change_server(settings, "UPDATE hit SET mturk_id = 'X' || id")
+    verdict = check_pay(settings, LIVE)
+
+    assert verdict.refusal is None
+    assert verdict.result.counts["unchecked"] == 6
+    assert verdict.result.warnings
+
+
+def test_real_money_wants_the_exact_total(settings):
+    """Given or typed; another amount, or nobody to type it, sends nothing."""
+    assert "confirm it with --yes-total 2.17" in fails(2, "pay", "top-up")
+    assert "--yes-total is $2.00, but the total of the bonuses is $2.17" in fails(
+        2, "pay", "top-up", "--yes-total", "2.00"
+    )
+    assert granted(settings) == {}
+
+    outcome = ok("pay", "top-up", "--yes-total", "2.17")
+    assert "sent 2 bonuses of $2.17 in all" in outcome.out
+    assert ok("pay", "top-up", "--yes-total", "2.17", "--json").json["status"] == "nothing_to_do"
+
+
+def test_wrong_amounts_are_one_clear_line(settings):
+    """An amount that is none, a worker whom nobody knows, a file in a file."""
+    assert "'lots'" in fails(2, "pay", "top-up", "--floor", "lots")
+    assert "'1.234'" in fails(2, "pay", "--floor", "1.234")
+    assert "nobody of id 'A9'" in fails(2, "pay", "top-up", "--skip", "A9")
+    assert "cannot write to 'mitl.toml/x.csv'" in fails(1, "pay", "--csv", "mitl.toml/x.csv")
+
+
+def test_a_compensation_is_sent_once_and_is_no_pay_for_the_submitted_work(settings):
+    """The same amount for the same reason again is nothing to do; a top-up pays the whole shortfall all the same."""
+    slow = workers(settings)["slow"]
+    words = ("pay", "compensate", slow, "--amount", "0.40", "--reason", "Your page did not load on Friday.")
+
+    assert "confirm it with --yes-total 0.40" in fails(2, *words)
+    assert "sent" in ok(*words, "--yes-total", "0.40").out
+    assert ok(*words, "--yes-total", "0.40", "--json").json["status"] == "nothing_to_do"
+    ok("pay", "top-up", "--yes-total", "2.17")
+
+    assert granted(settings)["slow"] == [40, 150]
+    assert ok("pay", "--json").json["counts"]["bonuses_cents"] == 257
+    assert ok("pay", "check", "--json").json["counts"]["differences"] == []
+
+
+@pytest.mark.parametrize("by", ["compensate", "top-up"])
+def test_a_compensation_that_was_confirmed_and_not_sent_is_sent_by_the_next_command(settings, by):
+    """Both a top-up and the same command again go on with it, without asking once more."""
+    gift = Gift(workers(settings)["fair"], 40, "Your page did not load on Friday.")
+
+    def interrupted(label: str, total: int):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compensate(settings, gift, LIVE, confirm=lambda environment, total: True, progress=interrupted)
+    if by == "compensate":
+        result = compensate(settings, gift, LIVE, confirm=lambda environment, total: False)
+    else:
+        result = top_up(settings, LIVE, TopUpTerms(600), confirm=lambda environment, total: False)
+
+    assert result.counts["sent"] == 1
+    assert granted(settings) == {"fair": [40]}
+
+
+def test_whom_a_compensation_cannot_reach_is_one_clear_line(settings):
+    """A bonus needs a submission, an amount and a reason that the worker understands."""
+    words = ("pay", "compensate", workers(settings)["fair"], "--reason", "Your page did not load on Friday.")
+
+    assert "a bonus needs a submission" in fails(1, *words[:2], "A9", *words[3:], "--amount", "1")
+    assert "at least 0.01" in fails(2, *words, "--amount", "0")
+    assert "20 to 1,900" in fails(2, *words[:3], "--amount", "1", "--reason", "sorry")
+
+
+def test_the_commands_of_the_page_on_paying_run(settings):
+    """Each `mitl pay` line of docs/paying.md, in order."""
+    lines = [words for words in mitl_lines("docs/paying.md") if words[0] == "pay"]
+
+    assert len(lines) >= 5
+    for words in lines:
+        ok(*words, *(("--yes-total", "2.17") if words == ["pay", "top-up"] else ()))

@@ -1,0 +1,298 @@
+"""Bonuses up to the wage floor: the right amounts, each sent once, whatever happened to an earlier run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from books import server_rows
+from pay_kit import (
+    BUDGET_CENTS,
+    LIVE,
+    change,
+    change_server,
+    copy_of,
+    granted,
+    kept_project,
+    paid_project,
+    take_long,
+    workers,
+)
+from sqlalchemy import text
+
+from mitl.campaign.bill import committed_cents
+from mitl.crowd_server import admin
+from mitl.crowd_server.app import create_app
+from mitl.crowd_server.serving import RunningServer
+from mitl.db.engine import make_engine
+from mitl.db.locks import PAY, only_one
+from mitl.db.session import open_database
+from mitl.errors import CrowdError, FundsError, StoreError, UsageError
+from mitl.records import StageResult
+from mitl.settings import Settings
+from mitl.stages.paying.check import check_pay
+from mitl.stages.paying.report import pay_report
+from mitl.stages.paying.top_up import TopUpTerms, top_up
+
+SLOW, UNTIMED = 150, 67
+"""Cents that they are short of $12.00 an hour; the pay kit says why."""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Path:
+    """A project whose workers are paid; never changed."""
+    return kept_project(tmp_path_factory)
+
+
+@pytest.fixture
+def settings(project, tmp_path) -> Settings:
+    """A copy of it."""
+    return copy_of(project, tmp_path / "p")
+
+
+def run(settings: Settings, confirm: Callable[[int], bool] = lambda total: True, **terms: Any) -> StageResult:
+    given = {name: terms.pop(name) for name in ("progress", "announce") if name in terms}
+    return top_up(settings, LIVE, TopUpTerms(**terms), confirm=lambda _, total: confirm(total), **given)
+
+
+def booked(settings: Settings, kind: str = "bonus") -> list[int]:
+    with open_database(settings.db_url, read_only=True) as session:
+        rows = session.execute(
+            text("SELECT cents FROM ledger WHERE kind = :kind AND key LIKE '%topup%'"), {"kind": kind}
+        )
+        return sorted(rows.scalars())
+
+
+class Interrupted:
+    """A bar at whose opening somebody presses Ctrl-C."""
+
+    def __call__(self, label: str, total: int):
+        raise KeyboardInterrupt
+
+
+def test_everyone_short_of_the_floor_gets_what_is_missing_and_the_second_run_nothing(settings):
+    """To the cent, on the latest submission, booked once; who earned the floor gets nothing."""
+    asked = []
+    result = run(settings, lambda total: asked.append(total) or True)
+
+    assert asked == [SLOW + UNTIMED]
+    assert granted(settings) == {"slow": [SLOW], "untimed": [UNTIMED]}
+    assert booked(settings) == [UNTIMED, SLOW]
+    assert (result.counts["sent"], result.counts["total_cents"]) == (2, SLOW + UNTIMED)
+    assert any("measured no active time" in warning for warning in result.warnings)
+    latest = """SELECT count(*) FROM bonus b JOIN assignment a ON a.id = b.assignment_id WHERE a.submitted_at =
+        (SELECT max(o.submitted_at) FROM assignment o WHERE o.worker_id = a.worker_id)"""
+    assert server_rows(settings, latest) == [(2,)]
+
+    assert run(settings, lambda total: pytest.fail("nothing to confirm")).status == "nothing_to_do"
+    assert granted(settings) == {"slow": [SLOW], "untimed": [UNTIMED]}
+    assert check_pay(settings, LIVE).refusal is None
+
+
+def test_a_higher_floor_later_pays_the_difference(settings):
+    """What a worker got before counts, bonuses included; each bonus has a key and a reference of its own."""
+    run(settings)
+    run(settings, floor_cents=2400)
+
+    assert granted(settings)["slow"] == [SLOW, 350]
+    assert granted(settings)["fair"] == [200]
+    assert len({reason for (reason,) in server_rows(settings, "SELECT reason FROM bonus")}) == 5
+
+
+def test_what_was_confirmed_and_not_sent_goes_first_and_is_not_asked_about_again(settings):
+    """Ctrl-C after the confirmation: the amounts stand as confirmed, though the floor is another by now."""
+    with pytest.raises(KeyboardInterrupt):
+        run(settings, progress=Interrupted())
+    assert granted(settings) == {}
+    assert pay_report(settings, LIVE).counts["unsent_cents"] == SLOW + UNTIMED
+    with open_database(settings.db_url, read_only=True) as session:
+        promised = committed_cents(session, LIVE, charges_fee=False)
+    assert promised == 600 + SLOW + UNTIMED
+
+    result = run(settings, lambda total: pytest.fail("it was confirmed before"), floor_cents=600)
+
+    assert (result.counts["sent"], result.counts["resumed"]) == (2, 2)
+    assert granted(settings) == {"slow": [SLOW], "untimed": [UNTIMED]}
+
+
+def test_what_an_interrupted_run_left_is_completed_alone(settings):
+    """Its maximum holds for all its runs together: who is short besides is proposed a bonus by the next run."""
+    with pytest.raises(KeyboardInterrupt):
+        run(settings, max_cost_cents=SLOW + UNTIMED, progress=Interrupted())
+
+    said = []
+
+    again = run(
+        settings,
+        max_cost_cents=SLOW + UNTIMED + 200,
+        floor_cents=2400,
+        announce=lambda tables, lines: said.extend(lines),
+    )
+
+    assert granted(settings) == {"slow": [SLOW], "untimed": [UNTIMED]}
+    assert said[0].endswith(", confirmed by an earlier run: sent, and nothing beside them")
+    assert again.lines[1].endswith("the next run proposes bonuses to 3 workers short of the floor besides")
+    assert run(settings, floor_cents=2400).counts["resumed"] == 0
+    assert granted(settings)["fair"] == [200]
+
+
+@pytest.mark.parametrize("remembers", [True, False])
+def test_a_bonus_whose_reply_was_lost_is_found_and_not_sent_twice(settings, remembers):
+    """By its token within 24 hours, by its reference among the server's bonuses after that."""
+    run(settings)
+    change(
+        settings,
+        "UPDATE journal SET state = 'sending', reply = NULL WHERE kind = 'bonus'",
+        "DELETE FROM ledger WHERE kind = 'bonus'",
+    )
+    if not remembers:
+        change_server(settings, "DELETE FROM request_token")
+
+    assert run(settings).counts["resumed"] == 2
+    assert granted(settings) == {"slow": [SLOW], "untimed": [UNTIMED]}
+    assert booked(settings) == [UNTIMED, SLOW]
+
+
+def test_a_database_restored_from_before_the_top_up_pays_nobody_twice(settings):
+    """The same proposals get the same references, so that the server's bonuses are recognised and booked."""
+    run(settings)
+    change(settings, "DELETE FROM journal WHERE kind = 'bonus'", "DELETE FROM ledger WHERE kind = 'bonus'")
+    change_server(settings, "DELETE FROM request_token")
+
+    assert run(settings).counts["sent"] == 2
+    assert granted(settings) == {"slow": [SLOW], "untimed": [UNTIMED]}
+    assert booked(settings) == [UNTIMED, SLOW]
+    assert run(settings).status == "nothing_to_do"
+
+
+def test_a_refused_bonus_keeps_no_other_from_being_sent(settings):
+    """It fails with one line, comes last in the next run, and --skip goes on without it."""
+    slow = workers(settings)["slow"]
+    change_server(
+        settings,
+        "UPDATE assignment SET mturk_id = 'X' || id WHERE worker_id = "
+        f"(SELECT id FROM worker WHERE mturk_id = '{slow}')",
+    )
+
+    for _ in range(2):
+        with pytest.raises(CrowdError, match="AssignmentDoesNotExist"):
+            run(settings)
+        assert granted(settings) == {"untimed": [UNTIMED]}
+    assert run(settings, skip=frozenset({slow})).status == "nothing_to_do"
+
+
+def test_money_is_refused_before_the_call_that_would_pass_a_limit(settings):
+    """The maximum of the run, the project's ceiling, the balance: one line each, and nothing is sent or planned."""
+    with pytest.raises(UsageError, match=r"\$2\.17, above --max-cost \$2\.16"):
+        run(settings, max_cost_cents=216)
+    with pytest.raises(FundsError, match=r"leaves \$2\.16"):
+        run(replace(settings, ceiling_cents=816))
+    change_server(settings, "UPDATE account SET budget_cents = 816 WHERE environment = 'live'")
+    with pytest.raises(FundsError, match=r"the balance is \$2\.16"):
+        run(settings)
+    with pytest.raises(UsageError, match="not confirmed"):
+        change_server(
+            settings, f"UPDATE account SET budget_cents = {BUDGET_CENTS} WHERE environment = 'live'"
+        )
+        run(settings, lambda total: False)
+
+    assert granted(settings) == {}
+    assert pay_report(settings, LIVE).counts["unsent_cents"] == 0
+
+
+def test_a_ceiling_that_was_lowered_stops_what_was_planned_too(settings):
+    """The check before each window of calls sees it; the plan is kept."""
+    with pytest.raises(KeyboardInterrupt):
+        run(settings, progress=Interrupted())
+    with pytest.raises(FundsError, match="above the ceiling"):
+        run(replace(settings, ceiling_cents=700))
+
+    assert granted(settings) == {}
+    assert pay_report(settings, LIVE).counts["unsent_cents"] == SLOW + UNTIMED
+
+
+def test_workers_can_be_left_out(settings):
+    """Those named by --skip get nothing and are said; an unknown id is a slip."""
+    result = run(settings, skip=frozenset({workers(settings)["slow"]}))
+
+    assert granted(settings) == {"untimed": [UNTIMED]}
+    assert result.counts["left_out"] == 1
+    with pytest.raises(UsageError, match="'A999'"):
+        run(settings, skip=frozenset({"A999"}))
+
+
+def test_a_dry_run_sends_and_stores_nothing(settings):
+    """It says what would be sent."""
+    assert run(settings, dry_run=True).counts["bonuses_cents"] == SLOW + UNTIMED
+    assert granted(settings) == {}
+    assert pay_report(settings, LIVE).counts["unsent_cents"] == 0
+
+
+def test_without_a_floor_there_is_nothing_to_lift_to(settings):
+    """It says how to name one."""
+    result = run(replace(settings, wage_floor_cents=0))
+
+    assert result.status == "nothing_to_do"
+    assert "--floor 12.00" in result.lines[0]
+
+
+def test_two_at_once_are_refused(settings):
+    """A second one would propose what the first is about to send."""
+    with only_one(settings.db_url, PAY), pytest.raises(StoreError, match="another `mitl pay`"):
+        run(settings)
+
+
+def test_claimed_time_that_cannot_have_passed_is_not_paid_for(settings):
+    """Ten minutes of active time in an assignment of 250 seconds count as 250 seconds."""
+    take_long(settings, seconds=250)
+    result = run(settings)
+
+    assert result.status == "nothing_to_do"
+    assert any("the shorter time counts" in warning for warning in result.warnings)
+
+
+@contextmanager
+def charging(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
+    """The project at an explicit endpoint that does not say that it charges no fee."""
+    engine = make_engine(settings.crowd_db_url)
+    app = create_app(engine)
+
+    async def without_health(scope: Any, receive: Any, send: Any) -> None:
+        if scope.get("path") == "/healthz":
+            scope = {**scope, "path": "/nothing"}
+        await app(scope, receive, send)
+
+    access, secret = admin.keys(engine)[LIVE]
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", access)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", secret)
+    with RunningServer(without_health) as server:
+        yield replace(settings, endpoint=server.url, endpoint_environment=LIVE)
+    engine.dispose()
+
+
+def test_an_endpoint_that_charges_takes_a_fifth_of_each_bonus(settings, monkeypatch):
+    """20 % of 1.50 and of 0.67, half a cent up: 30 and 13 cents, in the total, the ledger and the promise."""
+    asked = []
+    with charging(settings, monkeypatch) as there:
+        result = run(there, lambda total: asked.append(total) or True)
+        assert run(there).status == "nothing_to_do"
+
+    assert asked == [SLOW + UNTIMED + 30 + 13]
+    assert result.counts["fees_cents"] == 43
+    assert booked(settings, "fee") == [13, 30]
+    assert booked(settings) == [UNTIMED, SLOW]
+
+
+@pytest.mark.postgres
+def test_on_postgresql_too(tmp_path, postgres_url):
+    """The same amounts, once, and the ledger is the server's."""
+    settings = paid_project(tmp_path / "p", db_url=postgres_url)
+
+    assert run(settings).counts["bonuses_cents"] == SLOW + UNTIMED
+    assert run(settings).status == "nothing_to_do"
+    assert check_pay(settings, LIVE).refusal is None
+    assert pay_report(settings, LIVE).counts["bonuses_cents"] == SLOW + UNTIMED

@@ -1,0 +1,82 @@
+"""A release is read by what researchers already use: mlcroissant, Hugging Face datasets, pandas."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+import pytest
+from release_kit import records, world
+
+from mitl.judgements.aggregators import Aggregator
+from mitl.positives.merging import MergeRules
+from mitl.positives.pair_answers import judgement_frame, pair_answers
+from mitl.positives.release import write_release
+from mitl.positives.release_input import ReleaseCard
+from mitl.records import IdKind
+
+KINDS = pytest.mark.parametrize("kind", list(IdKind))
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")
+
+
+@pytest.fixture(autouse=True)
+def _no_stream_kept():
+    """mlcroissant's logger keeps this test's standard error, and would close it when logging is set up again."""
+    yield
+    if "absl.logging" in sys.modules:
+        sys.modules["absl.logging"].get_absl_handler().python_handler.setStream(sys.__stderr__)
+
+
+def by_model(kind, **changes):
+    """A release whose answers a model took together, so that it has every table."""
+    rules = MergeRules(aggregator=Aggregator.ORDINAL)
+    answers = pair_answers(judgement_frame(records()[0]), rules)
+    return world(kind, rules=rules, posterior=answers.posterior, **changes)
+
+
+def text(value):
+    """mlcroissant gives texts as bytes."""
+    return value.decode() if isinstance(value, bytes) else value
+
+
+@KINDS
+def test_mlcroissant_finds_nothing_wrong_and_reads_every_row(tmp_path, kind, monkeypatch):
+    """The description validates, and the records that it describes are those of the tables."""
+    croissant = pytest.importorskip("mlcroissant")
+    pandas = pytest.importorskip("pandas")
+    monkeypatch.setenv("CROISSANT_CACHE", str(tmp_path / "cache"))
+    card = ReleaseCard(license="CC-BY-4.0", citation="none yet", date_published="2026-11-20")
+    folder = tmp_path / "release"
+    write_release(folder, by_model(kind, card=card))
+
+    found = croissant.Dataset(jsonld=str(folder / "croissant.json"))
+
+    assert not found.metadata.ctx.issues.errors
+    assert not found.metadata.ctx.issues.warnings
+    for name in ("positives", "judgements", "posteriors"):
+        table = pandas.read_parquet(folder / f"{name}.parquet")
+        rows = list(found.records(name))
+        assert len(rows) == len(table) > 0
+        ids = [(text(row[f"{name}/image_id"]), text(row[f"{name}/caption_id"])) for row in rows]
+        assert ids == list(zip(table["image_id"].tolist(), table["caption_id"].tolist(), strict=True))
+
+
+@KINDS
+def test_datasets_loads_the_folder(tmp_path, kind, monkeypatch):
+    """By its README's configurations, without a script and without network."""
+    monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        datasets = pytest.importorskip("datasets")
+        pandas = pytest.importorskip("pandas")
+        folder = tmp_path / "release"
+        write_release(folder, by_model(kind))
+        for name in ("positives", "judgements", "posteriors"):
+            loaded = datasets.load_dataset(str(folder), name, cache_dir=str(tmp_path / "cache"))["train"]
+
+            expected = pandas.read_parquet(folder / f"{name}.parquet")
+            assert loaded.column_names == list(expected.columns)
+            assert loaded["image_id"][:] == expected["image_id"].tolist()
+            if "label" in loaded.column_names:
+                assert loaded["label"][:] == [None if pandas.isna(x) else x for x in expected["label"]]

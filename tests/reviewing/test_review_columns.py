@@ -1,0 +1,132 @@
+"""Habits, gold records and counts from columns are those from records, whatever was answered, on both engines."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+import record_kit
+from hypothesis import given
+from hypothesis import strategies as st
+from world_kit import SANDBOX
+
+from mitl.crowd.golds import gold_state
+from mitl.db.session import open_database
+from mitl.db.store import judgements as judgement_store
+from mitl.db.store import open_work, proposals
+from mitl.db.store.columns import answer_columns
+from mitl.judgements.conduct import (
+    agreement_and_consistency,
+    entropy_of_counts,
+    label_counts,
+    longest_runs,
+    medians_s,
+)
+from mitl.records import Direction, Outcome, Pair, PairRole
+from mitl.records.frames import LABELS
+from mitl.settings import Settings, load
+from mitl.stages.operating.backup import backup
+from mitl.stages.operating.restore import restore
+from mitl.stages.reviewing.evidence import habits
+
+pytest_plugins = ("desk_fixtures",)
+
+WORKERS = 4
+ANSWERS = st.lists(
+    st.tuples(
+        st.integers(0, 9), st.integers(0, 4), st.integers(-1, 3), st.sampled_from([0, 1, 333, 4000, 4001])
+    ),
+    max_size=60,
+).map(lambda rows: sorted(rows, key=lambda row: row[0]))
+"""(page, pair, label, milliseconds), by page; a page is its worker's."""
+
+
+@given(ANSWERS, st.lists(st.booleans(), min_size=WORKERS, max_size=WORKERS))
+def test_columns_and_records_say_the_same_of_each_worker(rows, distrusted):
+    """Time, rows of one answer, variety, agreement and consistency, to the last bit."""
+    page, pair, label, ms = (np.array([row[at] for row in rows], np.int64) for at in range(4))
+    worker, label = page % WORKERS, label.astype(np.int8)
+    pages: dict[int, dict[int, list]] = defaultdict(lambda: defaultdict(list))
+    times: dict[int, list] = defaultdict(list)
+    for sheet, _, code, time in rows:
+        times[sheet % WORKERS].append(time)
+        if code >= 0:
+            pages[sheet % WORKERS][sheet].append(LABELS[code])
+    given_ = [(str(sheet % WORKERS), Pair(of, 1), LABELS[code]) for sheet, of, code, _ in rows if code >= 0]
+    known = {str(who) for who in range(WORKERS) if distrusted[who]}
+
+    medians, runs = medians_s(worker, ms), longest_runs(worker, page, label)
+    counts = label_counts(worker, label, WORKERS)
+    has = label >= 0
+    agreeing, own = agreement_and_consistency(worker[has], pair[has], label[has], np.array(distrusted))
+
+    for who in range(WORKERS):
+        labels = [one for sheet in pages[who].values() for one in sheet]
+        assert medians.get(who) == record_kit.median_seconds(times[who])
+        assert runs.get(who) == record_kit.longest_run(pages[who].values())
+        assert counts[who].tolist() == [labels.count(one) for one in LABELS]
+        assert entropy_of_counts(counts[who].tolist()) == pytest.approx(record_kit.entropy_bits(labels))
+    assert {str(who): one for who, one in agreeing.items()} == record_kit.agreements(given_, known)
+    assert {str(who): one for who, one in own.items()} == record_kit.consistency(given_)
+
+
+@pytest.fixture
+def project(reviewed: Settings, engine_url: str, tmp_path: Path) -> Settings:
+    """A project with a review queue, on either engine."""
+    backup(reviewed, tmp_path / "dump", only="pipeline")
+    found = load(tmp_path / "p", db=engine_url, environ={})
+    restore(found, tmp_path / "dump", only="pipeline")
+    return found
+
+
+def test_the_database_as_columns_says_what_its_records_say(project):
+    """Golds, withdrawn controls, habits, and how many pairs are open and judged."""
+    with open_database(project.db_url, read_only=True) as session:
+        every = answer_columns(session, SANDBOX)
+        stored = judgement_store.judgements(session, SANDBOX)
+        met = gold_state(session, SANDBOX, project.gold_rule, every)
+        found = habits(session, SANDBOX, project.gold_rule)
+        counts = open_work.pair_counts(session, SANDBOX, every)
+        candidates = set(proposals.candidate_pairs(session, list(Direction)))
+        asked = open_work.asked_pairs(session, SANDBOX)
+        judged = open_work.usable_workers(session, SANDBOX)
+    records = [row.record for row in stored]
+    given_ = [
+        (one.worker, one.pair, one.label)
+        for one in records
+        if one.label is not None and one.outcome is Outcome.ANSWERED and not one.role.is_gold
+    ]
+    bad = {worker for worker, record in met.records.items() if record.is_bad}
+
+    assert len(every) == len(stored) > 100
+    assert every.assignment.tolist() == [row.assignment_id for row in stored]
+    assert every.usable.tolist() == [one.usable for one in records]
+    assert met == record_kit.gold_state(stored, project.gold_rule)
+    assert {name: one.agreement for name, one in found.of.items() if one.agreement} == record_kit.agreements(
+        given_, bad
+    )
+    assert {
+        name: one.consistency for name, one in found.of.items() if one.consistency
+    } == record_kit.consistency(given_)
+    assert (counts.candidates, counts.judged) == (len(candidates), len(judged))
+    assert counts.open == len(candidates - asked)
+    assert met.by_role[PairRole.GOLD_POSITIVE].golds > 0
+
+
+def test_a_pair_that_was_there_before_it_was_proposed_becomes_a_candidate(project):
+    """Controls and past work are pairs that nothing proposed; a later run may propose them."""
+    with open_database(project.db_url) as session:
+        known = proposals.pair_ids(session)
+        old = next(iter(sorted(known.keys() - set(proposals.candidate_pairs(session, list(Direction))))))
+        before = open_work.pair_counts(session, SANDBOX, answer_columns(session, SANDBOX))
+        name = proposals.annotators(session)[0]
+        one = proposals.ProposalRecord(old, name.name, Direction.I2T, 1, 0.5)
+        n_new = proposals.add_run(session, "later", "{}", {}, [name], [one])
+        session.flush()
+        after = open_work.pair_counts(session, SANDBOX, answer_columns(session, SANDBOX))
+
+        assert n_new == 0
+        assert after.candidates == before.candidates + 1
+        assert after.candidates == len(proposals.candidate_pairs(session, list(Direction)))

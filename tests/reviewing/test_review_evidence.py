@@ -1,0 +1,278 @@
+"""What a person sees before deciding about a submission, under whichever gold rule, and until when they can."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from dataclasses import replace
+
+import pytest
+from cli_kit import clear_environment, fails, mitl, ok
+from desk_kit import REASON, copy_of, open_desk, written
+from sqlalchemy import text
+from world_kit import SANDBOX
+
+from mitl.cli.reference import COUNTS
+from mitl.db.session import open_database
+from mitl.db.store import answers
+from mitl.db.store.answers import AssignmentRow
+from mitl.errors import StoreError
+from mitl.records import Decision, Environment, Finding, Label
+from mitl.settings import AUTO_APPROVAL_S, Settings, load
+from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.reviewing.decisions import Ruling, keep, reverse
+from mitl.stages.reviewing.review import queue, rule
+from mitl.stages.reviewing.show import show
+from mitl.stages.reviewing.workers import workers
+
+pytest_plugins = ("desk_fixtures",)
+
+FAILED = {"gold_positive_failed", "gold_negative_failed"}
+
+
+@pytest.fixture
+def project(reviewed: Settings, tmp_path) -> Settings:
+    """A project of its own with a review queue."""
+    return copy_of(reviewed, tmp_path / "p")
+
+
+def rows(settings: Settings, *decisions: Decision) -> list[AssignmentRow]:
+    with open_database(settings.db_url, read_only=True) as session:
+        return answers.assignments(session, SANDBOX, decisions or tuple(Decision))
+
+
+def row(settings: Settings, number: int) -> AssignmentRow:
+    return next(one for one in rows(settings) if one.id == number)
+
+
+def failed_one(settings: Settings) -> AssignmentRow:
+    """A submission that waits because it failed a control."""
+    with open_database(settings.db_url, read_only=True) as session:
+        findings = answers.findings(session, SANDBOX)
+    return next(
+        one
+        for one in rows(settings, Decision.QUEUED)
+        if FAILED & {finding.code for finding in findings[one.id]}
+    )
+
+
+def minute(moment: dt.datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+def test_a_submission_is_shown_with_the_controls_that_failed_and_its_worker(reviewed):
+    """Expected against given answers, the record with its interval, conduct, other work, the rule, the deadlines."""
+    waiting = failed_one(reviewed)
+
+    found = show(reviewed, waiting.id)
+
+    text_of = "\n".join(found.lines)
+    failed = found.counts["failed_controls"]
+    assert failed and len(found.tables[1].rows) == len(failed)
+    for control in failed:
+        assert control["answer"] not in control["expected"]
+    assert "90 % interval" in text_of and "longest run" in text_of and "agrees with others" in text_of
+    assert (
+        "rule: a gold positive passes with yes or weak yes, a gold negative with weak no or no" in found.lines
+    )
+    itself = waiting.submitted_at + dt.timedelta(seconds=AUTO_APPROVAL_S)
+    until = waiting.submitted_at + dt.timedelta(days=30)
+    assert f"unless it is decided before, the server pays it by itself at {minute(itself)}" in found.lines
+    assert f"a rejection could be reversed until {minute(until)}" in found.lines
+    assert set(found.counts) == set(COUNTS["review show"])
+
+
+def test_haste_is_told_in_words_by_the_projects_own_floor(reviewed):
+    """`review show`, the workers' table and the desk name who is under it; without a floor nobody does."""
+    slow = replace(reviewed, min_seconds_a_pair=0.0)
+    fast = replace(reviewed, min_seconds_a_pair=3600.0)
+    number = rows(reviewed, Decision.QUEUED)[0].id
+
+    shown, table = show(fast, number, SANDBOX), workers(fast, SANDBOX)
+    with open_desk(fast) as desk:
+        page, person = (
+            written(desk.get(f"/queue/{number}")),
+            written(desk.get(f"/workers/{row(fast, number).worker_id}")),
+        )
+        everyone, first = written(desk.get("/workers")), written(desk.get("/"))
+
+    [hasty] = [one["detail"] for one in shown.counts["findings"] if one["code"] == "too_fast"]
+    assert re.fullmatch(
+        r"[0-9.]+ s a pair \(median\), under the floor of 3600 s; (\d+) of \1 pairs took less", hasty
+    )
+    assert f"finding: too_fast {hasty}" in shown.lines
+    assert any(
+        "under the floor of 3600 s;" in line for line in shown.lines if line.startswith("  a pair takes")
+    )
+    assert all(one["too_fast"] for one in table.counts["rows"])
+    assert any(line.startswith("!: ") and "under 3600 s" in line for line in table.lines)
+    assert f"Faster than a person can look: {hasty}." in page
+    assert "under the floor of 3600 s, too short to look" in person
+    assert "under 3600 s" in everyone and "workers take less than 3600 s" in first
+    quiet, calm = show(slow, number, SANDBOX), workers(slow, SANDBOX)
+    assert "too_fast" not in str(quiet.counts) and "floor" not in str(quiet.lines)
+    assert not any(one["too_fast"] for one in calm.counts["rows"]) and "!: " not in str(calm.lines)
+
+
+def test_findings_come_by_kind_and_their_numbers_by_size(project):
+    """Place 2 before place 10, whatever the order in which they were noted."""
+    first = rows(project, Decision.QUEUED)[0]
+    notes = [Finding("missing_answer", f"place {place} has no usable answer") for place in (10, 9, 2, 1, 11)]
+    with open_database(project.db_url) as session:
+        answers.add_all_findings(session, {first.id: notes})
+        session.commit()
+
+    found = [
+        one for one in show(project, first.id, SANDBOX).counts["findings"] if one["code"] == "missing_answer"
+    ]
+
+    assert [one["detail"].split()[1] for one in found] == ["1", "2", "9", "10", "11"]
+
+
+def test_the_evidence_shows_the_data_sets_own_ids(project):
+    """Rows of the database are ours alone; a person looks pictures up by the data set's ids."""
+    with open_database(project.db_url) as session:
+        session.execute(text("UPDATE item SET external_id = 'picture-' || external_id WHERE side_id = 1"))
+        session.commit()
+
+    found = show(project, failed_one(project).id)
+
+    assert all(control["image"].startswith("picture-") for control in found.counts["failed_controls"])
+    assert not any("image " in line for line in found.lines if line.startswith("finding: gold_"))
+
+
+def test_the_queue_says_when_the_server_pays_by_itself(reviewed):
+    """For each that waits, seven days after it was submitted."""
+    [table] = queue(reviewed).tables
+
+    assert table.columns[-1] == "pays itself at"
+    by_number = {one.id: one for one in rows(reviewed)}
+    for line in table.rows:
+        assert line[-1] == minute(by_number[line[0]].submitted_at + dt.timedelta(seconds=AUTO_APPROVAL_S))
+
+
+ALL, NONE_OF_IT = tuple(Label), (Label.WEAK_NO,)
+
+
+@pytest.mark.parametrize(
+    ("positive", "negative", "queued"), [(ALL, ALL, False), (NONE_OF_IT, NONE_OF_IT, True)]
+)
+def test_another_gold_rule_judges_all_that_is_undecided_anew(project, positive, negative, queued):
+    """A rule that takes every answer empties the queue; one that takes the odd one out fails nearly all."""
+    settings = replace(project, gold_positive_passes=positive, gold_negative_passes=negative)
+    before = {one.id for one in rows(project, Decision.QUEUED)}
+
+    harvest(settings, SANDBOX, reparse=True)
+
+    after = {one.id for one in rows(settings, Decision.QUEUED)}
+    assert before and (after >= before if queued else not after)
+
+
+def test_the_configured_rule_is_read_used_and_shown(project):
+    """`[review]` in mitl.toml: a strict rule is what the evidence and the desk expect."""
+    config = project.project / "mitl.toml"
+    strict = '\n[review]\ngold_positive_passes = ["yes"]\ngold_negative_passes = ["no"]\n'
+    config.write_text(config.read_text(encoding="utf-8") + strict, encoding="utf-8")
+    settings = replace(load(project.project, environ={}), endpoint=None)
+
+    number = failed_one(settings).id
+    found = show(settings, number)
+
+    assert {tuple(control["expected"]) for control in found.counts["failed_controls"]} <= {("yes",), ("no",)}
+    assert "rule: a gold positive passes with yes, a gold negative with no" in found.lines
+    with open_desk(settings) as desk:
+        page = written(desk.get(f"/queue/{number}"))
+    assert "expected yes ·" in page and "expected no ·" in page
+
+
+def test_a_rejection_says_before_and_after_until_when_it_can_be_reversed(project, monkeypatch):
+    """Thirty days from submission, to the minute, in UTC; afterwards the submission's page says so too."""
+    clear_environment(monkeypatch)
+    waiting = failed_one(project)
+    until = waiting.submitted_at + dt.timedelta(days=30)
+
+    words = ("review", "reject", waiting.id, "--reason", REASON, "--project", project.project)
+    out = ok(*map(str, words)).out.splitlines()
+
+    assert out[0] == (
+        f"rejecting submission {waiting.id} of {waiting.worker}: it will not be paid; that can be reversed until "
+        f"{minute(until)}"
+    )
+    undo = f"`mitl review reverse {waiting.id}` can undo that until {minute(until)}"
+    assert f"submission {waiting.id} is rejected; {undo}" in out
+    shown = show(project, waiting.id).lines
+    assert f"rejected: {REASON!r}" in shown and undo in shown
+
+
+def test_rejecting_live_work_wants_to_be_confirmed(project, monkeypatch):
+    """Where nobody is there to ask, one clear line, and nothing is stored; `--yes` says it beforehand."""
+    clear_environment(monkeypatch)
+    number = failed_one(project).id
+    with open_database(project.db_url) as session:
+        session.execute(text("UPDATE batch SET environment = 'live'"))
+        session.execute(text("UPDATE worker SET environment = 'live'"))
+        session.commit()
+
+    message = fails(2, "review", "reject", str(number), "--reason", REASON, "--project", project.project)
+
+    assert message == (
+        "rejecting 1 submission refuses real people their pay and nobody is here to confirm it; add --yes; nothing was "
+        "rejected"
+    )
+    with open_database(project.db_url, read_only=True) as session:
+        assert Decision.REJECT not in answers.decision_counts(session, Environment.LIVE)
+    outcome = mitl("review", "reject", str(number), "--reason", REASON, "--yes", "--project", project.project)
+    assert "rejecting submission" in outcome.out  # confirmed; this server holds it in the sandbox
+
+
+def test_nothing_is_rejected_where_the_person_thinks_better_of_it(project):
+    """The question comes before anything is stored."""
+    number = failed_one(project).id
+
+    found = rule(
+        project, [Ruling(number, Decision.REJECT, REASON)], SANDBOX, confirm=lambda environment, count: False
+    )
+
+    assert (found.status, found.lines) == ("nothing_to_do", ("nothing to do: you did not confirm it",))
+    assert row(project, number).decision is Decision.QUEUED
+
+
+def test_what_somebody_else_decides_while_the_question_stands_is_not_overruled(project):
+    """Another person drops it meanwhile: the rejection is refused in one line, the drop stands."""
+    number = failed_one(project).id
+
+    def confirm(environment: Environment, count: int) -> bool:
+        keep(project, Ruling(number, Decision.DROP), environment)
+        return True
+
+    with pytest.raises(StoreError, match="decided already: it was paid and is not used"):
+        rule(project, [Ruling(number, Decision.REJECT, REASON)], SANDBOX, confirm=confirm)
+
+    assert row(project, number).decision is Decision.DROP
+
+
+def test_no_submission_is_decided_where_one_of_them_does_not_exist(project):
+    """The numbers are looked at together, before anything is stored."""
+    number = failed_one(project).id
+
+    with pytest.raises(StoreError, match="there is no submission 999"):
+        rule(project, [Ruling(number, Decision.DROP), Ruling(999, Decision.DROP)], SANDBOX)
+
+    assert row(project, number).decision is Decision.QUEUED
+
+
+def test_a_rejection_of_past_work_cannot_be_reversed_from_here(project):
+    """No server of this project knows it: one clear line, nothing is planned, and no deadline is shown."""
+    number = failed_one(project).id
+    rule(project, [Ruling(number, Decision.REJECT, REASON)], SANDBOX)
+    with open_database(project.db_url) as session:
+        session.execute(text("UPDATE batch SET source = 'import'"))
+        session.commit()
+
+    with pytest.raises(StoreError, match="came from a file of past work"):
+        reverse(project, [number], Decision.DROP, SANDBOX)
+
+    assert row(project, number).decision is Decision.REJECT
+    found = show(project, number)
+    assert found.counts["reversible_until"] is None
+    assert "decision: reject; it came from a file of past work" in found.lines

@@ -1,0 +1,166 @@
+"""Decisions that are stored and that the server has not heard of: every screen that would say nothing names them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from cli_kit import clear_environment, ok
+from db_kit import sqlite_url
+from desk_kit import REASON, copy_of, make_reviewed_project
+from world_kit import SANDBOX
+
+from mitl.crowd.paying import has_open_calls
+from mitl.db.session import open_database
+from mitl.db.store import answers, desk
+from mitl.errors import MitlError
+from mitl.records import Decision
+from mitl.settings import Settings
+from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.reporting.status import status
+from mitl.stages.reviewing.decisions import reverse
+from mitl.stages.reviewing.review import Ruling, queue, rule, settle
+
+pytest_plugins = ("desk_fixtures",)
+
+
+@pytest.fixture
+def project(reviewed: Settings, tmp_path) -> Settings:
+    """A project of its own with a review queue."""
+    return copy_of(reviewed, tmp_path / "p")
+
+
+def queued(settings: Settings) -> list[int]:
+    with open_database(settings.db_url, read_only=True) as session:
+        return [row.id for row in answers.assignments(session, SANDBOX, (Decision.QUEUED,))]
+
+
+def unsent(settings: Settings) -> int:
+    """The count; it must say that there is something wherever a harvest would do something."""
+    with open_database(settings.db_url, read_only=True) as session:
+        found = desk.unsent(session, SANDBOX)
+        assert (found > 0) is has_open_calls(session, SANDBOX)
+    return found
+
+
+def cut_off(settings: Settings, tmp_path) -> Settings:
+    """The same project with another server's database, so that each decision is kept and no call is made."""
+    return replace(settings, crowd_db_url=sqlite_url(tmp_path / "elsewhere.db"))
+
+
+def calls_row(settings: Settings) -> str | None:
+    """What the screen says of calls that are still to be made."""
+    (table,) = status(settings, SANDBOX).tables
+    return next((str(says) for what, says in table.rows if what == "calls"), None)
+
+
+def test_a_settle_whose_calls_failed_is_named_until_a_harvest_makes_them(tmp_path, engine_url):
+    """On either engine: how many submissions, and what to run."""
+    settings = make_reviewed_project(tmp_path / "p", db_url=engine_url)
+    n = len(queued(settings))
+    assert (unsent(settings), calls_row(settings), status(settings).counts["calls_open"]) == (0, None, 0)
+
+    with pytest.raises(MitlError):
+        settle(cut_off(settings, tmp_path), SANDBOX)
+
+    assert queued(settings) == [] and unsent(settings) == n > 1
+    seen, waiting = status(settings, SANDBOX), queue(settings, SANDBOX)
+    words = f"the server has not heard what was decided about {n} submissions"
+    assert calls_row(settings) == f"{words}; `mitl harvest` carries that out"
+    assert (seen.counts["calls_open"], seen.next) == (n, "mitl harvest")
+    assert (waiting.status, waiting.counts["calls_open"], waiting.next) == ("done", n, "mitl harvest")
+    assert f"{words}; `mitl harvest`, or `mitl review settle` again, carries that out" in waiting.lines
+
+    harvest(settings, SANDBOX)
+
+    assert (unsent(settings), calls_row(settings), status(settings).counts["calls_open"]) == (0, None, 0)
+    assert queue(settings, SANDBOX).status == "nothing_to_do"
+    assert settle(settings, SANDBOX).status == "nothing_to_do"
+
+
+def test_the_same_settle_again_carries_it_out_too(project, tmp_path):
+    """As the line says; nobody is paid twice."""
+    n = len(queued(project))
+    with pytest.raises(MitlError):
+        settle(cut_off(project, tmp_path), SANDBOX)
+    before = int(str(status(project, SANDBOX).counts["paid_cents"]))
+
+    assert settle(project, SANDBOX).status == "done"
+
+    paid = int(str(status(project, SANDBOX).counts["paid_cents"])) - before
+    assert paid > 0 and paid % n == 0
+    assert unsent(project) == 0
+
+
+@pytest.mark.parametrize("decision", [Decision.APPROVE, Decision.APPROVE_EXCLUDE, Decision.REJECT])
+def test_one_decision_is_named_beside_those_that_wait(project, tmp_path, decision):
+    """The queue is listed as ever, and says besides what is owed."""
+    first, *others = queued(project)
+
+    with pytest.raises(MitlError):
+        rule(cut_off(project, tmp_path), [Ruling(first, decision, REASON)], SANDBOX)
+
+    waiting = queue(project, SANDBOX)
+    assert waiting.counts["submissions"] == others and waiting.counts["calls_open"] == 1
+    assert any("what was decided about 1 submission; `mitl harvest`" in line for line in waiting.lines)
+    assert status(project, SANDBOX).next == "mitl harvest"
+    rule(project, [Ruling(first, decision, REASON)], SANDBOX)
+    assert (unsent(project), queue(project, SANDBOX).lines) == (0, ())
+
+
+def test_a_worker_who_is_still_to_be_excluded_counts(project, tmp_path):
+    """The work is paid already, so its status alone says nothing."""
+    from harvest_kit import in_pipeline
+
+    first = queued(project)[0]
+    rule(project, [Ruling(first, Decision.APPROVE_EXCLUDE)], SANDBOX)
+    assert unsent(project) == 0
+
+    in_pipeline(project, "UPDATE worker SET excluded_at = NULL")
+
+    assert unsent(project) == 1
+    assert status(project, SANDBOX).next == "mitl harvest"
+
+
+def test_a_reversal_whose_call_failed_counts(project, tmp_path):
+    """The submission is rejected on the server and is to be paid after all."""
+    first = queued(project)[0]
+    rule(project, [Ruling(first, Decision.REJECT, REASON)], SANDBOX)
+    assert unsent(project) == 0
+
+    with pytest.raises(MitlError):
+        reverse(cut_off(project, tmp_path), [first], Decision.DROP, SANDBOX)
+
+    assert unsent(project) == 1
+    assert calls_row(project) is not None
+    harvest(project, SANDBOX)
+    assert unsent(project) == 0
+
+
+def test_the_other_environments_calls_are_its_own(project, tmp_path):
+    """What the sandbox owes is no business of the live screen."""
+    from mitl.records import Environment
+
+    with pytest.raises(MitlError):
+        settle(cut_off(project, tmp_path), SANDBOX)
+
+    assert status(project, Environment.LIVE).counts["calls_open"] == 0
+    assert queue(project, Environment.LIVE).status == "nothing_to_do"
+
+
+def test_the_commands_say_so(project, tmp_path, monkeypatch):
+    """In words and in JSON."""
+    clear_environment(monkeypatch)
+    n = len(queued(project))
+    with pytest.raises(MitlError):
+        settle(cut_off(project, tmp_path), SANDBOX)
+
+    seen, listed = (ok(*words, "--project", project.project) for words in (("status",), ("review",)))
+
+    for said in (seen, listed):
+        text = " ".join(said.out.split())
+        assert f"has not heard what was decided about {n} submissions" in text
+        assert "next: mitl harvest" in text
+        assert "nothing to do" not in text
+    assert ok("status", "--json", "--project", project.project).json["counts"]["calls_open"] == n
+    assert ok("review", "--json", "--project", project.project).json["counts"]["calls_open"] == n
