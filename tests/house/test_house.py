@@ -50,8 +50,8 @@ mitl.stages.releasing
 mitl.stages.reporting
 mitl.stages.operating mitl.stages
 mitl.desk
-mitl.cli.reference
 mitl.cli
+mitl.cli.reference
 mitl.__main__
 """
 """From the ground up: a part imports from itself and from the lines above it.
