@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from mitl.datasets.assembling import check_unique
 from mitl.datasets.files import Row, read_rows
 from mitl.errors import DatasetError, MetricError
 from mitl.records import Rating
+from mitl.records.similarity import Likeness
 
 Ids = NDArray[np.int64]
 
@@ -59,19 +59,6 @@ def positives(ratings: Iterable[Rating], threshold: float = POSITIVE_FROM) -> li
         if rating.score >= threshold
     }
     return [(str(image_id), str(caption_id)) for image_id, caption_id in sorted(pairs)]
-
-
-class Likeness(StrEnum):
-    """What people scored from 0 to 5: the likeness of texts, of images, or of an image and a text."""
-
-    STS = "sts"
-    SIS = "sis"
-    SITS = "sits"
-
-    @property
-    def positive_from(self) -> float:
-        """The score from which on CxC counts a pair as a match (figure 4)."""
-        return 2.5 if self is Likeness.SIS else 3.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,13 +13,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.datasets.cxc import Likeness, RatedPairs
+from mitl.datasets.cxc import RatedPairs
 from mitl.errors import MetricError
 from mitl.metrics.correlation import ScoredPairs
 from mitl.metrics.positives import Ids, NoPositives, Places, Positives, integer_ids
 from mitl.metrics.ranks import PositiveRanks
 from mitl.metrics.retrieval import Values, values_of, with_positives
 from mitl.metrics.table import usual_metrics
+from mitl.records.similarity import Likeness
 
 Floats = NDArray[np.float64]
 QuerySide = Literal["first", "either"]

@@ -248,7 +248,8 @@ def test_a_sentence_encoders_labels_agree_with_people_as_published(shared_data):
         pytest.skip("the captions or CxC's ratings are not at hand")
     from annotators.sentences import shared_encoder
     from mitl.datasets.compact import read_compact
-    from mitl.datasets.cxc import Likeness, read_rated_pairs
+    from mitl.datasets.cxc import read_rated_pairs
+    from mitl.records.similarity import Likeness
 
     data = read_compact(captions).captions
     text_of = {int(caption.external_id): caption.text for caption in data}

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mitl.datasets.cxc import Likeness, RatedPairs, read_rated_pairs
+from mitl.datasets.cxc import RatedPairs, read_rated_pairs
 from mitl.errors import DatasetError, MetricError
 from mitl.metrics import crisscrossed
 from mitl.metrics.crisscrossed import (
@@ -25,6 +25,7 @@ from mitl.metrics.crisscrossed import (
 )
 from mitl.metrics.positives import Positives
 from mitl.metrics.retrieval import score_queries
+from mitl.records.similarity import Likeness
 
 
 def rated(kind, rows):

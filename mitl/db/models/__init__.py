@@ -20,6 +20,7 @@ from mitl.db.models.items import (
     Run,
     Side,
 )
+from mitl.db.models.similarity import SimilarityAnswer, SimilarityItem, SimilaritySample
 from mitl.db.models.work import (
     AnswerSheet,
     Assignment,
@@ -71,5 +72,8 @@ __all__ = [
     "Round",
     "Run",
     "Side",
+    "SimilarityAnswer",
+    "SimilarityItem",
+    "SimilaritySample",
     "Worker",
 ]

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from mitl.datasets.cxc import Likeness, RatedPairs, read_rated_pairs
+from mitl.datasets.cxc import RatedPairs, read_rated_pairs
 from mitl.errors import DatasetError
 from mitl.metrics.correlation import ScoredPairs, paired_spearman, sampled_spearman
 from mitl.metrics.crisscrossed import Task, across_positives, image_positives, scored_pairs, text_positives
@@ -17,6 +17,7 @@ from mitl.metrics.positives import Ids, Positives
 from mitl.metrics.retrieval import Values
 from mitl.progress import Progress
 from mitl.records import Direction
+from mitl.records.similarity import Likeness
 from mitl.stages.evaluating.figures import CONFIDENCE, Comparison, Figure, Sampling, Scored
 from mitl.stages.evaluating.models import Block, Model, Side, Sides, WithinSides, joined
 from mitl.stages.evaluating.request import Wanted

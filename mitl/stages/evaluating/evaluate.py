@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, TypedDict
 
 from mitl.core.whole_files import whole_file
-from mitl.datasets.cxc import Likeness
 from mitl.metrics.correlation import ScoredPairs
 from mitl.progress import Progress, no_progress
 from mitl.records import Direction, StageResult, several
 from mitl.records.results import printed_by
+from mitl.records.similarity import Likeness
 from mitl.settings import Settings
 from mitl.stages.evaluating.crisscrossed import (
     compare_correlations,

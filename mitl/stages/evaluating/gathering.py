@@ -9,7 +9,6 @@ from typing import cast
 
 import numpy as np
 
-from mitl.datasets.cxc import Likeness
 from mitl.datasets.objects import read_image_objects
 from mitl.datasets.official import OfficialSet
 from mitl.errors import MetricError, StoreError, UsageError
@@ -19,6 +18,7 @@ from mitl.positives.folders import MANIFEST, read_manifest
 from mitl.positives.loading import official_positives, read_positives_json, read_release
 from mitl.progress import Progress
 from mitl.records import Direction
+from mitl.records.similarity import Likeness
 from mitl.settings import Settings
 from mitl.stages.evaluating.crisscrossed import Crisscrossed, across_task, read_crisscrossed, split_of
 from mitl.stages.evaluating.model_files import RankingModel, RawModel, read_model

@@ -1,0 +1,196 @@
+"""Graded similarity: which pairs were sampled to be rated, and every rating that people gave."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from mitl.db.models import (
+    Assignment,
+    Hit,
+    Pair,
+    SimilarityAnswer,
+    SimilarityItem,
+    SimilaritySample,
+    Worker,
+)
+from mitl.db.store.bulk import add_rows
+from mitl.db.store.items import pair_sides
+from mitl.db.store.proposals import ensure_pairs
+from mitl.records import Decision, Environment, Outcome
+from mitl.records import Pair as PairRecord
+from mitl.records.frames import frame
+from mitl.records.similarity import (
+    METHODS,
+    RATINGS,
+    SAMPLES,
+    SIMILARITY_ROLES,
+    TASKS,
+    Likeness,
+    SamplingMethod,
+)
+
+KEPT = tuple(decision for decision in Decision if decision.keeps_answers)
+
+
+def sides_of(session: Session, task: Likeness) -> tuple[int, int]:
+    """The rows of the sides of the first and of the second item."""
+    image, caption = pair_sides(session)
+    known = {"image": image, "caption": caption}
+    first, second = task.sides
+    return known[first], known[second]
+
+
+def ensure_similarity_pairs(
+    session: Session, task: Likeness, first: np.ndarray, second: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The rows of these pairs, made where they are not there yet, and whether each is kept the other way round.
+
+    Two items of one side are one pair, the smaller number left; an image stands left of a caption.
+
+    Args:
+        first, second: (P,) numbers of items within their sides.
+
+    Returns:
+        (P,) rows of pairs, and (P,) whether the first item is the pair's right one.
+    """
+    swapped = first > second if task.sides[0] == task.sides[1] else np.zeros(len(first), np.bool_)
+    left, right = np.where(swapped, second, first).tolist(), np.where(swapped, first, second).tolist()
+    pairs = [PairRecord(*pair) for pair in zip(left, right, strict=True)]
+    rows = ensure_pairs(session, pairs, sides_of(session, task))
+    return np.array([rows[pair] for pair in pairs], np.int64), swapped
+
+
+def add_samples(session: Session, samples: pd.DataFrame) -> int:
+    """Write down what was sampled and is not there yet; returns how many rows are new.
+
+    Args:
+        samples: ``SAMPLES`` without ``pair``.
+    """
+    query = select(
+        SimilaritySample.pair_id, SimilaritySample.swapped, SimilaritySample.method, SimilaritySample.encoder
+    )
+    known = {
+        (pair, swapped, method.value, encoder) for pair, swapped, method, encoder in session.execute(query)
+    }
+    n_new = 0
+    for place, of_task in samples.groupby("task", sort=True):
+        pairs, swapped = ensure_similarity_pairs(
+            session, TASKS[int(str(place))], of_task["first"].to_numpy(), of_task["second"].to_numpy()
+        )
+        columns = (of_task[name].tolist() for name in ("method", "encoder", "rank", "similarity"))
+        rows = zip(pairs.tolist(), swapped.tolist(), *columns, strict=True)
+        n_new += add_rows(
+            session,
+            SimilaritySample,
+            (
+                {
+                    "pair_id": pair,
+                    "swapped": turned,
+                    "method": METHODS[method],
+                    "encoder": encoder,
+                    "rank": rank or None,
+                    "similarity": None if np.isnan(similarity) else similarity,
+                }
+                for pair, turned, method, encoder, rank, similarity in rows
+                if (pair, turned, METHODS[method].value, encoder) not in known
+            ),
+        )
+    return n_new
+
+
+def samples(session: Session) -> pd.DataFrame:
+    """All that was sampled (``SAMPLES``), in the order in which it was."""
+    query = (
+        select(
+            SimilaritySample.pair_id,
+            SimilaritySample.swapped,
+            SimilaritySample.method,
+            SimilaritySample.encoder,
+            SimilaritySample.rank,
+            SimilaritySample.similarity,
+            Pair.left_id,
+            Pair.right_id,
+        )
+        .join(Pair, Pair.id == SimilaritySample.pair_id)
+        .order_by(SimilaritySample.id)
+    )
+    found = _table(session, query)
+    swapped = found["swapped"].to_numpy(np.bool_)
+    methods = [SamplingMethod(method) for method in found["method"]]
+    return frame(
+        SAMPLES,
+        {
+            "pair": found["pair_id"],
+            "task": [TASKS.index(method.task) for method in methods],
+            "first": np.where(swapped, found["right_id"], found["left_id"]),
+            "second": np.where(swapped, found["left_id"], found["right_id"]),
+            "method": [METHODS.index(method) for method in methods],
+            "encoder": found["encoder"],
+            "rank": found["rank"].fillna(0).astype("int32"),
+            "similarity": found["similarity"].astype("float64"),
+        },
+    )
+
+
+def ratings(session: Session, environment: Environment) -> pd.DataFrame:
+    """Every answer of an environment (``RATINGS``), controls among them, by submission and place."""
+    query = (
+        select(
+            SimilarityItem.pair_id,
+            SimilarityItem.task,
+            Worker.mturk_worker_id,
+            SimilarityAnswer.score,
+            SimilarityAnswer.outcome,
+            SimilarityItem.role,
+            SimilarityItem.swapped,
+            SimilarityItem.hit_id,
+            SimilarityAnswer.assignment_id,
+            SimilarityAnswer.place,
+            SimilarityAnswer.active_ms,
+            Assignment.decision,
+            Worker.excluded_at,
+        )
+        .join(Assignment, Assignment.id == SimilarityAnswer.assignment_id)
+        .join(Hit, Hit.id == Assignment.hit_id)
+        .join(Worker, Worker.id == Assignment.worker_id)
+        .join(
+            SimilarityItem,
+            (SimilarityItem.hit_id == Hit.id) & (SimilarityItem.place == SimilarityAnswer.place),
+        )
+        .where(Worker.environment == environment)
+        .order_by(SimilarityAnswer.assignment_id, SimilarityAnswer.place)
+    )
+    found = _table(session, query)
+    outcomes = tuple(Outcome)
+    return frame(
+        RATINGS,
+        {
+            "pair": found["pair_id"],
+            "task": [TASKS.index(task) for task in found["task"]],
+            "worker": found["mturk_worker_id"],
+            "score": found["score"].astype("float64"),
+            "outcome": [outcomes.index(outcome) for outcome in found["outcome"]],
+            "role": [SIMILARITY_ROLES.index(role) for role in found["role"]],
+            "swapped": found["swapped"].astype("bool"),
+            "hit": found["hit_id"],
+            "assignment": found["assignment_id"],
+            "place": found["place"],
+            "active_ms": found["active_ms"].fillna(0).astype("int64"),
+            "usable": [
+                decision in KEPT and excluded is None
+                for decision, excluded in zip(found["decision"], found["excluded_at"], strict=True)
+            ],
+        },
+    )
+
+
+def _table(session: Session, query: Any) -> pd.DataFrame:
+    """The rows of a query under the names of its columns."""
+    return pd.DataFrame(
+        session.execute(query).all(), columns=[column.name for column in query.selected_columns]
+    )

@@ -1,0 +1,98 @@
+"""Graded similarity of two items, within a side and across: what is rated, why it stands on a page, and the frames."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from mitl.records.frames import Schema
+
+
+class Likeness(StrEnum):
+    """What people rate from 0 to 5: the likeness of texts, of images, or of an image and a text."""
+
+    STS = "sts"
+    SIS = "sis"
+    SITS = "sits"
+
+    @property
+    def positive_from(self) -> float:
+        """The score from which on CxC counts a pair as a match (Parekh et al., Crisscrossed Captions, figure 4)."""
+        return 2.5 if self is Likeness.SIS else 3.0
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """The sides of the first and of the second item."""
+        return {Likeness.STS: ("caption", "caption"), Likeness.SIS: ("image", "image")}.get(
+            self, ("image", "caption")
+        )
+
+
+class SamplingMethod(StrEnum):
+    """How a pair came to be rated, in CxC's own words (its section 2)."""
+
+    C2C_ISIM = "c2c_isim"
+    """Two captions whose images are alike."""
+    C2C_COCAPTION = "c2c_cocaption"
+    """Two captions of one image."""
+    I2I_CSIM = "i2i_csim"
+    """Two images whose captions are alike."""
+    C2I_INTRASIM = "c2i_intrasim"
+    """A caption and an image, from what people said of two captions or two images."""
+    C2I_ORIGINAL = "c2i_original"
+    """A caption and the image that it was written for."""
+
+    @property
+    def task(self) -> Likeness:
+        """What is rated."""
+        return {"c2c": Likeness.STS, "i2i": Likeness.SIS}.get(self.value[:3], Likeness.SITS)
+
+    @property
+    def phase(self) -> int:
+        """1 within a side; 2 across, for which the ratings of phase 1 are needed."""
+        return 2 if self.task is Likeness.SITS else 1
+
+
+class SimilarityRole(StrEnum):
+    """Why two items stand at a place of a page; the worker cannot tell."""
+
+    ASKED = "asked"
+    IDENTICAL = "identical"
+    """An item beside itself, or an image beside its own caption: as like as can be."""
+    RANDOM = "random"
+    """Two items that nobody sampled and that have nothing to do with each other."""
+    REPEATED = "repeated"
+    """A pair that the page asks, once more, its sides exchanged where they can be."""
+
+
+TASKS, METHODS, SIMILARITY_ROLES = tuple(Likeness), tuple(SamplingMethod), tuple(SimilarityRole)
+
+SAMPLES: Schema = {
+    "pair": ("int64", "row of the pair in the database"),
+    "task": ("int8", "place in Likeness"),
+    "first": ("int64", "the item that chose the other; of SITS the image"),
+    "second": ("int64", "the item that was chosen; of SITS the caption"),
+    "method": ("int8", "place in SamplingMethod"),
+    "encoder": ("category", "whose similarity chose it; empty where none did"),
+    "rank": ("int32", "of the second item among the first one's neighbours, from 1; 0 where there is none"),
+    "similarity": (
+        "float64",
+        "the encoder's, of the items that stood for these two; NaN where there is none",
+    ),
+}
+"""A row for each pair, order, method and encoder that sampled it; numbers of items are within their side."""
+
+RATINGS: Schema = {
+    "pair": ("int64", "row of the pair in the database"),
+    "task": ("int8", "place in Likeness"),
+    "worker": ("category", "id on the requester API, or a pseudonym"),
+    "score": ("float64", "0 to 5; NaN unless answered"),
+    "outcome": ("int8", "place in Outcome"),
+    "role": ("int8", "place in SimilarityRole"),
+    "swapped": ("bool", "whether the right item of the pair was shown first"),
+    "hit": ("int64", "row of the HIT"),
+    "assignment": ("int64", "row of the submission; ascending in the order of arrival"),
+    "place": ("int64", "on the page, from 1; ascending within a submission"),
+    "active_ms": ("int64", "milliseconds; 0 where nothing was measured"),
+    "usable": ("bool", "whether it may count: the submission was kept and the worker is not excluded"),
+}
+"""Every answer of an environment to a question of similarity, controls among them."""
