@@ -2,13 +2,14 @@
 
 A rater of offset a, scale b and view v of a pair whose true score is s gives
 
-    2.5 + b · (s + v + tremble - 2.5) + a + drift · place on the page
+    2.5 + b · (s + v + tremble - 2.5) + a + drift · pages done before
 
 kept within 0 and 5. A view is the rater's own and stays the same when the pair comes again; the tremble of the hand
 does not. Both are smaller towards the ends of the scale, where there is less to doubt. Now and then a rater slips and
 leaves the slider anywhere. Some do not look at all: they give one number, or one number a page.
 
-What a rater is depends on the seed and the worker's name, and what they give on these, the HIT and the pair.
+What a rater is depends on the seed and the worker's name; what they give on these, the HIT, the pair, and of drifters
+on how many HITs they have done.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Habit:
     slips: float = 0.0
     """Share of numbers that mean nothing."""
     drift: float = 0.0
-    """By how much numbers rise or fall, each rater to one side, from a place of a page to the next."""
+    """By how much numbers rise or fall, each rater to one side, from one HIT to the next."""
     held: Held = Held.NEVER
 
 
@@ -64,7 +65,7 @@ HABITS: Mapping[str, Habit] = {
     "random": Habit(slips=1.0),
     "one-number": Habit(held=Held.ALWAYS),
     "straight-liner": Habit(held=Held.PAGE),
-    "drifter": Habit((0.0, 0.45), (0.85, 0.15), view=0.6, tremble=0.3, slips=0.03, drift=0.35),
+    "drifter": Habit((0.0, 0.45), (0.85, 0.15), view=0.6, tremble=0.3, slips=0.03, drift=0.3),
 }
 """By character; one that is not here rates carefully."""
 
@@ -104,9 +105,19 @@ def rater(character: Character, *, seed: int, worker: str) -> Rater:
 
 
 def answer_ratings(
-    character: Character, truths: Mapping[int, LikenessTruth], *, seed: int, worker: str, hit: str
+    character: Character,
+    truths: Mapping[int, LikenessTruth],
+    *,
+    seed: int,
+    worker: str,
+    hit: str,
+    turn: int = 0,
 ) -> list[GivenRating]:
-    """What a worker of this character gives at each place, in rising order; equal for equal arguments."""
+    """What a worker of this character gives at each place, in rising order; equal for equal arguments.
+
+    Args:
+        turn: HITs that the worker has done before.
+    """
     who = rater(character, seed=seed, worker=worker)
     rng = random.Random(f"ratings {seed} {worker} {hit}")
     number = who.number if who.habit.held is Held.ALWAYS else rng.uniform(LOWEST, HIGHEST)
@@ -114,7 +125,7 @@ def answer_ratings(
     answers = []
     for place in sorted(truths):
         truth = truths[place]
-        told = _told(who, truth, rng) + who.drift * (place - 1)
+        told = _told(who, truth, rng) + who.drift * turn
         if who.habit.held is not Held.NEVER:
             told = rng.gauss(number, HELD_SPREAD)
         if rng.random() < who.habit.slips:

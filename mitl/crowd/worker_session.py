@@ -51,6 +51,7 @@ class WorkerSession:
         self._refused: set[str] = set()
         self._listing: Page | None = None
         self._at_hand: list[str] = []
+        self._submitted = 0
 
     @classmethod
     def join(cls, link: str, transport: httpx.BaseTransport) -> WorkerSession:
@@ -132,7 +133,9 @@ class WorkerSession:
         if lists:
             answers = answer_comparisons(character, lists, seed=seed, worker=worker, hit=key)
         elif rated:
-            answers = answer_ratings(character, rated, seed=seed, worker=worker, hit=key)
+            answers = answer_ratings(
+                character, rated, seed=seed, worker=worker, hit=key, turn=self._submitted
+            )
         else:
             pairs = cast(Mapping[int, TruthLike], truths)
             rationale = SHORTCOMING.name in kinds
@@ -151,6 +154,7 @@ class WorkerSession:
                 f"HIT {task.hit_id} wants its answers sent to another server, {_origin(target)!r}"
             )
         self._post(self._sender, target, fields)
+        self._submitted += 1
 
     def _agree(self, response: httpx.Response) -> httpx.Response:
         """The page asked for, once the study's page before it is answered as a person who takes part does."""
