@@ -39,7 +39,7 @@ COLUMNS = {
     Likeness.SITS: ("image", "caption"),
 }
 """The columns of the first and of the second item."""
-LAYOUT = {kind: tuple(sorted(columns)) + (_SCORE, METHOD) for kind, columns in COLUMNS.items()}
+LAYOUT = {kind: (*sorted(columns), _SCORE, METHOD) for kind, columns in COLUMNS.items()}
 """The columns as the files have them; those of images and captions name the caption first."""
 
 SCORED: Schema = {

@@ -247,7 +247,7 @@ def test_a_release_of_other_items_is_read_under_their_own_ids(tmp_path):
 
 def test_a_row_that_names_nothing_is_refused(tmp_path):
     """Where ids are the data set's own, any name will do but none."""
-    with pytest.raises(DatasetError, match="row 2 .* names nothing as its image"):
+    with pytest.raises(DatasetError, match=r"row 2 .* names nothing as its image"):
         read_sits(sits(tmp_path, "p1,a,3,x", "p2, ,3,x"))
 
 
