@@ -1,4 +1,4 @@
-"""How one rater uses the scale: spread, favourite number, distance to others, drift. Shown to a person, never a rule."""
+"""How one rater uses the scale: spread, favourite number, distance to others, drift. A person sees it; no rule does."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ class Similarity:
         fields = ("place", "role", "score", "expected", "s", "own words", "first", "second")
         title = f"submission {row.id} · HIT {row.batch}:{row.number} · ratings"
         habits = rater_habits(similarity_store.ratings_beside(session, row.worker_id), row.worker)
-        return Table(title, fields, rows), RULE if habits is None else f"{RULE}; {habits.text}"
+        return Table(title, fields, rows), RULE if habits is None else f"{RULE}\n{habits.text}"
 
 
 KIND = Similarity()
