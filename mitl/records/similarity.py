@@ -6,6 +6,9 @@ from enum import StrEnum
 
 from mitl.records.frames import Schema
 
+SIMILARITY = "similarity"
+"""The name of this kind of campaign, as batches have it."""
+
 
 class Likeness(StrEnum):
     """What people rate from 0 to 5: the likeness of texts, of images, or of an image and a text."""
