@@ -33,6 +33,18 @@ SCORES: Schema = {
 }
 """Every pair with a rating that counts."""
 
+LISTED: Schema = {
+    "pair": ("int64", "row of the pair in the database"),
+    "task": ("int8", "place in Likeness"),
+    "first": ("int64", "the item that chose the other; of SITS the image; numbers are within their sides"),
+    "second": ("int64", "the item that was chosen; of SITS the caption"),
+    "method": ("int8", "place in SamplingMethod; the first that sampled the pair in this order"),
+    "score": ("float64", "0 to 5, as in ``SCORES``; NaN without ratings"),
+    "n_ratings": ("int32", "ratings that count"),
+    "sd": ("float64", "as in ``SCORES``; NaN for fewer than two ratings"),
+}
+"""A row for each order in which a pair was sampled, as CxC lists them: by task, method, first and second item."""
+
 
 class Aggregation(StrEnum):
     """How several ratings of a pair become one score."""
@@ -130,6 +142,23 @@ def aggregate(counted: pd.DataFrame, method: Aggregation = Aggregation.MEAN) -> 
     if not parts:
         return Aggregated(frame(SCORES, dict.fromkeys(SCORES, ())), fits)
     return Aggregated(pd.concat(parts).sort_values("pair", ignore_index=True), fits)
+
+
+def listed(samples: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
+    """The sampled orders (``LISTED``) with their pairs' scores.
+
+    Args:
+        samples: ``SAMPLES``.
+        scores: ``SCORES``; a pair that was sampled in both orders gives both the same.
+    """
+    orders = samples.drop_duplicates(["pair", "first", "second"])
+    whole = orders[["pair", "task", "first", "second", "method"]].merge(
+        scores.drop(columns="task"), on="pair", how="left"
+    )
+    whole = whole.assign(n_ratings=whole["n_ratings"].fillna(0))
+    return frame(LISTED, {name: whole[name] for name in LISTED}).sort_values(
+        ["task", "method", "first", "second"], ignore_index=True
+    )
 
 
 def agreement(rated: pd.DataFrame, *, seed: int = 0) -> Agreement:
