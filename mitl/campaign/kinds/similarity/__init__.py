@@ -1,5 +1,1 @@
-<<<<<<< HEAD
 """Graded similarity: people say from 0 to 5 how alike two texts, two images, or an image and a text are."""
-=======
-"""Graded similarity from 0 to 5: two texts, two images, or an image and a text. No call to the server."""
->>>>>>> release
