@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from typing import Any
-=======
 from pathlib import Path
->>>>>>> release
+from typing import Any
 
 import click
 
 from mitl.cli.app import App, common, environment_options
-<<<<<<< HEAD
 from mitl.cli.publish import Posting, posting_options, require_environment
-=======
->>>>>>> release
 from mitl.records import Environment
 
 
@@ -26,7 +20,6 @@ def command() -> None:
     """
 
 
-<<<<<<< HEAD
 @command.command("publish")
 @environment_options
 @click.option(
@@ -101,7 +94,8 @@ def publish_command(
         environment=require_environment(environment), controls=controls == "all", **posting.terms, **asked
     )
     posting.post(app, request)
-=======
+
+
 @command.command("scores")
 @environment_options
 @click.option(
@@ -161,4 +155,3 @@ def scores_command(
             to=to,
         )
     )
->>>>>>> release
