@@ -103,6 +103,15 @@ def _active_times(session: Session, environment: Environment) -> dict[int, int]:
     return times
 
 
+def active_ms(session: Session, assignment_id: int) -> int | None:
+    """Active milliseconds over all places of a submission; None where its page measured nothing."""
+    sums = (
+        session.scalar(select(func.sum(answers.c.active_ms)).where(answers.c.assignment_id == assignment_id))
+        for answers in answer_tables()
+    )
+    return int(sum(measured or 0 for measured in sums)) or None
+
+
 def settled_work(session: Session, environment: Environment) -> list[SettledWork]:
     """All submissions on HITs that were posted from here, in order of arrival; past work from files is left out."""
     booked, times = _booked(session, environment), _active_times(session, environment)

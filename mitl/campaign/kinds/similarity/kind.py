@@ -16,6 +16,7 @@ from mitl.campaign.kinds.similarity.page import PageItem, render_similarity
 from mitl.campaign.kinds.similarity.parsing import parse_ratings
 from mitl.campaign.kinds.similarity.planning import PER_HIT, RatePairs, RatingPlan, make_plan
 from mitl.campaign.pilots import estimate_of
+from mitl.db.store import desk as desk_store
 from mitl.db.store import items as item_store
 from mitl.db.store import rating_pages
 from mitl.db.store import similarity as similarity_store
@@ -191,14 +192,18 @@ class Similarity:
         return verdicts
 
     def evidence(self, session: Session, row: AssignmentRow) -> tuple[Table, str]:
-        """All ratings of a submission, the rule of its controls, and how its worker rates elsewhere."""
+        """All ratings of a submission, the rule of its controls, and how its worker uses the scale."""
         page = rating_pages.questions(session, [row.hit_id])[row.hit_id]
         given = {answer.place: answer for answer in rating_pages.answers(session, [row.id]).get(row.id, ())}
-        images, captions = (
-            {number: name for name, number in ids.items()}
-            for ids in item_store.id_maps(session, item_store.dataset(session).id)
+        dataset = item_store.dataset(session)
+        images, _ = item_store.id_maps(session, dataset.id)
+        texts = desk_store.caption_texts(
+            session, [n for item in page for side, n in _shown(item) if side == "caption"]
         )
-        names = {"image": images, "caption": captions}
+        names = {
+            "image": {number: name for name, number in images.items()},
+            "caption": {number: text for number, (text, _) in texts.items()},
+        }
         rows = tuple(
             _evidence_row(item, page, given.get(item.place), [names[side][n] for side, n in _shown(item)])
             for item in page
