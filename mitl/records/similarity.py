@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from mitl.records.frames import Schema
+if TYPE_CHECKING:
+    from mitl.records.frames import Schema  # importing it brings pandas, which metrics do without
 
 
 class Likeness(StrEnum):
