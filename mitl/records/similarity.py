@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mitl.records.frames import Schema  # importing it brings pandas, which metrics do without
 
+SIMILARITY = "similarity"
+"""The name of this kind of campaign, as batches have it."""
+
 
 class Likeness(StrEnum):
     """What people rate from 0 to 5: the likeness of texts, of images, or of an image and a text."""

@@ -1,0 +1,79 @@
+"""``mitl rate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from mitl.cli.app import App, common, environment_options
+from mitl.records import Environment
+
+
+@click.group("rate")
+def command() -> None:
+    """Ask people how alike two items are, from 0 to 5: two texts, two images, or an image and a text.
+
+    What is asked was sampled by `mitl propose --scheme crisscross`. `mitl harvest` takes the ratings in.
+    """
+
+
+@command.command("scores")
+@environment_options
+@click.option(
+    "--task",
+    "tasks",
+    type=click.Choice(["sts", "sis", "sits"]),
+    multiple=True,
+    help="Score this task alone: two texts, two images, or an image and a text; repeatable [default: all three].",
+)
+@click.option(
+    "--method",
+    type=click.Choice(["mean", "trimmed", "standardised", "model"]),
+    default="mean",
+    show_default=True,
+    help="How several ratings become one: their mean; of five the middle three; each rating among its rater's own; or "
+    "a model of raters' offsets and scales.",
+)
+@click.option(
+    "--min-ratings",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="List pairs with fewer.",
+)
+@click.option(
+    "--csv",
+    "to",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the score of every sampled pair here.",
+)
+@common
+def scores_command(
+    app: App,
+    environment: Environment | None,
+    tasks: tuple[str, ...],
+    method: str,
+    min_ratings: int,
+    to: Path | None,
+) -> None:
+    """What people's ratings come to: scores by sampling method, pairs that lack ratings, how much raters agree.
+
+    Ratings count where the submission was approved and its worker is not excluded, one for each worker and pair;
+    those of controls never do.
+    """
+    from mitl.campaign.kinds.similarity.scores import score_ratings
+    from mitl.judgements.similarity import Aggregation
+    from mitl.records.similarity import TASKS, Likeness
+
+    app.finish(
+        score_ratings(
+            app.settings,
+            environment,
+            tasks=[Likeness(task) for task in dict.fromkeys(tasks)] or TASKS,
+            method=Aggregation(method),
+            min_ratings=min_ratings,
+            to=to,
+        )
+    )
