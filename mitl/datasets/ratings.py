@@ -6,49 +6,19 @@ A folder holds ``sts_<split>.csv``, ``sis_<split>.csv`` and ``sits_<split>.csv``
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from mitl.datasets.assembling import check_unique
+from mitl.datasets.cxc import COLUMNS, is_cxc_name, read_scored
 from mitl.datasets.files import read_rows
 from mitl.errors import DatasetError, UsageError
-from mitl.records.frames import Schema, frame
 from mitl.records.similarity import Likeness
 
-RATED: Schema = {
-    "first": ("str", "id of the first item as the file writes it; of SITS the image"),
-    "second": ("str", "id of the second item; of SITS the caption"),
-    "score": ("float64", "mean of the raters, 0 to 5"),
-    "method": ("category", "how the pair came to be rated; empty where the file does not say"),
-}
-"""The rated pairs of one task and split, in the file's order."""
-
-RAW_FILE = "ratings.parquet"
-"""Every single rating, where a release holds them."""
-COLUMNS: Mapping[Likeness, tuple[str, str]] = {
-    Likeness.STS: ("caption1", "caption2"),
-    Likeness.SIS: ("image1", "image2"),
-    Likeness.SITS: ("image", "caption"),
-}
-"""Of the first and of the second item."""
-SCORE, METHOD = "agg_score", "sampling_method"
 PREFERRED = ("test", "val")
 """CxC's splits, in the order in which one is taken where none is named."""
 _FILE = re.compile(r"(sts|sis|sits)_([\w.-]+)\.csv")
-_COCO = (re.compile(r"COCO_\w+:sentid:([0-9]+)"), re.compile(r"COCO_\w+_([0-9]{12})\.\w+"))
-
-
-def bare_id(name: str) -> str:
-    """COCO's number in a name as CxC writes it; any other name as it is."""
-    for pattern in _COCO:
-        match = pattern.fullmatch(name)
-        if match is not None:
-            return str(int(match[1]))
-    return name
 
 
 def splits_of(folder: Path) -> dict[str, tuple[Likeness, ...]]:
@@ -93,8 +63,9 @@ def choose_split(folder: Path, wanted: str | None = None) -> str:
 def is_coco_named(folder: Path, split: str) -> bool:
     """Whether the first item of a split is called as CxC calls COCO's images and captions."""
     task = splits_of(folder)[split][0]
-    rows = read_rows(rated_file(folder, task, split), "ratings in CxC's layout", COLUMNS[task])
-    return bool(rows) and any(pattern.fullmatch(str(rows[0][COLUMNS[task][0]])) for pattern in _COCO)
+    column = COLUMNS[task][0]
+    rows = read_rows(rated_file(folder, task, split), "ratings in CxC's layout", (column,))
+    return bool(rows) and is_cxc_name(task.sides[0], str(rows[0][column]))
 
 
 def rated_file(folder: Path, task: Likeness, split: str) -> Path:
@@ -102,51 +73,19 @@ def rated_file(folder: Path, task: Likeness, split: str) -> Path:
     return folder / f"{task.value}_{split}.csv"
 
 
-def read_rated(path: Path, task: Likeness) -> pd.DataFrame:
-    """The rated pairs of a file (``RATED``).
-
-    Raises:
-        DatasetError: the file is missing, malformed, empty or of another task, an id is empty, a score is not from 0 to
-            5, or a pair is rated twice in the same order.
-    """
-    what = f"{task.value.upper()} ratings in CxC's layout"
-    rows = read_rows(path, what, (*COLUMNS[task], SCORE), (METHOD,))
-    if not rows:
-        raise DatasetError(f"{str(path)!r} holds no rows; it should hold {what}")
-    ids = [[str(row[column]).strip() for row in rows] for column in COLUMNS[task]]
-    for column, names in zip(COLUMNS[task], ids, strict=True):
-        empty = next((number for number, name in enumerate(names, start=1) if not name), None)
-        if empty is not None:
-            raise DatasetError(f"row {empty} of {str(path)!r} names no {column}")
-    check_unique("pair", [f"{one} × {other}" for one, other in zip(*ids, strict=True)], path)
-    return frame(
-        RATED,
-        {
-            "first": ids[0],
-            "second": ids[1],
-            "score": _scores([row[SCORE] for row in rows], path),
-            "method": [str(row.get(METHOD) or "") for row in rows],
-        },
-    )
-
-
 def read_split(
     folder: Path, split: str, wanted: Collection[Likeness] = tuple(Likeness)
 ) -> dict[Likeness, pd.DataFrame]:
-    """Task → its rated pairs, of the tasks wanted that have a file of this split."""
-    return {
-        task: read_rated(rated_file(folder, task, split), task)
-        for task in splits_of(folder)[split]
-        if task in wanted
-    }
+    """Task → its rated pairs (``SCORED``), of the tasks wanted that have a file of this split.
 
-
-def _scores(cells: Sequence[Any], path: Path) -> np.ndarray:
-    scores = pd.to_numeric(pd.Series(cells, dtype=object), errors="coerce").to_numpy(np.float64)
-    strange = np.flatnonzero(~((scores >= 0) & (scores <= 5)))
-    if len(strange):
-        row = int(strange[0])
-        raise DatasetError(
-            f"row {row + 1} of {str(path)!r} has the score {cells[row]!r}, but scores go from 0 to 5"
-        )
-    return scores
+    Raises:
+        DatasetError: a file is malformed or holds no rows.
+    """
+    scored = {}
+    for task in splits_of(folder)[split]:
+        if task in wanted:
+            path = rated_file(folder, task, split)
+            scored[task] = read_scored(path, task)
+            if not len(scored[task]):
+                raise DatasetError(f"{str(path)!r} holds no rows; it should hold {task.upper()} scores")
+    return scored

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.datasets.cxc import RatedPairs
-from mitl.datasets.ratings import bare_id, rated_file, read_rated, read_split
+from mitl.datasets.cxc import RatedPairs, read_scored
+from mitl.datasets.ratings import rated_file, read_split
 from mitl.errors import DatasetError
 from mitl.metrics.correlation import ScoredPairs, paired_spearman, sampled_spearman
 from mitl.metrics.crisscrossed import Task, across_positives, image_positives, scored_pairs, text_positives
@@ -71,7 +71,7 @@ def read_crisscrossed(folder: Path, split: str, sides: Sides, wanted: Collection
         first, side = next((whole["first"].iloc[0], task.sides[0]) for task, whole in frames.items())
         raise DatasetError(
             f"the {split} files in {str(folder)!r} rate no pair of these images and captions: their {side}s are called "
-            f"{first!r} there{strange_ids_hint(sides.of(side).ids, [bare_id(first)])}"
+            f"{first!r} there{strange_ids_hint(sides.of(side).ids, [first])}"
         )
     return Crisscrossed(split, rated, left_out)
 
@@ -79,17 +79,11 @@ def read_crisscrossed(folder: Path, split: str, sides: Sides, wanted: Collection
 def _inside(task: Likeness, whole: pd.DataFrame, sides: Sequence[Side]) -> RatedPairs:
     """The pairs of which the sides hold both items, in the sides' numbers."""
     first, second = (
-        np.array([_number(name, side) for name in whole[column].tolist()], np.int64)
+        np.array([side.number_of.get(name, _MISSING) for name in whole[column].tolist()], np.int64)
         for column, side in zip(("first", "second"), sides, strict=True)
     )
     kept = (first != _MISSING) & (second != _MISSING)
     return RatedPairs(task, first[kept], second[kept], whole["score"].to_numpy()[kept])
-
-
-def _number(name: str, side: Side) -> int:
-    """The side's number of an item under its own name, or under COCO's number in it."""
-    number = side.number_of.get(name)
-    return side.number_of.get(bare_id(name), _MISSING) if number is None else number
 
 
 def caption_groups(folder: Path, split: str, captions: Side) -> tuple[Ids, int]:
@@ -100,11 +94,11 @@ def caption_groups(folder: Path, split: str, captions: Side) -> tuple[Ids, int]:
     path = rated_file(folder, Likeness.SITS, split)
     groups = -1 - np.arange(len(captions), dtype=np.int64)
     if path.is_file():
-        whole = read_rated(path, Likeness.SITS)
+        whole = read_scored(path, Likeness.SITS)
         original = whole[whole["method"] == SamplingMethod.C2I_ORIGINAL.value]
         number_of = {name: number for number, name in enumerate(dict.fromkeys(original["first"]))}
         for caption, image in zip(original["second"].tolist(), original["first"].tolist(), strict=True):
-            number = _number(caption, captions)
+            number = captions.number_of.get(caption, _MISSING)
             if number != _MISSING:
                 groups[captions.places(np.array([number]))[0]] = number_of[image]
     return groups, int((groups < 0).sum())
