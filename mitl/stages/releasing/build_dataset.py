@@ -85,11 +85,11 @@ def release_input(
         fit=answers.fit,
         posterior=answers.posterior,
         warnings=answers.warnings,
-        card=_card(settings),
+        card=release_card(settings),
     )
 
 
-def _card(settings: Settings) -> ReleaseCard:
+def release_card(settings: Settings) -> ReleaseCard:
     """What the makers state in [release], and the contact that workers are given where they state none.
 
     Raises:
