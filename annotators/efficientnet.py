@@ -42,7 +42,10 @@ STAGES: Final = (
     (4, 5, 2, 6, 192),
     (1, 3, 1, 6, 320),
 )
-"""Blocks, kernel, stride of the first block, expansion, channels. Source: Tan and Le, EfficientNet, ICML 2019, table 1."""
+"""Blocks, kernel, stride of the first block, expansion, channels.
+
+Source: Tan and Le, EfficientNet, ICML 2019, table 1.
+"""
 
 
 class EfficientNetLite:
@@ -55,7 +58,9 @@ class EfficientNetLite:
         """``weights``: by the published names; AnnotatorError where one is missing or of another shape."""
         self._weights = weights
         expected = shapes()
-        wrong = [name for name, shape in expected.items() if name not in weights or weights[name].shape != shape]
+        wrong = [
+            name for name, shape in expected.items() if name not in weights or weights[name].shape != shape
+        ]
         if wrong:
             raise AnnotatorError(
                 f"these are not the weights of EfficientNet-Lite0: {len(wrong)} of {len(expected)} tensors are missing "
