@@ -288,6 +288,20 @@ def _models(given: dict[str, Any]) -> list[ModelFiles]:
     help="For bias, rank as deep as the largest number of positives of a query; the annotators are loaded for it.",
 )
 @click.option(
+    "--ratings",
+    type=FOLDER,
+    metavar="FOLDER",
+    help="For similarity, ratings in CxC's layout: sts_<split>.csv, sis_<split>.csv, sits_<split>.csv "
+    "[default: the project's own].",
+)
+@click.option(
+    "--captions",
+    type=FILE,
+    metavar="FILE",
+    help="For similarity, what these captions say: Parquet or CSV with caption_id, image_id and text "
+    "[default: the project's].",
+)
+@click.option(
     "--csv",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
@@ -315,7 +329,8 @@ def analyse(
     wrong-positives (matches of people with a wrong part, as a list to exclude and as a figure), multiplicity
     (positives of a query, before and after), label-order (rankings against graded answers), correlations (how alike
     metrics rank models, and RSUM), bias (scores by whose proposals make the positives; in a generated world against
-    the truth) or uncertainty (an annotator's own, against the number of positives).
+    the truth), uncertainty (an annotator's own, against the number of positives) or similarity (how alike people found
+    two items, by how the pairs were sampled; of the project, or of CxC's files outside any).
 
     An analysis for which the project holds too little says so in one line, and the others are made.
     """
@@ -335,10 +350,16 @@ def analyse(
     help="The HTML file [default: PROJECT/report.html; PROJECT/report-live.html or report-sandbox.html for an "
     "environment that the project posted to later than to the other].",
 )
+@click.option(
+    "--ratings",
+    type=FOLDER,
+    metavar="FOLDER",
+    help="Show these ratings of similarity too: sts_<split>.csv, sis_<split>.csv, sits_<split>.csv as CxC has them.",
+)
 @environment_options
 @common
-def report(app: App, out: Path | None, environment: Environment | None) -> None:
+def report(app: App, out: Path | None, ratings: Path | None, environment: Environment | None) -> None:
     """Write one self-contained HTML file: funnel, machines, people, scores, examples, disagreements, how to rebuild."""
     from mitl.stages.reporting.report import report
 
-    app.finish(report(app.settings, out, environment))
+    app.finish(report(app.settings, out, environment, ratings=ratings))

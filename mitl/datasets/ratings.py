@@ -9,6 +9,7 @@ import re
 from collections.abc import Collection
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from mitl.datasets.cxc import COLUMNS, is_cxc_name, read_scored
@@ -18,6 +19,8 @@ from mitl.records.similarity import Likeness
 
 PREFERRED = ("test", "val")
 """CxC's splits, in the order in which one is taken where none is named."""
+RAW_FILE = "ratings.parquet"
+"""Every single rating, where a release holds them."""
 _FILE = re.compile(r"(sts|sis|sits)_([\w.-]+)\.csv")
 
 
@@ -89,3 +92,36 @@ def read_split(
             if not len(scored[task]):
                 raise DatasetError(f"{str(path)!r} holds no rows; it should hold {task.upper()} scores")
     return scored
+
+
+def read_raw_deviations(folder: Path, task: Likeness, scored: pd.DataFrame) -> np.ndarray:
+    """(pairs,) the standard deviation of each pair's single ratings, with n - 1 below; NaN where they are not known.
+
+    They stand in ``ratings.parquet``, either way round, where a release holds them; CxC's single ratings are not out.
+
+    Args:
+        scored: the pairs of the task, ``SCORED``.
+
+    Raises:
+        DatasetError: the file cannot be read.
+    """
+    path = folder / RAW_FILE
+    if not path.is_file():
+        return np.full(len(scored), np.nan)
+    rows = read_rows(path, "single ratings", ("task", "first", "second", "score"), ("counts",))
+    raw = pd.DataFrame(rows)
+    raw = raw[(raw["task"] == task.value) & raw["score"].notna()]
+    if "counts" in raw:
+        raw = raw[raw["counts"].astype(bool)]
+    pairs = [
+        tuple(sorted(pair)) for pair in zip(raw["first"].astype(str), raw["second"].astype(str), strict=True)
+    ]
+    sd = (
+        raw["score"]
+        .astype(float)
+        .groupby(pd.Series(pairs, index=raw.index, dtype=object))
+        .std(ddof=1)
+        .to_dict()
+    )
+    wanted = zip(scored["first"], scored["second"], strict=True)
+    return np.array([sd.get(tuple(sorted(pair)), np.nan) for pair in wanted], np.float64)
