@@ -17,7 +17,7 @@ from mitl.positives.sheet_people import agreement
 from mitl.positives.summary import Summary
 from mitl.records import Environment, PositiveSource, several
 
-_PARQUET = "application/x-parquet"
+PARQUET = "application/x-parquet"
 """What mlcroissant reads; the registered name of the format, application/vnd.apache.parquet, it does not."""
 
 _TERMS = (
@@ -41,14 +41,14 @@ _CONTEXT: dict[str, object] = {
 }
 
 FILE_NOTES = {
-    "positives.parquet": (_PARQUET, "One row per positive, with what speaks for it."),
-    "negatives.parquet": (_PARQUET, "One row per pair that people called no match."),
+    "positives.parquet": (PARQUET, "One row per positive, with what speaks for it."),
+    "negatives.parquet": (PARQUET, "One row per pair that people called no match."),
     "judgements.parquet": (
-        _PARQUET,
+        PARQUET,
         "One row per answer, under a worker's pseudonym.",
     ),
-    "posteriors.parquet": (_PARQUET, "One row per answered pair: how probable each answer is by the model."),
-    "ids.parquet": (_PARQUET, "The string ids that the JSONs' integers stand for."),
+    "posteriors.parquet": (PARQUET, "One row per answered pair: how probable each answer is by the model."),
+    "ids.parquet": (PARQUET, "The string ids that the JSONs' integers stand for."),
     "image_to_caption.json": ("application/json", "Positive captions of each image query."),
     "caption_to_image.json": ("application/json", "Positive images of each caption query."),
     "mturk_parsed.csv": (

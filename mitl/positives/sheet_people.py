@@ -53,7 +53,7 @@ def judging(data: ReleaseInput, summary: Summary) -> str:
         "### Agreement",
         agreement(summary.agreement, nameless=origins.nameless),
         "### Words of the workers",
-        _texts(summary.texts),
+        texts_told(summary.texts, "judgements.parquet"),
     ]
     if origins.past_work:
         parts += ["### Past work", *(_past_work(work) for work in origins.past_work)]
@@ -227,13 +227,14 @@ def _batch(batch: BatchPay) -> tuple[str, ...]:
     return wording, plain(batch.direction), f"{batch.hits:,}", f"{batch.assignments:,}", reward
 
 
-def _texts(scan: TextScan | None) -> str:
+def texts_told(scan: TextScan | None, file: str) -> str:
+    """What became of the workers' own words, which stand in the column `text` of a file."""
     if scan is None:
         return "What workers wrote in their own words is left out of this release, because free text may hold anything."
     if not scan.texts:
-        return "The column `text` of `judgements.parquet` is for the workers' own words; nobody wrote any."
+        return f"The column `text` of `{file}` is for the workers' own words; nobody wrote any."
     return (
-        f"The column `text` of `judgements.parquet` holds what workers wrote, {several(scan.texts, 'text')}. "
+        f"The column `text` of `{file}` holds what workers wrote, {several(scan.texts, 'text')}. "
         f"A scan put `{MARK}` in place of addresses, phone numbers, ids and long numbers and codes: "
         + (f"{scan.taken} in {several(scan.changed, 'text')}." if scan.removed else "it found none.")
         + " It does not know names of people or places."
