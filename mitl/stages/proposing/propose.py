@@ -25,6 +25,7 @@ from mitl.records import Direction, Proposal, StageResult, Table
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.proposing.computing import ComputeContext, Computing, open_engine
+from mitl.stages.proposing.crisscross_counts import CrisscrossCounts
 from mitl.stages.proposing.query_lists import query_ids
 from mitl.stages.proposing.ranking import (
     AnnotatorRun,
@@ -48,8 +49,8 @@ class ShareCounts(TypedDict):
 
 
 @printed_by("propose")
-class ProposeCounts(TypedDict, total=False):
-    """What proposing counts, and what an estimate of it does."""
+class ProposeCounts(CrisscrossCounts, total=False):
+    """What proposing counts, an estimate of it, and sampling under the scheme ``crisscross``."""
 
     run: Annotated[str, "the run's name: a hash of its configuration"]
     image_queries: Annotated[int, "images that search"]
