@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -75,5 +76,72 @@ def scores_command(
             method=Aggregation(method),
             min_ratings=min_ratings,
             to=to,
+        )
+    )
+
+
+@command.command("release")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the release.")
+@click.option("--name", help="Name of the release [default: the folder's].")
+@click.option(
+    "--split",
+    default="test",
+    show_default=True,
+    metavar="NAME",
+    help="Part of the files' names, as in sts_test.csv.",
+)
+@click.option(
+    "--method",
+    type=click.Choice(["mean", "trimmed", "standardised", "model"]),
+    default="mean",
+    show_default=True,
+    help="How several ratings become one; see `mitl rate scores`.",
+)
+@click.option(
+    "--min-ratings",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Leave out pairs with fewer, and list them in incomplete.csv.",
+)
+@click.option(
+    "--check-privacy",
+    is_flag=True,
+    help="Prove first that no raw id and no plain hash of one is in the files.",
+)
+@click.option(
+    "--with-texts",
+    is_flag=True,
+    help="Release what workers wrote in their own words too, after a scan that takes addresses, long numbers and "
+    "ids out.",
+)
+@click.option("--replace", is_flag=True, help="Write over another release of ratings that the folder holds.")
+@environment_options
+@common
+def release_command(
+    app: App,
+    out: Path,
+    method: str,
+    environment: Environment | None,
+    check_privacy: bool,
+    replace: bool,
+    **rules: Any,
+) -> None:
+    """Write the scores as CSVs in CxC's layout, with every rating under pseudonyms and a datasheet.
+
+    The same inputs give the same bytes; a folder that holds them already is left alone, and one that holds another
+    release is only written over with --replace.
+    """
+    from mitl.judgements.similarity import Aggregation
+    from mitl.stages.releasing.release_ratings import RatingRules, release_ratings
+
+    app.finish(
+        release_ratings(
+            app.settings,
+            out,
+            environment,
+            rules=RatingRules(method=Aggregation(method), **rules),
+            check_privacy=check_privacy,
+            replace_earlier=replace,
         )
     )

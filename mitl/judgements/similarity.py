@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mitl.judgements.agreement import Alpha, interval_alpha
-from mitl.judgements.intraclass import OneWay, TwoWay, one_way, two_way
+from mitl.judgements.intraclass import Estimate, OneWay, TwoWay, one_way, two_way
 from mitl.judgements.rater_model import RaterModel, fit_raters
 from mitl.records import Outcome
 from mitl.records.frames import Schema, frame
@@ -86,6 +86,35 @@ class Agreement:
     two_way: TwoWay
     alpha: Alpha
     """Krippendorff's, on the interval scale."""
+
+    @property
+    def estimates(self) -> dict[str, Estimate]:
+        """All of it by short names: icc1, icc1k, icc2, icc2k, icc3, icc3k, alpha."""
+        one, two, alpha = self.one_way, self.two_way, self.alpha
+        return {
+            "icc1": one.single,
+            "icc1k": one.of_mean,
+            "icc2": two.agreement,
+            "icc2k": two.agreement_of_mean,
+            "icc3": two.consistency,
+            "icc3k": two.consistency_of_mean,
+            "alpha": Estimate(alpha.alpha, alpha.low, alpha.high, alpha.reason),
+        }
+
+    @property
+    def words(self) -> dict[str, str]:
+        """What each of these is, for people."""
+        ks = (self.one_way.k, self.two_way.k)
+        one, two = (f"the mean of {k:.3g} ratings" if np.isfinite(k) else "a mean" for k in ks)
+        return {
+            "icc1": "ICC(1,1): one rating",
+            "icc1k": f"ICC(1,k): {one}",
+            "icc2": "ICC(2,1): one rating, among those of one page",
+            "icc2k": f"ICC(2,k): {two}, among those of one page",
+            "icc3": "ICC(3,1): one rating, but for what its rater always adds",
+            "icc3k": f"ICC(3,k): {two}, in the same way",
+            "alpha": "Krippendorff's alpha, interval scale",
+        }
 
 
 def counting(ratings: pd.DataFrame) -> pd.DataFrame:

@@ -189,6 +189,20 @@ def ratings(session: Session, environment: Environment) -> pd.DataFrame:
     )
 
 
+def comments(session: Session, environment: Environment) -> pd.DataFrame:
+    """What workers wrote beside their ratings: ``assignment``, ``place`` and ``text``, which is never empty."""
+    query = (
+        select(SimilarityAnswer.assignment_id, SimilarityAnswer.place, SimilarityAnswer.text)
+        .join(Assignment, Assignment.id == SimilarityAnswer.assignment_id)
+        .join(Worker, Worker.id == Assignment.worker_id)
+        .where(
+            Worker.environment == environment, SimilarityAnswer.text.is_not(None), SimilarityAnswer.text != ""
+        )
+        .order_by(SimilarityAnswer.assignment_id, SimilarityAnswer.place)
+    )
+    return _table(session, query).rename(columns={"assignment_id": "assignment"})
+
+
 def _table(session: Session, query: Any) -> pd.DataFrame:
     """The rows of a query under the names of its columns."""
     return pd.DataFrame(

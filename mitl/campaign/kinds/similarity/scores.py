@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
-import numpy as np
 import pandas as pd
 
 from mitl.campaign.kinds.similarity.standing import Standing, scores_csv, standing
@@ -15,7 +14,6 @@ from mitl.crowd.context import Context, open_context
 from mitl.db.session import reading
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
-from mitl.judgements.intraclass import Estimate
 from mitl.judgements.similarity import ENOUGH, Aggregation, Agreement, agreement
 from mitl.records import Decision, Environment, StageResult, Table, several
 from mitl.records.results import printed_by
@@ -24,7 +22,6 @@ from mitl.settings import Settings
 
 _NAMED = 10
 """Pairs that are printed by name; the CSV holds them all."""
-_MEASURES = ("icc1", "icc1k", "icc2", "icc2k", "icc3", "icc3k", "alpha")
 
 
 @printed_by("rate scores", key="paths")
@@ -185,38 +182,8 @@ def _figures(known: Standing, task: Likeness, min_ratings: int, agreed: Agreemen
             name: None
             if found.value is None
             else {"value": found.value, "low": found.low, "high": found.high}
-            for name, found in estimates(agreed).items()
+            for name, found in agreed.estimates.items()
         },
-    }
-
-
-def estimates(agreed: Agreement) -> dict[str, Estimate]:
-    """The measures of agreement by the names that they have in ``--json``."""
-    one, two, alpha = agreed.one_way, agreed.two_way, agreed.alpha
-    found = (
-        one.single,
-        one.of_mean,
-        two.agreement,
-        two.agreement_of_mean,
-        two.consistency,
-        two.consistency_of_mean,
-        Estimate(alpha.alpha, alpha.low, alpha.high, alpha.reason),
-    )
-    return dict(zip(_MEASURES, found, strict=True))
-
-
-def measure_words(agreed: Agreement) -> dict[str, str]:
-    """What each measure is of, for people."""
-    one, two = agreed.one_way.k, agreed.two_way.k
-    means = [f"the mean of {k:.3g}" if np.isfinite(k) else "a mean" for k in (one, two)]
-    return {
-        "icc1": "ICC(1,1): one rating",
-        "icc1k": f"ICC(1,k): {means[0]}",
-        "icc2": "ICC(2,1): one rating, within pages",
-        "icc2k": f"ICC(2,k): {means[1]}, within pages",
-        "icc3": "ICC(3,1): the same but for what a rater always adds",
-        "icc3k": f"ICC(3,k): {means[1]}, in the same way",
-        "alpha": "Krippendorff's alpha, interval scale",
     }
 
 
@@ -264,11 +231,11 @@ def _agreement_table(agreements: Mapping[Likeness, Agreement]) -> Table:
         tuple(
             (
                 task.value,
-                measure_words(agreed)[name] + (f" ({found.reason})" if found.reason else ""),
+                agreed.words[name] + (f" ({found.reason})" if found.reason else ""),
                 *(_shown(value, 3) for value in (found.value, found.low, found.high)),
             )
             for task, agreed in agreements.items()
-            for name, found in estimates(agreed).items()
+            for name, found in agreed.estimates.items()
         ),
     )
 

@@ -24,6 +24,10 @@ COLUMNS = ("task", "first", "second", "sampling_method", "score", "sd", "ratings
 class Standing:
     """What was sampled and rated in an environment."""
 
+    samples: pd.DataFrame
+    """``SAMPLES``."""
+    ratings: pd.DataFrame
+    """``RATINGS``."""
     counted: pd.DataFrame
     """The rows of ``RATINGS`` that count."""
     aggregated: Aggregated
@@ -49,13 +53,17 @@ class Standing:
 def standing(context: Context, method: Aggregation = Aggregation.MEAN) -> Standing:
     """Read what was sampled and rated, and take it together."""
     session = context.session
-    counted = counting(similarity_store.ratings(session, context.environment))
+    samples = similarity_store.samples(session)
+    ratings = similarity_store.ratings(session, context.environment)
+    counted = counting(ratings)
     aggregated = aggregate(counted, method)
     sides = item_store.id_maps(session, item_store.dataset(session).id)
     return Standing(
+        samples,
+        ratings,
         counted,
         aggregated,
-        listed(similarity_store.samples(session), aggregated.scores),
+        listed(samples, aggregated.scores),
         {
             side: {number: name for name, number in ids.items()}
             for side, ids in zip(("image", "caption"), sides, strict=True)
