@@ -22,7 +22,7 @@ from mitl.analysis.similarity import (
 from mitl.core.formats import count
 from mitl.records.similarity import TASKS, Likeness
 
-TAIL = 12
+TAIL = 20
 """The last bar holds this many positives or more."""
 _LOOKS = (
     (fig.AFTER, "solid", 1.8),
@@ -97,7 +97,8 @@ def _method_panel(axes: fig.Axes, tables: Sequence[Scores], edges: np.ndarray) -
         shares = 100 * counts / counts.sum()
         axes.stairs(shares, edges, color=colour, linestyle=dash, linewidth=width, label=label)
     if is_score and tables:
-        axes.axvline(tables[0].task.positive_from, color=fig.MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
+        threshold = tables[0].task.positive_from
+        axes.axvline(threshold, ymax=0.7, color=fig.MUTED, linewidth=0.9, linestyle=(0, (1, 2)))
     axes.set_xlim(edges[0] - 0.02 * edges[-1], edges[-1] * 1.02)
     axes.margins(y=0.42)
     axes.set_ylim(bottom=0)
@@ -139,12 +140,13 @@ def positives_svg(found: Sequence[QueryPositives]) -> str:
 def _positives_panel(axes: fig.Axes, one: QueryPositives) -> None:
     counts = list(one.histogram[:TAIL]) + [0] * (TAIL - len(one.histogram))
     axes.bar(range(TAIL + 1), [*counts, sum(one.histogram[TAIL:])], color=fig.AFTER, width=0.78)
-    ticks = range(0, TAIL + 1, 3)
+    ticks = range(0, TAIL + 1, 5)
     axes.set_xticks(list(ticks), [f"{tick}+" if tick == TAIL else str(tick) for tick in ticks])
     axes.tick_params(axis="x", labelbottom=True)
     axes.margins(y=0.22)
     fig.beside(axes, f"mean {one.mean:.2f}", (0.99, 0.98), -1, xycoords="axes fraction", va="top", pad=0.6)
-    axes.yaxis.set_major_locator(fig.whole_numbers())
+    axes.locator_params(axis="y", nbins=5, integer=True)
+    axes.yaxis.set_major_formatter(lambda value, _: count(round(value)))
     fig.bare(axes, grid="y")
 
 
@@ -157,8 +159,10 @@ def words_svg(found: Sequence[WordLikeness]) -> str:
         panels = figure.subplots(1, max(2, len(found)), squeeze=False, sharey=True)[0]
         for axes, one in zip(panels, found, strict=False):
             axes.plot(one.likeness, one.scores, "o", markersize=2.6, color=fig.AFTER, alpha=0.35, mew=0)
-            ends = np.array([one.likeness.min(), one.likeness.max()])
-            axes.plot(ends, one.intercept + one.slope * ends, color=fig.BEFORE, linewidth=2)
+            ends = np.linspace(one.likeness.min(), one.likeness.max(), 101)
+            line = one.intercept + one.slope * ends
+            on_scale = (line >= 0) & (line <= EDGES[-1])
+            axes.plot(ends[on_scale], line[on_scale], color=fig.BEFORE, linewidth=2)
             axes.set_ylim(-0.1, 5.1)
             axes.set_xlim(-0.03, 1.03)
             axes.set_title(

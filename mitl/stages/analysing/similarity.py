@@ -208,9 +208,18 @@ _WORDS: tuple[Column[WordLikeness], ...] = (
 )
 
 
+_CAPTIONS = {
+    "similarity-scores": "Scores by how the pairs were sampled, in % of the method's pairs",
+    "similarity-positives": "Queries by how many rated positives they have",
+    "similarity-words": "Ratings of two captions over the likeness of their words, with the line of best fit",
+    "similarity-deviations": "How far a pair's ratings lie apart, by how the pairs were sampled",
+}
+
+
 def _show(made: SimilarityFigures, _: AnalysisInput) -> Findings:
+    columns = _SCORES if any(one.sd is not None for one in made.scores) else _SCORES[:-1]
     tables = [
-        for_people("rated pairs; positives score 3 or more, of SIS 2.5 or more", _SCORES, made.scores),
+        for_people("rated pairs; positives score 3 or more, of SIS 2.5 or more", columns, made.scores),
         for_people(
             "rated positives of a query, over the queries with a rated pair", _POSITIVES, made.positives
         ),
@@ -222,6 +231,7 @@ def _show(made: SimilarityFigures, _: AnalysisInput) -> Findings:
         tables=tuple(tables),
         lines=_lines(made),
         rows=_for_csv(made),
+        captions=_CAPTIONS,
         drawings={
             "similarity-scores": partial(scores_svg, made.scores),
             "similarity-positives": partial(positives_svg, made.positives),

@@ -189,6 +189,8 @@ class Findings:
     """File name without its ending → every number of the analysis as one table, with names for a machine."""
     drawings: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     """File name without its ending → what draws the SVG, called where one is wanted; empty ones are not written."""
+    captions: Mapping[str, str] = field(default_factory=dict)
+    """In the report: name of a drawing → what stands under it; the section's heading where there is none."""
 
 
 @dataclass(frozen=True, slots=True)

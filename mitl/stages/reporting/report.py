@@ -285,7 +285,7 @@ def _sections(of: AnalysisInput) -> Iterator[AnalysisSection]:
             if not analysis.optional:
                 yield AnalysisSection(analysis.section, why_not=str(error))
         else:
-            yield AnalysisSection(analysis.section, shown.tables, shown.lines, shown.drawings)
+            yield AnalysisSection(analysis.section, shown.tables, shown.lines, shown.drawings, shown.captions)
 
 
 def evaluation(settings: Settings, order: Sequence[str] = ()) -> tuple[EvaluationScore, ...]:
