@@ -78,8 +78,9 @@ FOLDER = click.Path(path_type=Path)
     "--baseline",
     "baselines",
     multiple=True,
-    metavar="bag-of-words|sentences",
-    help="Score a built-in model of captions alone: words weighted by TF-IDF, or a trained sentence encoder.",
+    metavar="bag-of-words|sentences|words|efficientnet-lite0",
+    help="Score a built-in model of one side alone: words weighted by TF-IDF, a trained sentence encoder, weighted "
+    "words in latent directions, or an image backbone.",
 )
 @click.option(
     "--captions",

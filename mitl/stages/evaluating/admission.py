@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from mitl.errors import UsageError
 from mitl.records import Direction
 from mitl.records.similarity import Likeness
+from mitl.stages.evaluating.baselines import BASELINES
 from mitl.stages.evaluating.model_files import RawModel
 from mitl.stages.evaluating.models import BOTH, Modality
 from mitl.stages.evaluating.project import Project
@@ -50,7 +51,7 @@ def comers_of(request: Request, raw: Sequence[RawModel], project: Project | None
     names = () if project is None else scored_annotators(request, project)
     return (
         *((model.name, model.sides) for model in raw),
-        *((name, frozenset({"caption"})) for name in request.baselines),
+        *((name, frozenset({BASELINES[name]})) for name in request.baselines),
         *((name, BOTH) for name in names),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 
@@ -24,9 +25,15 @@ from mitl.stages.evaluating.admission import (
     refuse_one_sided,
     scored_annotators,
 )
-from mitl.stages.evaluating.baselines import check_baselines, fitted_baseline, sentence_vectors
+from mitl.stages.evaluating.baselines import (
+    SENTENCES,
+    BaselineInput,
+    caption_vectors,
+    check_baselines,
+    fitted_baseline,
+)
 from mitl.stages.evaluating.crisscrossed import Crisscrossed, across_task, caption_groups, read_crisscrossed
-from mitl.stages.evaluating.model_files import RankingModel, RawModel, caption_vectors, read_model
+from mitl.stages.evaluating.model_files import RankingModel, RawModel, read_caption_vectors, read_model
 from mitl.stages.evaluating.models import BOTH, Model, Sides
 from mitl.stages.evaluating.positive_sets import (
     FOLDS,
@@ -111,13 +118,16 @@ def gather(settings: Settings, request: Request, progress: Progress) -> Gathered
     if two_sided:
         _add_sets(found, official, release, request.wanted)
     _add_ratings(found, request, frozenset().union(*(likenesses(sides) for _, sides in comers)))
+    given = BaselineInput(settings, found.sides, project, found.texts, progress)
     _add_other_tasks(found, request)
+    if request.against.pseudo_labels:
+        _add_pseudo_labels(found, request.against.label_embeddings, given)
     environment = None if request.against.release is None else environment_of(request.against.release)
     if environment is not None:
         found.environments = dict.fromkeys((RELEASE, GRADED_RELEASE), environment)
     _warn_of_others(found, raw)
     found.models = [model.fitted(found.sides, request.directions) for model in raw]
-    found.models += [fitted_baseline(name, _words(found, name), found.sides) for name in request.baselines]
+    found.models += [fitted_baseline(name, given) for name in request.baselines]
     if project is not None:
         _addannotators(found, project, settings, request, progress)
     return found
@@ -251,18 +261,8 @@ def image_of(found: Gathered) -> Ids:
         ) from error
 
 
-def _words(found: Gathered, what: str) -> Texts:
-    """The captions' texts; UsageError where there are none."""
-    if found.texts is None:
-        raise UsageError(
-            f"{what} reads the captions' words; give --captions FILE with caption_id, image_id and text, or work in a "
-            "project"
-        )
-    return found.texts
-
-
 def _add_other_tasks(found: Gathered, request: Request) -> None:
-    """Plausible matches, graded labels and pseudo-labels."""
+    """Plausible matches and graded labels."""
     against = request.against
     if against.graded and against.cxc is not None:
         assert found.crisscrossed is not None
@@ -278,14 +278,17 @@ def _add_other_tasks(found: Gathered, request: Request) -> None:
     if against.objects:
         files = [read_image_objects(path) for path in against.objects]
         found.tasks.append(plausible_task(files, found.sides, image_of(found)))
-    if against.pseudo_labels:
-        captions = found.sides.captions
-        if against.label_embeddings is not None:
-            vectors = caption_vectors(against.label_embeddings, captions)
-        else:
-            vectors = sentence_vectors(_words(found, "--pseudo-labels").of(captions))
-        found.pseudo_labels = pseudo_task(vectors, found.sides, image_of(found))
-        found.tasks.append(found.pseudo_labels)
+
+
+def _add_pseudo_labels(found: Gathered, embeddings: Path | None, given: BaselineInput) -> None:
+    """The labels from a file of the captions' embeddings, else from the sentence encoder."""
+    vectors = (
+        caption_vectors(SENTENCES, given, "--pseudo-labels")
+        if embeddings is None
+        else read_caption_vectors(embeddings, found.sides.captions)
+    )
+    found.pseudo_labels = pseudo_task(vectors, found.sides, image_of(found))
+    found.tasks.append(found.pseudo_labels)
 
 
 def _warn_of_others(found: Gathered, raw: Sequence[RawModel]) -> None:

@@ -228,7 +228,7 @@ class RankingModel:
         )
 
 
-def caption_vectors(path: Path, captions: Side) -> NDArray[np.float32]:
+def read_caption_vectors(path: Path, captions: Side) -> NDArray[np.float32]:
     """(C, D) the embeddings of a file in the captions' order.
 
     Raises:

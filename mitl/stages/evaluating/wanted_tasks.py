@@ -38,8 +38,8 @@ class NamedTask(StrEnum):
         return self not in (NamedTask.I2T, NamedTask.T2I)
 
 
-CAPTIONS, IMAGES = frozenset({"caption"}), frozenset({"image"})
-_SIDES = {NamedTask.T2T: CAPTIONS, NamedTask.STS: CAPTIONS, NamedTask.I2I: IMAGES, NamedTask.SIS: IMAGES}
+_CAPTIONS, _IMAGES = frozenset({"caption"}), frozenset({"image"})
+_SIDES = {NamedTask.T2T: _CAPTIONS, NamedTask.STS: _CAPTIONS, NamedTask.I2I: _IMAGES, NamedTask.SIS: _IMAGES}
 _LIKENESS = {
     NamedTask.T2T: Likeness.STS,
     NamedTask.STS: Likeness.STS,
