@@ -197,10 +197,8 @@ def _ratings(session: Session, *conditions: ColumnElement[bool]) -> pd.DataFrame
             "assignment": found["assignment_id"],
             "place": found["place"],
             "active_ms": found["active_ms"].fillna(0).astype("int64"),
-            "usable": [
-                decision in KEPT and excluded is None
-                for decision, excluded in zip(found["decision"], found["excluded_at"], strict=True)
-            ],
+            # A column of times and of nothing holds NaT for nothing.
+            "usable": found["decision"].isin(KEPT) & found["excluded_at"].isna(),
         },
     )
     # Where a page is asked again, a worker may meet a pair once more; five raters are five people.
