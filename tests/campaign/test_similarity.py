@@ -433,7 +433,7 @@ def test_work_is_paid_listed_and_ended_as_that_of_other_kinds(settings):
     with open_database(settings.db_url, read_only=True) as session:
         assert {hit.state for hit in hits.hits(session, SANDBOX)} == {HitState.CLOSED}
     again = run_rate(settings)
-    assert (again.counts["hits_again"], again.counts["assignments"]) == (3, 9)
+    assert (again.counts["hits_again"], again.counts["assignments"]) == (3, 12)
     assert verify(settings).refusal is None
 
 
