@@ -205,8 +205,8 @@ def _questions(fields: Mapping[str, object], kind: str, path: Path) -> tuple[Que
     declared = fields["questions"]
     if not isinstance(declared, list) or not all(isinstance(table, dict) for table in declared):
         raise TemplateError(f"questions in {path} must be tables; write [[questions]] above each")
-    if kind == BatchKind.RANKINGS and declared:
-        raise TemplateError(f"{path} declares questions, but pages of rankings ask none beside their own")
+    if kind != BatchKind.PAIRS and declared:
+        raise TemplateError(f"{path} declares questions, but pages of {kind} ask none beside their own")
     asked = RATIONALE if kind == BatchKind.PAIRS else (TEXT,)
     questions = list(asked if fields["rationale"] else ())
     for number, table in enumerate(declared, 1):
