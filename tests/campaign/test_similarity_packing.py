@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from mitl.campaign.kinds.similarity.packing import (
     MAX_PER_HIT,
-    N_CONTROLS,
     Controls,
     check_page,
     n_pages,
@@ -46,7 +45,12 @@ def controls(task: Likeness) -> Controls:
 
 
 @settings(max_examples=80)
-@given(asked=pairs_of_a_task(), seed=st.integers(0, 9), per_hit=st.integers(4, MAX_PER_HIT), checked=st.booleans())
+@given(
+    asked=pairs_of_a_task(),
+    seed=st.integers(0, 9),
+    per_hit=st.integers(4, MAX_PER_HIT),
+    checked=st.booleans(),
+)
 def test_every_pair_is_asked_once_and_pages_are_as_their_kind_wants_them(asked, seed, per_hit, checked):
     """Nothing is lost or asked twice; each page has one control of each kind, or none, and the rules hold."""
     task, pairs = asked
@@ -54,9 +58,11 @@ def test_every_pair_is_asked_once_and_pages_are_as_their_kind_wants_them(asked, 
 
     items = [item for page in pages for item in page.items]
     assert sorted(item.pair for item in items if item.role is SimilarityRole.ASKED) == sorted(pairs)
-    assert [page.number for page in pages] == list(range(1, n_pages(len(pairs), per_hit, controlled=checked) + 1))
+    assert [page.number for page in pages] == list(
+        range(1, n_pages(len(pairs), per_hit, controlled=checked) + 1)
+    )
     sizes = {len(page.items) for page in pages}
-    assert not sizes or max(sizes) <= per_hit and max(sizes) - min(sizes) <= 1
+    assert not sizes or (max(sizes) <= per_hit and max(sizes) - min(sizes) <= 1)
     for page in pages:
         check_page(page.items, "b1:1:1")
         roles = Counter(item.role for item in page.items)
@@ -117,14 +123,18 @@ def test_places_of_controls_tell_nothing():
 def test_a_page_without_room_is_refused(per_hit, checked):
     """By the packing, and by the request before anything is read."""
     with pytest.raises(PackingError, match="at least one that is not a control"):
-        pack_ratings([(1, 2)], Likeness.STS, controls(Likeness.STS) if checked else None, seed=0, per_hit=per_hit)
+        pack_ratings(
+            [(1, 2)], Likeness.STS, controls(Likeness.STS) if checked else None, seed=0, per_hit=per_hit
+        )
     with pytest.raises(UsageError, match=f"--per-hit {per_hit} leaves no pair to ask"):
         RatePairs(Environment.SANDBOX, "sts", per_hit=per_hit, controls=checked)
 
 
 def test_a_page_whose_controls_are_all_asked_on_it_says_so():
     """An image beside its own caption may be a pair that was sampled."""
-    with pytest.raises(PackingError, match="no control is left that page 1 does not ask; .* --controls none"):
+    with pytest.raises(
+        PackingError, match=r"no control is left that page 1 does not ask; .* --controls none"
+    ):
         pack_ratings([(1, 2)], Likeness.SITS, Controls([(1, 2)], [(3, 4)]), seed=0, per_hit=10)
 
 
@@ -204,5 +214,5 @@ def test_of_random_pairs_that_with_the_fewest_words_in_common_is_taken():
 def test_a_data_set_of_which_everything_was_sampled_has_no_random_pair():
     """One line says what to do."""
     captions = [caption(1, 1, "a"), caption(2, 2, "b")]
-    with pytest.raises(ProposalError, match="no two items of sis are unrelated: .* --controls none"):
+    with pytest.raises(ProposalError, match=r"no two items of sis are unrelated: .* --controls none"):
         draw_unrelated(captions, samples_of((SamplingMethod.I2I_CSIM, 1, 2)), Likeness.SIS, n=1, seed=0)

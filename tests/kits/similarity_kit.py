@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Callable, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,8 @@ _METHOD_OF = {
     Likeness.SIS: SamplingMethod.I2I_CSIM,
     Likeness.SITS: SamplingMethod.C2I_INTRASIM,
 }
+_TYPES = text("SELECT mturk_id FROM hit_type WHERE title LIKE 'How %' ORDER BY id")
+"""Those of the three wordings; pages of pairs are for others."""
 _made: list[Path] = []
 
 
@@ -58,8 +61,12 @@ def sampled(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Settings:
     return load(folder, environ={})
 
 
-def sample_pairs(settings: Settings, n: int = 16) -> None:
-    """Write ``n`` pairs of each task down as sampled, the first of them in both orders."""
+def sample_pairs(settings: Settings, n: int = 16, *, all_images: bool = False) -> None:
+    """Write ``n`` pairs of each task down as sampled, the first of them in both orders.
+
+    Args:
+        all_images: sample every image with every other one.
+    """
     with open_database(settings.db_url) as session:
         captions = item_store.captions(session, item_store.dataset(session).id)
         images = sorted({caption.image_id for caption in captions})
@@ -68,6 +75,8 @@ def sample_pairs(settings: Settings, n: int = 16) -> None:
             first, second = (of_side[side] for side in task.sides)
             # Neighbours in tie order; an image with a caption of the next image.
             pairs = [(first[i], second[(i + 6) % len(second)]) for i in range(n)]
+            if task is Likeness.SIS and all_images:
+                pairs = list(combinations(images, 2))
             if task is not Likeness.SITS:
                 pairs.append(pairs[0][::-1])
             numbers = np.array(pairs, np.int64)
@@ -129,7 +138,7 @@ def rate(
         engine = make_engine(settings.crowd_db_url)
         stack.callback(engine.dispose)
         with engine.connect() as connection:
-            types = list(connection.scalars(text("SELECT mturk_id FROM hit_type ORDER BY id")))
+            types = list(connection.scalars(_TYPES))
         crowd = Crowd(endpoint.url, engine, ManualClock(), stack)
         for number, (link, rater) in enumerate(zip(endpoint.invite(len(raters)), raters, strict=True)):
             worker = Worker(crowd, crowd.browser())

@@ -112,18 +112,19 @@ def make_plan(session: Session, settings: Settings, request: RatePairs, *, adopt
         UsageError: there is something to post, but a pilot of the same wording is out.
     """
     left = leftover(session, request.environment, SIMILARITY, rating_pages.questions)
-    pilots = tuple(
-        find_pilots(
-            session, request.environment, request.template, request.per_hit, direction=request.direction
-        )
-    )
-    out = pilot_out(pilots) if request.wait_for_pilot else None
-    if out is None:
-        return dataclasses.replace(_open_plan(session, settings, request, left), pilots=pilots)
-    is_first_look = request.pilot is None and not left.hits and not adopted
-    if is_first_look and _open_plan(session, settings, request, left).n_hits:
-        raise pilot_is_out(out, request.template)
-    return RatingPlan(left=left, waits_for=waits_for(out), pilots=pilots, per_hit=request.per_hit)
+    out = pilot_out(_pilots(session, request, request.per_hit)) if request.wait_for_pilot else None
+    if out is not None:
+        is_first_look = request.pilot is None and not left.hits and not adopted
+        if is_first_look and _open_plan(session, settings, request, left).n_hits:
+            raise pilot_is_out(out, request.template)
+        return RatingPlan(left=left, waits_for=waits_for(out), per_hit=request.per_hit)
+    plan = _open_plan(session, settings, request, left)
+    return dataclasses.replace(plan, pilots=tuple(_pilots(session, request, plan.per_hit)))
+
+
+def _pilots(session: Session, request: RatePairs, per_hit: int) -> list[Pilot]:
+    """The pilots of the task and wording, with times for a HIT of so many pairs."""
+    return find_pilots(session, request.environment, request.template, per_hit, direction=request.direction)
 
 
 def _open_plan(session: Session, settings: Settings, request: RatePairs, left: Leftover) -> RatingPlan:
