@@ -24,7 +24,7 @@ from mitl.desk.desk import Desk
 from mitl.errors import CrowdError, MitlError, StoreError, UsageError
 from mitl.records import Environment, JournalState
 from mitl.settings import Settings
-from mitl.stages.reviewing.desk_submission import habits_by_kind, strips
+from mitl.stages.reviewing.desk_submission import strips
 from mitl.stages.reviewing.evidence import Evidence
 
 MESSAGE = "message"
@@ -247,7 +247,6 @@ def _page(
         if found is None:
             raise StoreError(f"nobody of number {worker_id} has submitted work on {desk.environment}")
         work = strips(context.session, desk.environment, worker_id, desk.settings.gold_rule)
-        habits = habits_by_kind(context.session, work)
         messages = messages_to(context.session, found.worker)
     return desk.page(
         "worker.html.j2",
@@ -256,7 +255,6 @@ def _page(
         one=found,
         people=people,
         work=work,
-        habits=habits,
         messages=messages,
         problem=problem,
         subject=subject,

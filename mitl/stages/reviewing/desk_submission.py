@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
@@ -107,8 +107,6 @@ class Submission:
     """Active seconds on the page; None where nothing was measured."""
     evidence: tuple[Table, str] | None
     """Its answers and the rule that judges them, where its page asked for something else than pairs."""
-    habits: str
-    """How its worker answers such questions, where its kind says so."""
 
     @property
     def taken(self) -> dt.timedelta | None:
@@ -134,8 +132,6 @@ class Strip:
     active_s: float | None
     passed: tuple[bool | None, ...]
     """Of each cell: whether the control was passed; None for other pairs and where it was not answered."""
-    kind: str
-    """Of campaign; the cells are those of pages of pairs."""
 
     @property
     def golds(self) -> tuple[int, int]:
@@ -166,7 +162,6 @@ def submission(context: Context, number: int, golds: GoldState) -> Submission:
         rejection=rejection_of(session, row),
         active_s=None if active is None else active / 1000,
         evidence=kind_of(asked).evidence(session, row),
-        habits=kind_of(asked).habits(session, row),
     )
 
 
@@ -217,28 +212,19 @@ def strips(session: Session, environment: Environment, worker_id: int, rule: Gol
     for answer in desk_store.answers_of_worker(session, worker_id):
         answers[answer.assignment_id].append(answer)
     found = []
-    others = hit_store.other_kinds(session, environment)
     for row in reversed(answer_store.assignments(session, environment, worker_id=worker_id)):
-        cells, kind = answers[row.id], others.get(row.hit_id, BatchKind.PAIRS)
-        active = ledger.active_ms(session, row.id)
+        cells = answers[row.id]
+        times = [cell.active_ms / 1000 for cell in cells if cell.active_ms]
         passed = (rule.passed(cell.role, cell.label) if cell.role.is_gold else None for cell in cells)
         found.append(
             Strip(
                 row=row,
                 cells=tuple(cells),
-                active_s=None if active is None else active / 1000,
+                active_s=sum(times) if times else None,
                 passed=tuple(passed),
-                kind=kind,
             )
         )
     return tuple(found)
-
-
-def habits_by_kind(session: Session, work: Sequence[Strip]) -> tuple[str, ...]:
-    """How a worker answers questions of each kind that says so, of the worker's submissions."""
-    rows = {strip.kind: strip.row for strip in work}
-    told = (kind_of(name).habits(session, row) for name, row in sorted(rows.items()))
-    return tuple(line for line in told if line)
 
 
 def waiting(session: Session, environment: Environment) -> tuple[AssignmentRow, ...]:

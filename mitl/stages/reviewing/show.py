@@ -54,8 +54,7 @@ def show(settings: Settings, number: int, environment: Environment | None = None
         lines=(
             *_about_worker(known, settings.min_seconds_a_pair),
             *map(_finding, found.findings),
-            *([found.habits] if found.habits else []),
-            found.evidence[1] if found.evidence else f"rule: {settings.gold_rule.text}",
+            *(found.evidence[1].splitlines() if found.evidence else [f"rule: {settings.gold_rule.text}"]),
             *_fate(known),
         ),
         next=f"mitl review approve|drop|exclude|reject {number}" if found.row.decision in _WAITS else "",

@@ -243,9 +243,6 @@ class Ratings:
             f"submission {row.id} · ratings", ("place", "stars", "expected"), rows
         ), "rule: three stars"
 
-    def habits(self, session, row):
-        return ""
-
     def _given(self, session, submission):
         query = sa.select(ANSWERS.c.place, ANSWERS.c.stars).where(ANSWERS.c.assignment_id == submission)
         return dict(session.execute(query).all())

@@ -175,9 +175,5 @@ class Pairs:
         """The desk and `mitl review show` know pages of pairs, their golds and other workers' answers."""
         return None
 
-    def habits(self, session: Session, row: AssignmentRow) -> str:
-        """What is known of all workers tells it: speed, runs, variety, agreement."""
-        return ""
-
 
 KIND = Pairs()

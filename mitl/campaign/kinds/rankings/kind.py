@@ -357,10 +357,6 @@ class Rankings:
         )
         return Table(f"submission {row.id} · HIT {row.batch}:{row.number} · preferences", columns, rows), RULE
 
-    def habits(self, session: Session, row: AssignmentRow) -> str:
-        """Nothing is told of a worker's preferences."""
-        return ""
-
 
 KIND = Rankings()
 

@@ -192,7 +192,7 @@ class Similarity:
         return verdicts
 
     def evidence(self, session: Session, row: AssignmentRow) -> tuple[Table, str]:
-        """All ratings of a submission, and the rule of its controls."""
+        """All ratings of a submission, the rule of its controls, and how its worker uses the scale."""
         page = rating_pages.questions(session, [row.hit_id])[row.hit_id]
         given = {answer.place: answer for answer in rating_pages.answers(session, [row.id]).get(row.id, ())}
         dataset = item_store.dataset(session)
@@ -210,12 +210,8 @@ class Similarity:
         )
         fields = ("place", "role", "score", "expected", "s", "own words", "first", "second")
         title = f"submission {row.id} · HIT {row.batch}:{row.number} · ratings"
-        return Table(title, fields, rows), RULE
-
-    def habits(self, session: Session, row: AssignmentRow) -> str:
-        """Spread, favourite number, distance to others, drift, repeated pairs."""
-        found = rater_habits(similarity_store.ratings_beside(session, row.worker_id), row.worker)
-        return "" if found is None else found.text
+        habits = rater_habits(similarity_store.ratings_beside(session, row.worker_id), row.worker)
+        return Table(title, fields, rows), RULE if habits is None else f"{RULE}\n{habits.text}"
 
 
 KIND = Similarity()
