@@ -221,6 +221,7 @@ def _templates() -> jinja2.Environment:
         "SHORT_DECISIONS",
         "STANDINGS",
         "ENVIRONMENTS",
+        "FINDINGS",
     ):
         made.globals[name] = getattr(words, name)
     made.globals["Label"] = Label

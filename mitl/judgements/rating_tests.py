@@ -23,7 +23,7 @@ LEAST_SCORES = 20
 """From which on a drift tells something: two pages."""
 LEAST_DRIFT = 0.5
 """Half a level from the first to the last answer; positives begin at a whole or half level (CxC, figure 4)."""
-CONFIDENCE = 0.99
+CONFIDENCE = 0.999
 """Of the interval of a drift."""
 
 
@@ -138,7 +138,7 @@ class Drift:
     change: float
     low: float
     high: float
-    """99 % interval of the change."""
+    """99.9 % interval of the change."""
     n: int
 
     @property
@@ -154,7 +154,7 @@ class Drift:
         low, high = sorted((abs(self.low), abs(self.high)))
         return (
             f"beside the others on the same pairs, scores {way} by {abs(self.change):.2f} from the first to the last "
-            f"of {self.n:,} (99 % interval {low:.2f} to {high:.2f})"
+            f"of {self.n:,} (99.9 % interval {low:.2f} to {high:.2f})"
         )
 
 
