@@ -26,10 +26,9 @@ from mitl.datasets.scenes.similarity import graded_similarity
 from mitl.metrics.correlation import pearson
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table
-from mitl.records.results import printed_by
 from mitl.records.similarity import TASKS, Likeness
 from mitl.settings import WORLD_FOLDER, Settings
-from mitl.stages.demo_steps import Mark, Steps, make_world
+from mitl.stages.demo_steps import DemoPaths, Mark, Steps, make_world
 from mitl.stages.evaluating.evaluate import evaluate_models
 from mitl.stages.evaluating.request import Against, Request
 from mitl.stages.harvesting.harvest import harvest
@@ -53,27 +52,19 @@ MODEL, BASELINE = "clip-mini", "bag-of-words"
 SAMPLES = 1000
 
 
-@printed_by("demo --crisscross")
-class CrisscrossDemoCounts(TypedDict):
+class LikenessCounts(TypedDict, total=False):
     """How well ratings follow the known truth."""
 
     tasks: Annotated[
         dict[str, dict[str, Any]],
-        "sts, sis, sits → pairs; ratings that count; spearman, pearson (value, low, high) of the scores with the known "
-        "likeness of the pairs; off, their mean distance in points; one, Spearman's correlation of single ratings",
+        "`--crisscross`: sts, sis, sits → pairs; ratings that count; spearman, pearson (value, low, high) of the scores "
+        "with the known likeness of the pairs; off, their mean distance in points; one, Spearman's correlation of single "
+        "ratings",
     ]
     correlations: Annotated[
         dict[str, dict[str, float]],
-        "model → task → Spearman's correlation with people's scores, as CxC samples it",
+        "`--crisscross`: model → task → Spearman's correlation with people's scores, as CxC samples it",
     ]
-
-
-@printed_by("demo --crisscross", key="paths")
-class CrisscrossDemoPaths(TypedDict):
-    """What the demo wrote."""
-
-    release: Annotated[str, "the folder of ratings"]
-    report: Annotated[str, "the HTML file"]
 
 
 def crisscross_demo(
@@ -116,7 +107,7 @@ def crisscross_demo(
     written = steps.run("report", partial(report, settings, page, SANDBOX))
     sampled: Any = evaluated.counts["correlations"]
     means = {model: {task: one["mean"] for task, one in of.items()} for model, of in sampled.items()}
-    counts = dict(CrisscrossDemoCounts(tasks=against_truth(settings), correlations=means))
+    counts = dict(LikenessCounts(tasks=against_truth(settings), correlations=means))
     mark.write(counts)
     # Release and report hold what every step came to: where they are the same, no step did anything.
     done = {released.status, written.status} != {"nothing_to_do"}
@@ -222,7 +213,7 @@ def _result(status: str, counts: dict[str, Any], release: Path, page: Path, seco
         for model, of in counts["correlations"].items()
     )
     columns = ("task", "pairs", "ratings", "one rating", "scores: Spearman", "Pearson", "points apart")
-    paths: CrisscrossDemoPaths = {"release": str(release), "report": str(page)}
+    paths: DemoPaths = {"release": str(release), "report": str(page)}
     return StageResult(
         status=status,
         counts=counts,

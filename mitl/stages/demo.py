@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, TypedDict
 
 from annotators.catalog import MINIS
 from mitl.campaign.kinds.pairs.planning import Campaign
@@ -17,12 +16,13 @@ from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table
 from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.demo_steps import Mark, Steps, make_world
+from mitl.stages.crisscross_demo import LikenessCounts
+from mitl.stages.demo_steps import DemoPaths, Mark, Steps, make_world
 from mitl.stages.evaluating.evaluate import evaluate
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.proposing.propose import QueryChoice, propose
 from mitl.stages.releasing.build_dataset import build_dataset
-from mitl.stages.reporting.report import report
+from mitl.stages.reporting.report import ReportCounts, report
 from mitl.stages.reviewing.review import settle
 from mitl.stages.simulate import simulate
 
@@ -108,12 +108,9 @@ def _work(settings: Settings, population: str, steps: Steps, progress: Progress)
             return
 
 
-@printed_by("demo", key="paths")
-class DemoPaths(TypedDict):
-    """What a demo wrote."""
-
-    release: Annotated[str, "the release's folder"]
-    report: Annotated[str, "the HTML file"]
+@printed_by("demo")
+class DemoCounts(ReportCounts, LikenessCounts):
+    """What the last step of a demo counts: `mitl report`, or with ``--crisscross`` the comparison with the truth."""
 
 
 def _result(written: StageResult, release: Path, page: Path, seconds: float) -> StageResult:

@@ -9,15 +9,25 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Annotated, TypedDict
 
 from annotators.catalog import MINIS
 from mitl.core.whole_files import whole_file
 from mitl.progress import Progress
 from mitl.records import StageResult
+from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.settings import load as load_settings
 from mitl.stages.setup.init import ensure_config, init, loaded_content
 from mitl.stages.setup.loading import Sources, load
+
+
+@printed_by("demo", key="paths")
+class DemoPaths(TypedDict):
+    """What a demo wrote."""
+
+    release: Annotated[str, "the release's folder"]
+    report: Annotated[str, "the HTML file"]
 
 
 class Steps:

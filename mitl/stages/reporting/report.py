@@ -82,9 +82,9 @@ class _File(TypedDict):
     bytes: Annotated[int, "size of the file"]
 
 
-@printed_by("report", "demo")
+@printed_by("report")
 class ReportCounts(_File, Headline):
-    """What `mitl report` counts, and `mitl demo`, which ends with a report."""
+    """What `mitl report` counts."""
 
 
 @printed_by("report", key="paths")
