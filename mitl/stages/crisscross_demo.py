@@ -57,8 +57,8 @@ class LikenessCounts(TypedDict, total=False):
 
     tasks: Annotated[
         dict[str, dict[str, Any]],
-        "`--crisscross`: sts, sis, sits → pairs; ratings that count; spearman, pearson (value, low, high) of the scores "
-        "with the known likeness of the pairs; off, their mean distance in points; one, Spearman's correlation of single "
+        "`--crisscross`: sts, sis, sits → pairs; ratings that count; spearman, pearson (value, low, high) of scores with "
+        "the known likeness of the pairs; off, their mean distance in points; one, Spearman's correlation of single "
         "ratings",
     ]
     correlations: Annotated[
