@@ -57,9 +57,9 @@ class LikenessCounts(TypedDict, total=False):
 
     tasks: Annotated[
         dict[str, dict[str, Any]],
-        "`--crisscross`: sts, sis, sits → pairs; ratings that count; spearman, pearson (value, low, high) of scores with "
-        "the known likeness of the pairs; off, their mean distance in points; one, Spearman's correlation of single "
-        "ratings",
+        "`--crisscross`: sts, sis, sits → pairs; ratings that count; spearman, pearson (value, low, high) of scores "
+        "with the known likeness of the pairs; off, their mean distance in points; one, Spearman's correlation of "
+        "single ratings",
     ]
     correlations: Annotated[
         dict[str, dict[str, float]],

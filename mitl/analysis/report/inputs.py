@@ -282,7 +282,7 @@ class BatchRow:
     name: str
     template: str
     direction: str
-    """``i2t``, ``t2i``, ``both``, or what else its kind of campaign asks in parts, such as a task."""
+    """``i2t``, ``t2i`` or ``both``; of ratings the task."""
     hits: int
     reward_cents: int
     """For one assignment."""
@@ -460,8 +460,6 @@ class AnalysisSection:
     lines: tuple[str, ...] = ()
     drawings: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     """Name → what draws the SVG."""
-    captions: Mapping[str, str] = field(default_factory=dict)
-    """Name → what stands under the drawing; the section's heading where there is none."""
     why_not: str = ""
     """Why there is nothing, in one line."""
 
