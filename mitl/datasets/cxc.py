@@ -59,6 +59,12 @@ def is_cxc_name(side: str, name: str) -> bool:
     return _FORMS[side][0].fullmatch(name) is not None
 
 
+def bare_id(side: str, name: str) -> str:
+    """COCO's id of an image or a caption that is named in CxC's form; any other name as it is."""
+    match = _FORMS[side][0].fullmatch(name)
+    return name if match is None else str(int(match[1]))
+
+
 def cxc_name(side: str, external_id: str, split: str = "val2014") -> str:
     """CxC's name of one of COCO's images or captions.
 

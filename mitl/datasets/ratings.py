@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mitl.datasets.cxc import COLUMNS, is_cxc_name, read_scored
+from mitl.datasets.cxc import COLUMNS, bare_id, is_cxc_name, read_scored
 from mitl.datasets.files import read_rows
 from mitl.errors import DatasetError, UsageError
 from mitl.records.similarity import Likeness
@@ -108,20 +108,25 @@ def read_raw_deviations(folder: Path, task: Likeness, scored: pd.DataFrame) -> n
     path = folder / RAW_FILE
     if not path.is_file():
         return np.full(len(scored), np.nan)
-    rows = read_rows(path, "single ratings", ("task", "first", "second", "score"), ("counts",))
-    raw = pd.DataFrame(rows)
-    raw = raw[(raw["task"] == task.value) & raw["score"].notna()]
-    if "counts" in raw:
-        raw = raw[raw["counts"].astype(bool)]
-    pairs = [
-        tuple(sorted(pair)) for pair in zip(raw["first"].astype(str), raw["second"].astype(str), strict=True)
+    rows = read_rows(path, "single ratings", ("task", "first", "second", "score"), ("counted",))
+    known = [
+        row
+        for row in rows
+        if row["task"] == task.value and row["score"] is not None and row.get("counted", True)
     ]
-    sd = (
-        raw["score"]
-        .astype(float)
-        .groupby(pd.Series(pairs, index=raw.index, dtype=object))
-        .std(ddof=1)
-        .to_dict()
-    )
+    ids = [
+        [bare_id(side, str(row[column])) for row in known]
+        for column, side in zip(("first", "second"), task.sides, strict=True)
+    ]
+    within = task.sides[0] == task.sides[1]
+    by_pair: dict[tuple[str, str], list[float]] = {}
+    for first, second, row in zip(*ids, known, strict=True):
+        by_pair.setdefault(_pair(first, second, within=within), []).append(float(row["score"]))
+    sd = {pair: float(np.std(given, ddof=1)) for pair, given in by_pair.items() if len(given) > 1}
     wanted = zip(scored["first"], scored["second"], strict=True)
-    return np.array([sd.get(tuple(sorted(pair)), np.nan) for pair in wanted], np.float64)
+    return np.array([sd.get(_pair(*pair, within=within), np.nan) for pair in wanted], np.float64)
+
+
+def _pair(first: str, second: str, *, within: bool) -> tuple[str, str]:
+    """The pair whichever way round, where both items are of one side."""
+    return (second, first) if within and second < first else (first, second)

@@ -27,6 +27,9 @@ def refuse_empty(request: Request, project: Project | None, official: Sequence[s
         raise UsageError("the project holds its captions; leave --captions out, or work outside the project")
     if project is None and not (request.models or request.baselines):
         raise UsageError("there is no model to score; give its files, such as --model, or a --baseline")
+    rated = next((task for task in request.tasks if task.needs_ratings), None)
+    if rated is not None and against.cxc is None:
+        raise UsageError(f"the task {rated.value} needs ratings; give --cxc FOLDER beside it")
     if project is None and not (official or against.release or against.cxc or against.pseudo_labels):
         raise UsageError(
             "there is nothing to score the models against; give --release DIR, --official all or --cxc FOLDER, or "
@@ -34,9 +37,11 @@ def refuse_empty(request: Request, project: Project | None, official: Sequence[s
         )
     if against.graded and not (against.release or against.cxc):
         raise UsageError("--graded needs what is graded; give --release DIR or --cxc FOLDER beside it")
-    rated = next((task for task in request.tasks if task.needs_ratings), None)
-    if rated is not None and against.cxc is None:
-        raise UsageError(f"the task {rated.value} needs ratings; give --cxc FOLDER beside it")
+    if project is None and request.baselines and request.captions is None:
+        raise UsageError(
+            f"the baseline {request.baselines[0]} reads a project's items, or the words of captions; work in a "
+            "project, or give --captions FILE with caption_id, image_id and text"
+        )
     if against.split is not None and against.cxc is None:
         raise UsageError("--split is one of a folder of ratings; give --cxc FOLDER beside it")
     if against.label_embeddings is not None and not against.pseudo_labels:

@@ -148,23 +148,28 @@ def _within(model: Model, side: Side, positives: Positives, wanted: Wanted, prog
     return joined(parts)
 
 
-def rated_similarities(model: Model, known: Crisscrossed, sides: Sides) -> dict[Likeness, ScoredPairs]:
-    """The model's similarities beside each kind of scores that is asked for and that it has them for."""
-    similarities = {
-        task.likeness: _pair_similarities(model, known.rated[task.likeness], sides)
-        for task in (NamedTask.STS, NamedTask.SIS, NamedTask.SITS)
-        if known.has(task, model)
-    }
-    return {
-        kind: scored_pairs(known.rated[kind], values)
-        for kind, values in similarities.items()
-        if values is not None
-    }
+def rated_similarities(model: Model, known: Crisscrossed, sides: Sides, kind: Likeness) -> ScoredPairs | None:
+    """The model's similarities beside the scores of a kind; None where it is not asked for or they have it not.
+
+    Raises:
+        MetricError: too few queries are rated for a sampled correlation.
+    """
+    if not known.has(NamedTask(kind.value), model):
+        return None
+    similarities = _pair_similarities(model, known.rated[kind], sides)
+    return None if similarities is None else scored_pairs(known.rated[kind], similarities)
 
 
-def correlations(model: str, rated: Mapping[Likeness, ScoredPairs], sampling: Sampling) -> list[Figure]:
-    """The sampled Spearman correlation of one model with each kind of scores."""
-    return [_correlation(model, pairs, kind, sampling) for kind, pairs in rated.items()]
+def correlation(model: str, pairs: ScoredPairs, kind: Likeness, sampling: Sampling) -> Figure:
+    """The sampled Spearman correlation of one model with one kind of scores.
+
+    Raises:
+        MetricError: the similarities or the scores of a sample are all equal.
+    """
+    drawn = sampled_spearman(pairs, samples=sampling.samples, seed=sampling.seed)
+    ends = drawn.interval(CONFIDENCE)
+    low, high = (ends.low, ends.high) if sampling.intervals else (None, None)
+    return Figure(NAME, model, kind.value, "Spearman", drawn.mean, low, high, drawn.n_queries, std=drawn.std)
 
 
 def compare_correlations(
@@ -195,13 +200,6 @@ def _comparison(
         test.p_value,
         test.n_queries,
     )
-
-
-def _correlation(model: str, pairs: ScoredPairs, kind: Likeness, sampling: Sampling) -> Figure:
-    drawn = sampled_spearman(pairs, samples=sampling.samples, seed=sampling.seed)
-    ends = drawn.interval(CONFIDENCE)
-    low, high = (ends.low, ends.high) if sampling.intervals else (None, None)
-    return Figure(NAME, model, kind.value, "Spearman", drawn.mean, low, high, drawn.n_queries, std=drawn.std)
 
 
 def _pair_similarities(model: Model, rated: RatedPairs, sides: Sides) -> NDArray[np.float64] | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, TypedDict
 
 from mitl.core.whole_files import whole_file
+from mitl.errors import MetricError
 from mitl.metrics.correlation import ScoredPairs
 from mitl.progress import Progress, no_progress
 from mitl.records import StageResult, several
@@ -17,7 +18,7 @@ from mitl.settings import Settings
 from mitl.stages.evaluating.crisscrossed import (
     NAME,
     compare_correlations,
-    correlations,
+    correlation,
     rated_similarities,
     score_within_sides,
 )
@@ -150,10 +151,7 @@ def evaluate_models(settings: Settings, request: Request, progress: Progress = n
     rows += _within_sides(gathered, request, progress)
     rows = _by_set(rows, [*(task.name for task in gathered.tasks), NAME])
     found = figures(rows, request.sampling)
-    rated = _rated(gathered)
-    agreement = [
-        one for model, kinds in rated.items() for one in correlations(model, kinds, request.sampling)
-    ]
+    rated, agreement = _correlated(gathered, request)
     sums = rsums(rows, request.sampling)
     tests = []
     if request.paired_with:
@@ -186,12 +184,35 @@ def _within_sides(gathered: Gathered, request: Request, progress: Progress) -> l
     return scored
 
 
-def _rated(gathered: Gathered) -> dict[str, dict[Likeness, ScoredPairs]]:
-    """Model → kind of ratings → its similarities beside them, of the models that have such."""
+_Rated = dict[str, dict[Likeness, ScoredPairs]]
+"""Model → kind of ratings → its similarities beside them."""
+
+
+def _correlated(gathered: Gathered, request: Request) -> tuple[_Rated, list[Figure]]:
+    """The correlations of the models that have similarities of rated pairs, and what they are taken of.
+
+    Where too few pairs are rated, or too alike, a kind is left out with a warning.
+
+    Raises:
+        MetricError: that is so of a kind that was asked for by name.
+    """
     known = gathered.crisscrossed
-    if known is None:
-        return {}
-    return {model.name: rated_similarities(model, known, gathered.sides) for model in gathered.models}
+    rated: _Rated = {}
+    figures: list[Figure] = []
+    for model in gathered.models if known is not None else ():
+        assert known is not None
+        rated[model.name] = {}
+        for kind in Likeness:
+            try:
+                pairs = rated_similarities(model, known, gathered.sides, kind)
+                if pairs is not None:
+                    figures.append(correlation(model.name, pairs, kind, request.sampling))
+                    rated[model.name][kind] = pairs
+            except MetricError as error:
+                if kind.value in request.tasks:
+                    raise MetricError(f"{model.name} {kind.value}: {error}") from error
+                gathered.warnings.append(f"{model.name}: {kind.value} is left out: {error}")
+    return rated, figures
 
 
 def _labelled(
