@@ -222,6 +222,7 @@ def _templates() -> jinja2.Environment:
         "STANDINGS",
         "ENVIRONMENTS",
         "FINDINGS",
+        "RATER_MARKS",
     ):
         made.globals[name] = getattr(words, name)
     made.globals["Label"] = Label
