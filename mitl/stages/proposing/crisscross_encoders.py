@@ -76,8 +76,8 @@ def side_encoders(
     long = next((one.name for one in built if len(one.name) > LONGEST_NAME), None)
     if long is not None:
         raise AnnotatorError(
-            f"encoder {long!r} has a name of {len(long)} characters, and no more than {LONGEST_NAME} are kept with what "
-            "it chose; rename it"
+            f"encoder {long!r} has a name of {len(long)} characters, and {LONGEST_NAME} are the most; "
+            "rename it"
         )
     if modality == "image":
         _require_pictures(built, items)
