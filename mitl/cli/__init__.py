@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "hits": ("hits:hits", "List posted HITs, end them, extend them, delete them."),
     "harvest": ("hits:harvest", "Fetch answers, check the gold controls, approve what passes."),
     "prefer": ("prefer:command", "Ask people which of two rankings is better; Bradley-Terry scores."),
+    "rate": ("rate:command", "Ask people how alike two items are, from 0 to 5."),
     "review": ("review:review", "Decide about work whose gold controls failed."),
     "desk": ("review:desk", "Review workers and their work in the browser, on this machine."),
     "workers": ("review:workers", "Show the workers with their gold records."),

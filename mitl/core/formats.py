@@ -1,4 +1,4 @@
-"""Numbers as a reader wants to see them; these are the filters of the report's pages."""
+"""Numbers as a reader wants to see them (the filters of the report's pages), and CSV that no spreadsheet misreads."""
 
 from __future__ import annotations
 
@@ -76,15 +76,15 @@ _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-def table(rows: Iterable[Sequence[object]]) -> str:
+def csv_text(rows: Iterable[Sequence[object]]) -> str:
     """CSV text, one line a row."""
     sink = io.StringIO()
     writer = csv.writer(sink, lineterminator="\n")
-    writer.writerows([cell(value) for value in row] for row in rows)
+    writer.writerows([csv_cell(value) for value in row] for row in rows)
     return sink.getvalue()
 
 
-def cell(value: object) -> str:
+def csv_cell(value: object) -> str:
     """A value that no spreadsheet takes for a formula, on one line."""
     text = "" if value is None else str(value)
     line = _CONTROL.sub(" ", text)

@@ -1,69 +1,124 @@
-"""CxC's human scores of the likeness of texts (STS), of images (SIS) and of both (SITS), from its official CSVs."""
+"""Human scores of the likeness of texts (STS), of images (SIS) and of both (SITS), in the layout of CxC's CSVs.
+
+CxC names COCO's captions and images in a form of its own. A release of other items (`mitl rate release`) names them by
+their data set's own ids, in the same columns; both are read.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.datasets.assembling import check_unique
+from mitl.datasets.assembling import check_unique, id_kind, is_integer_id, tie_key
 from mitl.datasets.files import Row, read_rows
 from mitl.errors import DatasetError, MetricError
 from mitl.records import Rating
+from mitl.records.frames import Schema
 from mitl.records.similarity import Likeness
 
-Ids = NDArray[np.int64]
+Ids = NDArray[Any]
+"""int64 where all are whole numbers, else text."""
 
-WHAT = "CxC SITS ratings"
-COLUMNS = ("caption", "image", "agg_score", "sampling_method")
+METHOD = "sampling_method"
 POSITIVE_FROM = 3.0
 """From this score on CxC counts a pair as a match (Parekh et al., Crisscrossed Captions, figure 4)."""
 _CAPTION = (re.compile(r"COCO_\w+:sentid:([0-9]+)"), "captions as 'COCO_val2014:sentid:<id>'")
 _IMAGE = (re.compile(r"COCO_\w+_([0-9]{12})\.\w+"), "images as 'COCO_val2014_<12 digits>.jpg'")
+_FORMS = {"caption": _CAPTION, "image": _IMAGE}
 _SCORE = "agg_score"
+COLUMNS = {
+    Likeness.STS: ("caption1", "caption2"),
+    Likeness.SIS: ("image1", "image2"),
+    Likeness.SITS: ("image", "caption"),
+}
+"""The columns of the first and of the second item."""
+LAYOUT = {kind: (*sorted(columns), _SCORE, METHOD) for kind, columns in COLUMNS.items()}
+"""The columns as the files have them; those of images and captions name the caption first."""
+
+SCORED: Schema = {
+    "first": ("str", "id of the first item; of SITS the image"),
+    "second": ("str", "id of the second item; of SITS the caption"),
+    "score": ("float64", "0 to 5"),
+    "method": ("str", "how the pair was sampled, as the file has it; empty where it says nothing"),
+}
+"""A row for each of a file's, in its order; no two of the same items in the same order."""
+
+
+def is_cxc_name(side: str, name: str) -> bool:
+    """Whether an image or a caption is named in CxC's form."""
+    return _FORMS[side][0].fullmatch(name) is not None
+
+
+def cxc_name(side: str, external_id: str, split: str = "val2014") -> str:
+    """CxC's name of one of COCO's images or captions.
+
+    Args:
+        split: the folder of COCO's images that the image is in.
+    """
+    return (
+        f"COCO_{split}_{int(external_id):012d}.jpg"
+        if side == "image"
+        else f"COCO_{split}:sentid:{external_id}"
+    )
+
+
+def read_scored(path: Path, kind: Likeness, *, required: Sequence[str] = ()) -> pd.DataFrame:
+    """The rows of a file (``SCORED``), items by COCO's ids where they are named in CxC's form, else as they are named.
+
+    Args:
+        kind: what the file holds: ``sts_test.csv`` STS, and so on.
+        required: further columns that must be there.
+
+    Raises:
+        DatasetError: the file is missing or malformed or of another kind, some names are in CxC's form and others are
+            not, a score is not from 0 to 5, or a pair is rated twice in the same order.
+    """
+    what = f"CxC {kind.upper()} scores"
+    rows = read_rows(path, what, (*LAYOUT[kind][:3], *required), (METHOD,))
+    first, second = _ids(rows, kind, path)
+    check_unique("pair", [f"{one} × {other}" for one, other in zip(first, second, strict=True)], path)
+    return pd.DataFrame(
+        {
+            "first": first,
+            "second": second,
+            "score": np.array([_score(row, n, path) for n, row in enumerate(rows, start=1)], np.float64),
+            "method": [str(row.get(METHOD) or "") for row in rows],
+        }
+    )
 
 
 def read_sits(path: Path) -> list[Rating]:
-    """Ratings in the file's order, under COCO's image and caption ids.
+    """Ratings of images and captions in the file's order, under COCO's ids or the data set's own.
 
     Raises:
-        DatasetError: the file is missing or malformed, a name is not in CxC's form, a score is not from 0 to
-            5, or a pair is rated twice.
+        DatasetError: see :func:`read_scored`.
     """
-    rows = read_rows(path, WHAT, COLUMNS)
-    ratings = []
-    for number, row in enumerate(rows, start=1):
-        caption, image = _CAPTION[0].fullmatch(str(row["caption"])), _IMAGE[0].fullmatch(str(row["image"]))
-        if caption is None or image is None:
-            name = row["caption"] if caption is None else row["image"]
-            raise DatasetError(
-                f"row {number} of {str(path)!r} names {name!r}; CxC writes captions as "
-                "'COCO_val2014:sentid:<id>' and images as 'COCO_val2014_<12 digits>.jpg'"
-            )
-        score = _score(row, number, path)
-        ratings.append(Rating(str(int(image[1])), str(int(caption[1])), score, row["sampling_method"]))
-    pairs = [f"{rating.image_external_id} × {rating.caption_external_id}" for rating in ratings]
-    check_unique("pair", pairs, path)
-    return ratings
+    scored = read_scored(path, Likeness.SITS, required=(METHOD,))
+    columns = (scored[name].tolist() for name in SCORED)
+    return [Rating(*row) for row in zip(*columns, strict=True)]
 
 
 def positives(ratings: Iterable[Rating], threshold: float = POSITIVE_FROM) -> list[tuple[str, str]]:
     """(image id, caption id) of every pair rated at or above the threshold, in tie order."""
     pairs = {
-        (int(rating.image_external_id), int(rating.caption_external_id))
+        (rating.image_external_id, rating.caption_external_id)
         for rating in ratings
         if rating.score >= threshold
     }
-    return [(str(image_id), str(caption_id)) for image_id, caption_id in sorted(pairs)]
+    key = tie_key(id_kind(id_ for pair in pairs for id_ in pair))
+    return sorted(pairs, key=lambda pair: (key(pair[0]), key(pair[1])))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RatedPairs:
-    """CxC's scores of pairs, all (P,). For SITS the first item is the image, the second the caption.
+    """Scores of pairs, all (P,). For SITS the first item is the image, the second the caption.
 
     CxC chose the pairs of a modality from each first item's nearest, so that the first item is the query. For SITS the
     paper does not say which item is; its standard deviations (1.3 to 1.5) are those of samples of half of 5,000 images,
@@ -97,48 +152,43 @@ class RatedPairs:
         return self.first[high], self.second[high]
 
 
-_SIDES = {
-    Likeness.STS: (("caption1", _CAPTION), ("caption2", _CAPTION)),
-    Likeness.SIS: (("image1", _IMAGE), ("image2", _IMAGE)),
-    Likeness.SITS: (("image", _IMAGE), ("caption", _CAPTION)),
-}
-
-
 def read_rated_pairs(path: Path, kind: Likeness) -> RatedPairs:
-    """The scores in the file's order, under COCO's image and caption ids.
-
-    Args:
-        kind: what the file holds: ``sts_test.csv`` STS, and so on.
+    """The scores in the file's order, under COCO's image and caption ids or the data set's own.
 
     Raises:
-        DatasetError: the file is missing or malformed or of another kind, a name is not in CxC's form, a score is not
-            from 0 to 5, or a pair is rated twice in the same order.
+        DatasetError: see :func:`read_scored`; or the file holds no rows.
     """
-    (first, first_form), (second, second_form) = _SIDES[kind]
-    rows = read_rows(path, f"CxC {kind.upper()} scores", (first, second, _SCORE))
-    if not rows:
+    scored = read_scored(path, kind)
+    if not len(scored):
         raise DatasetError(f"{str(path)!r} holds no rows; it should hold CxC {kind.upper()} scores")
-    ids = [
-        np.array([_id(row, n, column, form, path) for n, row in enumerate(rows, start=1)], dtype=np.int64)
-        for column, form in ((first, first_form), (second, second_form))
+    first, second = (_array(scored[name].tolist()) for name in ("first", "second"))
+    return RatedPairs(kind, first, second, scored["score"].to_numpy())
+
+
+def _array(ids: list[str]) -> Ids:
+    return np.array(ids, np.int64) if all(map(is_integer_id, ids)) else np.array(ids)
+
+
+def _ids(rows: Sequence[Row], kind: Likeness, path: Path) -> list[list[str]]:
+    """The ids of first and of second items."""
+    forms = [_FORMS[side] for side in kind.sides]
+    names = [[str(row[column]) for row in rows] for column in COLUMNS[kind]]
+    by_name = [
+        [pattern.fullmatch(name) for name in side] for (pattern, _), side in zip(forms, names, strict=True)
     ]
-    scores = np.array([_score(row, n, path) for n, row in enumerate(rows, start=1)])
-    check_unique(
-        "pair",
-        [f"{one} × {other}" for one, other in zip(*(side.tolist() for side in ids), strict=True)],
-        path,
-    )
-    return RatedPairs(kind, ids[0], ids[1], scores)
-
-
-def _id(row: Row, number: int, column: str, form: tuple[re.Pattern[str], str], path: Path) -> int:
-    pattern, wanted = form
-    found = pattern.fullmatch(str(row[column]))
-    if found is None:
-        raise DatasetError(
-            f"row {number} of {str(path)!r} names {row[column]!r} as its {column}; CxC writes {wanted}"
-        )
-    return int(found[1])
+    if not any(any(side) for side in by_name):
+        for column, side in zip(COLUMNS[kind], names, strict=True):
+            for number, name in enumerate(side, start=1):
+                if not name.strip():
+                    raise DatasetError(f"row {number} of {str(path)!r} names nothing as its {column}")
+        return names
+    for number in range(len(rows)):
+        for column, (_, wanted), side, known in zip(COLUMNS[kind], forms, names, by_name, strict=True):
+            if known[number] is None:
+                raise DatasetError(
+                    f"row {number + 1} of {str(path)!r} names {side[number]!r} as its {column}; CxC writes {wanted}"
+                )
+    return [[str(int(match[1])) for match in side if match is not None] for side in by_name]
 
 
 def _score(row: Row, number: int, path: Path) -> float:

@@ -110,6 +110,57 @@ def alpha(
     return _estimate(rows, times, stand_for, scale, replicates, seed)
 
 
+def interval_alpha(scores: Floats, units: Counts, *, replicates: int = REPLICATES, seed: int = 0) -> Alpha:
+    """Agreement of numbers that may take any value, on the interval scale.
+
+    The same alpha as of :func:`alpha` with ``Scale.INTERVAL``, without a column for each value: the squared differences
+    of all answers of a unit sum to twice their number times their squares about the mean.
+
+    Args:
+        scores: (N,) answers; each person answers a unit once.
+        units: (N,) what each is about.
+        replicates: resamples of the units, of the same seed, for the interval.
+    """
+    codes = np.unique(units, return_inverse=True)[1]
+    several = np.bincount(codes)[codes] > 1 if len(codes) else np.zeros(0, np.bool_)
+    scores, codes = scores[several], np.unique(codes[several], return_inverse=True)[1]
+    if not len(scores):
+        return Alpha(None, None, None, 0, 0, "no item has answers of two people")
+    n_units = int(codes.max()) + 1
+    if np.ptp(scores) == 0:
+        reason = "all answers are the same, so nothing shows whether people could have disagreed"
+        return Alpha(None, None, None, n_units, len(scores), reason)
+    about = scores - scores.mean()
+    sizes = np.bincount(codes).astype(np.float64)
+    sums, squares = np.bincount(codes, about), np.bincount(codes, about**2)
+    within = sizes * (squares - sums**2 / sizes) / (sizes - 1)
+    parts = np.stack([sizes, sums, squares, within], axis=1)  # (units, 4)
+    found = float(_interval_alphas(parts.sum(axis=0)[None])[0])
+    rng = np.random.default_rng(seed)
+    drawn = np.stack([parts[rng.integers(n_units, size=n_units)].sum(axis=0) for _ in range(replicates)])
+    low, high = _bounds(_interval_alphas(drawn), n_units)
+    return Alpha(found, low, high, n_units, len(scores))
+
+
+def _interval_alphas(totals: Floats) -> Floats:
+    """(B,) alpha of (B, 4) answers, their sums and squares, and the squares within units; NaN where all are equal."""
+    answers, sums, squares, within = totals.T
+    by_chance = squares - sums**2 / answers
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found: Floats = np.where(by_chance > 0, 1 - (answers - 1) * within / (answers * by_chance), np.nan)
+    return found
+
+
+def _bounds(bootstrap: Floats, units: int) -> tuple[float, float] | tuple[None, None]:
+    """The interval of the replicates, of which those that could not be estimated are NaN."""
+    estimated = bootstrap[~np.isnan(bootstrap)]
+    if units < FEWEST_UNITS or len(estimated) < len(bootstrap) / 2 or not len(estimated):
+        return None, None
+    tail = (1 - INTERVAL) / 2
+    low, high = np.quantile(estimated, [tail, 1 - tail])
+    return float(low), float(high)
+
+
 def _blocks(cells: Counts, n_items: int, n_labels: int) -> Iterator[Counts]:
     for start in range(0, n_items, _CHUNK):
         stop = min(start + _CHUNK, n_items)
@@ -132,13 +183,8 @@ def _estimate(
     pairs = _coincidences(rows, sizes)
     found = _alphas(times[None], rows, pairs, values, scale)[0]
     drawn = np.random.default_rng(seed).multinomial(units, times / units, size=replicates)
-    bootstrap = _alphas(drawn, rows, pairs, values, scale)
-    bootstrap = bootstrap[~np.isnan(bootstrap)]
-    if units < FEWEST_UNITS or len(bootstrap) < replicates / 2 or not len(bootstrap):
-        return Alpha(float(found), None, None, units, answers)
-    tail = (1 - INTERVAL) / 2
-    low, high = np.quantile(bootstrap, [tail, 1 - tail])
-    return Alpha(float(found), float(low), float(high), units, answers)
+    low, high = _bounds(_alphas(drawn, rows, pairs, values, scale), units)
+    return Alpha(float(found), low, high, units, answers)
 
 
 def _coincidences(rows: Counts, sizes: Counts) -> Floats:

@@ -12,12 +12,12 @@ import pyarrow as pa
 
 from mitl.positives.datasheet import KINDS, together
 from mitl.positives.markdown import listed, percent
-from mitl.positives.release_input import ReleaseInput
+from mitl.positives.release_input import ReleaseCard, ReleaseInput
 from mitl.positives.sheet_people import agreement
 from mitl.positives.summary import Summary
 from mitl.records import Environment, PositiveSource, several
 
-_PARQUET = "application/x-parquet"
+PARQUET = "application/x-parquet"
 """What mlcroissant reads; the registered name of the format, application/vnd.apache.parquet, it does not."""
 
 _TERMS = (
@@ -41,14 +41,14 @@ _CONTEXT: dict[str, object] = {
 }
 
 FILE_NOTES = {
-    "positives.parquet": (_PARQUET, "One row per positive, with what speaks for it."),
-    "negatives.parquet": (_PARQUET, "One row per pair that people called no match."),
+    "positives.parquet": (PARQUET, "One row per positive, with what speaks for it."),
+    "negatives.parquet": (PARQUET, "One row per pair that people called no match."),
     "judgements.parquet": (
-        _PARQUET,
+        PARQUET,
         "One row per answer, under a worker's pseudonym.",
     ),
-    "posteriors.parquet": (_PARQUET, "One row per answered pair: how probable each answer is by the model."),
-    "ids.parquet": (_PARQUET, "The string ids that the JSONs' integers stand for."),
+    "posteriors.parquet": (PARQUET, "One row per answered pair: how probable each answer is by the model."),
+    "ids.parquet": (PARQUET, "The string ids that the JSONs' integers stand for."),
     "image_to_caption.json": ("application/json", "Positive captions of each image query."),
     "caption_to_image.json": ("application/json", "Positive images of each caption query."),
     "mturk_parsed.csv": (
@@ -95,29 +95,40 @@ def croissant(
     data: ReleaseInput, summary: Summary, files: Mapping[str, bytes], schemas: Mapping[str, pa.Schema]
 ) -> dict[str, object]:
     """The JSON-LD description of ``files``; ``schemas`` are the Parquet files', by name without suffix."""
-    card = data.card
+    notes = _COLUMN_NOTES | {question.column: question.meaning for question in data.questions}
+    return {
+        **head(data.name, data.card, _described(data, summary)),
+        **rai(data, summary),
+        "distribution": [
+            file_object(name, content, FILE_NOTES[name])
+            for name, content in sorted(files.items())
+            if name in FILE_NOTES
+        ],
+        "recordSet": [
+            record_set(name, schema, FILE_NOTES[f"{name}.parquet"][1], notes)
+            for name, schema in sorted(schemas.items())
+        ],
+    }
+
+
+def head(name: str, card: ReleaseCard, described: str) -> dict[str, object]:
+    """What a release is called and what its makers state of it; ``described`` where they do not describe it."""
     optional = {
         "license": card.license,
         "url": card.url,
         "citeAs": card.citation,
         "datePublished": card.date_published,
-        "creator": [{"@type": "sc:Organization", "name": name} for name in card.creators],
+        "creator": [{"@type": "sc:Organization", "name": maker} for maker in card.creators],
     }
-    notes = _COLUMN_NOTES | {question.column: question.meaning for question in data.questions}
     return {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": ["http://mlcommons.org/croissant/1.0", SPECIFICATION],
-        "name": data.name,
-        "description": card.description or _described(data, summary),
+        "name": name,
+        "description": card.description or described,
         "version": card.version,
         "isLiveDataset": False,
-        **{name: value for name, value in optional.items() if value},
-        **rai(data, summary),
-        "distribution": [
-            _file(name, content) for name, content in sorted(files.items()) if name in FILE_NOTES
-        ],
-        "recordSet": [_record_set(name, schema, notes) for name, schema in sorted(schemas.items())],
+        **{key: value for key, value in optional.items() if value},
     }
 
 
@@ -127,8 +138,9 @@ def _described(data: ReleaseInput, summary: Summary) -> str:
     return f"Positive image-caption pairs of {data.dataset}, {proposed}{verified}."
 
 
-def _file(name: str, content: bytes) -> dict[str, object]:
-    encoding, note = FILE_NOTES[name]
+def file_object(name: str, content: bytes, told: tuple[str, str]) -> dict[str, object]:
+    """A file of the release; ``told`` its media type, and what it holds."""
+    encoding, note = told
     return {
         "@type": "cr:FileObject",
         "@id": name,
@@ -141,12 +153,13 @@ def _file(name: str, content: bytes) -> dict[str, object]:
     }
 
 
-def _record_set(name: str, schema: pa.Schema, notes: Mapping[str, str]) -> dict[str, object]:
+def record_set(name: str, schema: pa.Schema, note: str, notes: Mapping[str, str]) -> dict[str, object]:
+    """The rows of the Parquet file ``<name>.parquet``; ``notes`` say what its columns hold."""
     described: dict[str, object] = {
         "@type": "cr:RecordSet",
         "@id": name,
         "name": name,
-        "description": FILE_NOTES[f"{name}.parquet"][1],
+        "description": note,
         "field": [_field(name, column, notes[column.name]) for column in schema],
     }
     if name in _KEYS:

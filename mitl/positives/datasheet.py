@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from mitl.judgements.aggregators import Aggregator
 from mitl.positives.markdown import listed, plain, table
 from mitl.positives.merging import MergeRules
-from mitl.positives.release_input import Origins, ProposalRun, QueryDraw, ReleaseInput
+from mitl.positives.release_input import Origins, ProposalRun, QueryDraw, ReleaseCard, ReleaseInput
 from mitl.positives.sheet_people import NOT_STATED, judging
 from mitl.positives.summary import Summary
 from mitl.records import AnnotatorKind, Direction, Environment, ExclusionKind, PositiveSource, several
@@ -92,23 +92,26 @@ def datasheet(data: ReleaseInput, summary: Summary) -> str:
         "## What to keep in mind",
         _cautions(data, summary),
         "## Rights, contact, upkeep",
-        table(
-            ("", ""),
-            [
-                ("licence of judgements and positives", plain(card.license) or NOT_STATED),
-                ("licence of images and captions", plain(card.items_license) or NOT_STATED),
-                ("made by", ", ".join(map(plain, card.creators)) or NOT_STATED),
-                ("contact", plain(card.contact) or NOT_STATED),
-                ("found at", plain(card.url) or NOT_STATED),
-                ("cite as", plain(card.citation) or NOT_STATED),
-                ("published", plain(card.date_published) or NOT_STATED),
-                ("version", plain(card.version)),
-            ],
-        ),
+        rights(card, "judgements and positives"),
         "`manifest.json` holds the configuration, seeds and versions that rebuild these files, and "
         "their hashes.",
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def rights(card: ReleaseCard, what: str) -> str:
+    """What the makers state of rights and upkeep; ``what`` is licensed."""
+    rows = [
+        (f"licence of {what}", plain(card.license) or NOT_STATED),
+        ("licence of images and captions", plain(card.items_license) or NOT_STATED),
+        ("made by", ", ".join(map(plain, card.creators)) or NOT_STATED),
+        ("contact", plain(card.contact) or NOT_STATED),
+        ("found at", plain(card.url) or NOT_STATED),
+        ("cite as", plain(card.citation) or NOT_STATED),
+        ("published", plain(card.date_published) or NOT_STATED),
+        ("version", plain(card.version)),
+    ]
+    return table(("", ""), rows)
 
 
 def _remedy(summary: Summary) -> str:

@@ -17,7 +17,9 @@ from mitl.core.whole_files import sync_folder
 from mitl.errors import ReleaseError
 
 MANIFEST = "manifest.json"
-FORMAT = "mitl-release-1"
+FORMAT, RATINGS_FORMAT = "mitl-release-1", "mitl-ratings-1"
+"""Of releases of positives, and of ratings of similarity."""
+_MADE_BY = {FORMAT: "mitl build-dataset", RATINGS_FORMAT: "mitl rate release"}
 
 
 def file_entries(files: Mapping[str, bytes]) -> dict[str, dict[str, object]]:
@@ -28,23 +30,28 @@ def file_entries(files: Mapping[str, bytes]) -> dict[str, dict[str, object]]:
     }
 
 
-def read_manifest(folder: Path) -> dict[str, object]:
+def read_manifest(folder: Path, kind: str = FORMAT) -> dict[str, object]:
     """The manifest of a release folder.
 
+    Args:
+        kind: the format that its manifest names.
+
     Raises:
-        ReleaseError: there is no folder, or no manifest of a release in it.
+        ReleaseError: there is no folder, or no manifest of such a release in it.
     """
     path = folder / MANIFEST
     if not folder.is_dir():
-        raise ReleaseError(f"no release folder at {str(folder)!r}; make one with `mitl build-dataset --out`")
+        raise ReleaseError(f"no release folder at {str(folder)!r}; make one with `{_MADE_BY[kind]} --out`")
     try:
         manifest = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ReleaseError(f"{str(folder)!r} is not a release: it holds no {MANIFEST}") from None
     except (OSError, ValueError) as error:
         raise ReleaseError(f"{str(path)!r} cannot be read as a manifest: {error}") from error
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise ReleaseError(f"{str(path)!r} is not a manifest of format {FORMAT!r}")
+    named = manifest.get("format") if isinstance(manifest, dict) else None
+    if not isinstance(manifest, dict) or named != kind:
+        other = f"; `{_MADE_BY[named]}` made it" if isinstance(named, str) and named in _MADE_BY else ""
+        raise ReleaseError(f"{str(path)!r} is not a manifest of format {kind!r}{other}")
     if not isinstance(manifest.get("files"), dict):
         raise ReleaseError(f"{str(path)!r} lists no files, so the release cannot be checked")
     return manifest
@@ -83,8 +90,8 @@ def holds(folder: Path, files: Mapping[str, bytes]) -> bool:
     )
 
 
-def refuse_foreign(folder: Path) -> None:
-    """Pass where a release may be written: nowhere yet, an empty folder, or an earlier release alone.
+def refuse_foreign(folder: Path, kind: str = FORMAT) -> None:
+    """Pass where a release may be written: nowhere yet, an empty folder, or an earlier release of its kind alone.
 
     Raises:
         ReleaseError: something there is not a release's, and would be lost.
@@ -97,7 +104,7 @@ def refuse_foreign(folder: Path) -> None:
         raise ReleaseError(
             f"{str(folder)!r} exists and is not a release, so it is left alone; choose another folder"
         )
-    listed = read_manifest(folder)["files"]
+    listed = read_manifest(folder, kind)["files"]
     assert isinstance(listed, dict)
     strangers = sorted({path.name for path in folder.iterdir()} - set(listed) - {MANIFEST})
     if strangers:
@@ -107,13 +114,13 @@ def refuse_foreign(folder: Path) -> None:
         )
 
 
-def refuse_other(folder: Path, files: Mapping[str, bytes]) -> None:
+def refuse_other(folder: Path, files: Mapping[str, bytes], kind: str = FORMAT) -> None:
     """Pass where nothing that lies there would be lost.
 
     Raises:
         ReleaseError: there is a release of another content, or something that is not a release's.
     """
-    refuse_foreign(folder)
+    refuse_foreign(folder, kind)
     if not folder.exists() or not any(folder.iterdir()):
         return
     if (folder / MANIFEST).read_bytes() == files[MANIFEST]:
@@ -167,7 +174,25 @@ def _unwritable(folder: Path, error: OSError) -> ReleaseError:
     return ReleaseError(f"cannot write the release to {str(folder)!r}: {error.strerror}")
 
 
-def replace_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+def put_folder(folder: Path, files: Mapping[str, bytes], *, replace: bool, kind: str = FORMAT) -> bool:
+    """Make the folder hold exactly these files, whole or not at all; returns whether it was another one before.
+
+    Args:
+        replace: put them in place of an earlier release that the folder holds.
+
+    Raises:
+        ReleaseError: it holds another release or something that is not a release's; the place cannot be written.
+    """
+    with one_writer(folder):
+        if holds(folder, files):
+            return False
+        if not replace:
+            refuse_other(folder, files, kind)
+        replace_folder(folder, files, kind)
+    return True
+
+
+def replace_folder(folder: Path, files: Mapping[str, bytes], kind: str = FORMAT) -> None:
     """Put a folder with these files in place of what is there: written beside it, then renamed.
 
     Call it within :func:`one_writer`.
@@ -175,7 +200,7 @@ def replace_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     Raises:
         ReleaseError: see :func:`refuse_foreign`; or the place cannot be written.
     """
-    refuse_foreign(folder)
+    refuse_foreign(folder, kind)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(

@@ -129,6 +129,29 @@ def find_leaks(files: Mapping[str, bytes], ids: Mapping[str, Iterable[str]]) -> 
     return sorted(leaks, key=lambda leak: (leak.file, leak.what, leak.form, leak.found))
 
 
+def refuse_leaks(
+    files: Mapping[str, bytes], ids: Mapping[str, Iterable[str]], *, texts: str = "judgements.parquet"
+) -> None:
+    """Pass where no file gives one of these ids away.
+
+    Args:
+        texts: the file that holds the workers' own words.
+
+    Raises:
+        ReleaseError: one does.
+    """
+    leaks = find_leaks(files, ids)
+    if leaks:
+        first = leaks[0]
+        remedy = "take it out of [release] in mitl.toml, or out of the names of the project"
+        if first.file == texts:
+            remedy = "a worker wrote it; build the release without --with-texts"
+        raise ReleaseError(
+            f"{first.file} would hold the id of a {first.what} ({first.form}), and {len(leaks) - 1} more places would; "
+            f"nothing was written; {remedy}"
+        )
+
+
 def short_ids(values: Iterable[str]) -> int:
     """How many of these ids are so short that they are looked for as hashes alone."""
     return sum(len(value) < MIN_ID for value in values)

@@ -15,19 +15,11 @@ import pyarrow as pa
 from mitl.errors import ReleaseError
 from mitl.positives.croissant import FILE_NOTES, croissant
 from mitl.positives.datasheet import datasheet
-from mitl.positives.folders import (
-    FORMAT,
-    MANIFEST,
-    file_entries,
-    holds,
-    one_writer,
-    refuse_other,
-    replace_folder,
-)
+from mitl.positives.folders import FORMAT, MANIFEST, file_entries, put_folder
 from mitl.positives.ids import release_ids
 from mitl.positives.markdown import plain, table
 from mitl.positives.merging import listed_queries
-from mitl.positives.privacy import find_leaks, shown_judgements
+from mitl.positives.privacy import refuse_leaks, shown_judgements
 from mitl.positives.release_input import ReleaseInput
 from mitl.positives.summary import Summary, summarise
 from mitl.positives.tables import (
@@ -74,27 +66,9 @@ def write_release(
             configuration is unfit; a file would give a private id away; the place cannot be written.
     """
     files, summary = release_files(data)
-    _refuse_leaks(files, private_ids or {})
-    with one_writer(folder):
-        changed = not holds(folder, files)
-        if changed:
-            if not replace:
-                refuse_other(folder, files)
-            replace_folder(folder, files)
+    refuse_leaks(files, private_ids or {})
+    changed = put_folder(folder, files, replace=replace)
     return WrittenRelease(folder, hashlib.sha256(files[MANIFEST]).hexdigest(), changed, summary)
-
-
-def _refuse_leaks(files: Mapping[str, bytes], private_ids: Mapping[str, Iterable[str]]) -> None:
-    leaks = find_leaks(files, private_ids)
-    if leaks:
-        first = leaks[0]
-        remedy = "take it out of [release] in mitl.toml, or out of the names of the project"
-        if first.file == "judgements.parquet":
-            remedy = "a worker wrote it; build the release without --with-texts"
-        raise ReleaseError(
-            f"{first.file} would hold the id of a {first.what} ({first.form}), and {len(leaks) - 1} more places would; "
-            f"nothing was written; {remedy}"
-        )
 
 
 def release_files(data: ReleaseInput) -> tuple[dict[str, bytes], Summary]:
@@ -149,7 +123,7 @@ def _manifest(data: ReleaseInput, summary: Summary, files: Mapping[str, bytes]) 
                 "seeds": dict(data.seeds),
                 "configuration": dict(data.configuration),
                 "counts": summary.as_json(),
-                "versions": _versions(),
+                "versions": versions(),
                 "files": file_entries(files),
             }
         )
@@ -157,15 +131,15 @@ def _manifest(data: ReleaseInput, summary: Summary, files: Mapping[str, bytes]) 
         raise ReleaseError(f"the configuration cannot be written as JSON: {error}") from error
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
     """What the bytes depend on."""
-    versions = {"python": platform.python_version()}
+    found = {"python": platform.python_version()}
     for package in ("mitl", "numpy", "pyarrow"):
         try:
-            versions[package] = metadata.version(package)
+            found[package] = metadata.version(package)
         except metadata.PackageNotFoundError:  # run from a folder that is not installed
-            versions[package] = "not installed"
-    return versions
+            found[package] = "not installed"
+    return found
 
 
 _TABLES = ("positives", "negatives", "judgements", "posteriors", "ids")

@@ -13,7 +13,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from mitl.positives.markdown import listed
 from mitl.records import several
@@ -214,10 +216,15 @@ class TextScan:
         }
 
 
-def scrubbed_columns(judgements: pd.DataFrame, ids: Iterable[str]) -> tuple[pd.DataFrame, TextScan | None]:
+def scrubbed_columns(
+    judgements: pd.DataFrame, ids: Iterable[str], shown: NDArray[np.bool_] | None = None
+) -> tuple[pd.DataFrame, TextScan | None]:
     """The judgements with their texts scrubbed, and what was found in those of answers that a release shows.
 
     Judgements without texts stay as they are.
+
+    Args:
+        shown: which rows a release shows; by default those of pairs that are no gold controls.
     """
     columns = [
         str(name) for name, kind in judgements.dtypes.items() if kind == "category" and name != "worker"
@@ -230,13 +237,13 @@ def scrubbed_columns(judgements: pd.DataFrame, ids: Iterable[str]) -> tuple[pd.D
         name: judgements[name].map({text: one.text for text, one in known.items()}).astype(texts)
         for name in columns
     }
-    is_shown = ~is_gold(judgements)
+    is_shown = ~is_gold(judgements) if shown is None else shown
     removed: Counter[Removed] = Counter()
     total = changed = 0
     for name in columns:
-        shown = judgements.loc[is_shown, name].value_counts()
-        total += int(shown.sum())
-        for text, times in zip(shown.index, shown.tolist(), strict=True):
+        written = judgements.loc[is_shown, name].value_counts()
+        total += int(written.sum())
+        for text, times in zip(written.index, written.tolist(), strict=True):
             changed += times * bool(known[text].removed)
             for kind, count in known[text].removed.items():
                 removed[kind] += times * count

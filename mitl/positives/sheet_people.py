@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from mitl.core.pricing import format_dollars
 from mitl.positives.markdown import listed, percent, plain, table
-from mitl.positives.release_input import BatchPay, ControlKind, Controls, Crowd, PastWork, Pay, ReleaseInput
+from mitl.positives.release_input import (
+    BatchPay,
+    ControlKind,
+    Controls,
+    Crowd,
+    Origins,
+    PastWork,
+    Pay,
+    ReleaseCard,
+    ReleaseInput,
+)
 from mitl.positives.scrubbing import MARK, TextScan
 from mitl.positives.summary import PairAgreement, Summary
 from mitl.records import Environment, several
@@ -37,13 +47,13 @@ def judging(data: ReleaseInput, summary: Summary) -> str:
         "### Controls",
         _controls(origins.controls, posted=bool(origins.batches)),
         "### Workers",
-        _workers(origins.crowd, summary),
+        workers(origins.crowd),
         "### Time and pay",
-        _time_and_pay(data, summary),
+        time_and_pay(origins, data.card, data.environment, summary.median_active_s),
         "### Agreement",
         agreement(summary.agreement, nameless=origins.nameless),
         "### Words of the workers",
-        _texts(summary.texts),
+        texts_told(summary.texts, "judgements.parquet"),
     ]
     if origins.past_work:
         parts += ["### Past work", *(_past_work(work) for work in origins.past_work)]
@@ -107,7 +117,8 @@ def _passed(kind: ControlKind) -> str:
     return f"{kind.passed:,} of {kind.seen:,} ({percent(kind.passed, kind.seen)})"
 
 
-def _workers(crowd: Crowd | None, summary: Summary) -> str:
+def workers(crowd: Crowd | None) -> str:
+    """Who worked, and what became of their work."""
     named = "Workers appear under pseudonyms keyed by a secret that is not released."
     if crowd is None:
         return f"Nobody worked on pages that were posted for this release. {named}"
@@ -132,8 +143,13 @@ def _workers(crowd: Crowd | None, summary: Summary) -> str:
     return table(("", "count"), rows) + f"\n\n{named}"
 
 
-def _time_and_pay(data: ReleaseInput, summary: Summary) -> str:
-    pay, seconds = data.origins.pay, summary.median_active_s
+def time_and_pay(origins: Origins, card: ReleaseCard, environment: Environment, seconds: float | None) -> str:
+    """What work took and paid.
+
+    Args:
+        seconds: median active time of a question; None where it was not measured.
+    """
+    pay = origins.pay
     rows = [
         (
             "median active time a pair, as its page measured it",
@@ -142,16 +158,16 @@ def _time_and_pay(data: ReleaseInput, summary: Summary) -> str:
     ]
     if pay is not None:
         rows += _time_rows(pay) + _money_rows(pay)
-    stated = data.card.pay
+    stated = card.pay
     if stated:
         rows.append(("what the makers say of pay", plain(stated)))
-    rows.append(("consent and ethics review", plain(data.card.ethics) or NOT_STATED))
+    rows.append(("consent and ethics review", plain(card.ethics) or NOT_STATED))
     parts = [table(("", ""), rows)]
-    if data.origins.batches:
+    if origins.batches:
         columns = ("wording", "direction", "HITs", "workers asked for each", "reward")
-        parts.append(table(columns, [_batch(batch) for batch in data.origins.batches]))
+        parts.append(table(columns, [_batch(batch) for batch in origins.batches]))
     if pay is not None:
-        parts.append(_how_timed(data.environment))
+        parts.append(_how_timed(environment))
     return "\n\n".join(parts)
 
 
@@ -211,13 +227,14 @@ def _batch(batch: BatchPay) -> tuple[str, ...]:
     return wording, plain(batch.direction), f"{batch.hits:,}", f"{batch.assignments:,}", reward
 
 
-def _texts(scan: TextScan | None) -> str:
+def texts_told(scan: TextScan | None, file: str) -> str:
+    """What became of the workers' own words, which stand in the column `text` of a file."""
     if scan is None:
         return "What workers wrote in their own words is left out of this release, because free text may hold anything."
     if not scan.texts:
-        return "The column `text` of `judgements.parquet` is for the workers' own words; nobody wrote any."
+        return f"The column `text` of `{file}` is for the workers' own words; nobody wrote any."
     return (
-        f"The column `text` of `judgements.parquet` holds what workers wrote, {several(scan.texts, 'text')}. "
+        f"The column `text` of `{file}` holds what workers wrote, {several(scan.texts, 'text')}. "
         f"A scan put `{MARK}` in place of addresses, phone numbers, ids and long numbers and codes: "
         + (f"{scan.taken} in {several(scan.changed, 'text')}." if scan.removed else "it found none.")
         + " It does not know names of people or places."

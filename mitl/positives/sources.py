@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mitl.datasets import cxc
+from mitl.datasets.assembling import id_kind
 from mitl.datasets.objects import read_image_objects
 from mitl.datasets.official import OfficialSet, by_query
 from mitl.errors import ReleaseError
@@ -182,9 +183,10 @@ def read_set(name: str, image_of: ImageOf = _image_of_official) -> PositiveSet:
 
 
 def _rated(path: Path) -> ReleasePositives:
-    pairs = by_query(cxc.positives(cxc.read_sits(path)))
+    found = cxc.positives(cxc.read_sits(path))
+    pairs = by_query(found)
     tables = {Direction.I2T: pairs.image_to_caption, Direction.T2I: pairs.caption_to_image}
-    return ReleasePositives(path.name, IdKind.INTEGER, tables)
+    return ReleasePositives(path.name, id_kind(id_ for pair in found for id_ in pair), tables)
 
 
 def _plausible(path: Path, image_of: ImageOf) -> ReleasePositives:

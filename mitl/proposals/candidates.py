@@ -116,20 +116,6 @@ def proposal_summary(proposals: pd.DataFrame) -> ProposalSummary:
     return ProposalSummary(tuple(shares), proposed=len(proposals), distinct=len(earlier))
 
 
-def in_order(proposals: pd.DataFrame) -> pd.DataFrame:
-    """By pair, annotator's name, direction and rank, as stored proposals stand."""
-    names = proposals["annotator"].cat.categories
-    known = proposals.assign(annotator=proposals["annotator"].cat.reorder_categories(sorted(names)))
-    keys = (
-        known["similarity"],
-        known["rank"],
-        known["direction"],
-        known["annotator"].cat.codes,
-        known["pair"],
-    )
-    return known.iloc[np.lexsort(keys)].reset_index(drop=True)
-
-
 def finders(proposals: pd.DataFrame, pairs: Ints) -> tuple[Ints, NDArray[np.integer]]:
     """Who proposed each of these pairs: (offsets (n + 1,), places among the names), each annotator once, ascending.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, TypedDict
 
-from mitl.core.formats import table as csv_text
+from mitl.core.formats import csv_text
 from mitl.crowd_server import admin
 from mitl.crowd_server.pages.panels import PROFILES, link_of, read_ends
 from mitl.crowd_server.store.models import VisitState

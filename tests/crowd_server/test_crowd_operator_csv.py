@@ -10,7 +10,7 @@ from decimal import Decimal
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mitl.core.formats import cell, table
+from mitl.core.formats import csv_cell, csv_text
 from mitl.crowd_server.operator import payout_files
 from mitl.crowd_server.operator.payout_files import CONNECT, GENERIC, PROLIFIC, pay_file, to_pay
 from mitl.crowd_server.store.reports import Payee
@@ -31,10 +31,10 @@ payees = st.builds(
 @given(st.lists(st.lists(hostile, min_size=1, max_size=4), max_size=5))
 def test_no_cell_is_a_formula_and_no_row_breaks(rows):
     """Whatever a label or an id holds: one line a row, the same cells, none that a spreadsheet would run."""
-    found = list(csv.reader(io.StringIO(table(rows))))
+    found = list(csv.reader(io.StringIO(csv_text(rows))))
 
     assert [len(row) for row in found] == [len(row) for row in rows]
-    assert table(rows).count("\n") == len(rows)
+    assert csv_text(rows).count("\n") == len(rows)
     for written in (own for row in found for own in row):
         assert not written.lstrip().startswith(tuple(FORMULA))
         assert not re.search("[\x00-\x1f\x7f]", written)
@@ -43,13 +43,13 @@ def test_no_cell_is_a_formula_and_no_row_breaks(rows):
 @given(st.text("=+-@\t\r", min_size=1, max_size=1), hostile)
 def test_dangerous_beginnings_get_an_apostrophe(first, rest):
     """The six that spreadsheets act on."""
-    assert cell(first + rest).startswith("'")
+    assert csv_cell(first + rest).startswith("'")
 
 
 @given(st.from_regex(r"[A-Za-z0-9][A-Za-z0-9 .,:_-]{0,30}", fullmatch=True))
 def test_ordinary_text_stays_as_it_is(text):
     """Ids, amounts and titles are not touched."""
-    assert cell(text) == text
+    assert csv_cell(text) == text
 
 
 @settings(max_examples=40)

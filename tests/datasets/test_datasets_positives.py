@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+import numpy as np
 import pytest
 
 from mitl.datasets import official
 from mitl.datasets.compact import read_compact
-from mitl.datasets.cxc import positives, read_sits
+from mitl.datasets.cxc import positives, read_rated_pairs, read_scored, read_sits
 from mitl.datasets.exclusions import paper_exclusions, read_exclusions, resolve
 from mitl.datasets.official import by_query, coco_test_ids, official_positives
 from mitl.errors import DatasetError
 from mitl.records import Caption, Exclusion, ExclusionKind, IdKind, Image, Rating, RetrievalSet
+from mitl.records.similarity import Likeness
 
 needs_official = pytest.mark.skipif(
     find_spec("eccv_caption") is None, reason="the pip package eccv_caption is missing"
@@ -44,7 +46,10 @@ def test_ratings_are_read_under_cocos_ids(tmp_path):
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ("732091,COCO_val2014_000000365325.jpg,2,x", "row 2 .* names '732091'; CxC writes"),
+        (
+            "732091,COCO_val2014_000000365325.jpg,2,x",
+            "row 2 .* names '732091' as its caption; CxC writes captions as",
+        ),
         ("COCO_val2014:sentid:1,365325.jpg,2,x", "row 2 .* names '365325.jpg'"),
         (
             "COCO_val2014:sentid:1,COCO_val2014_000000365325.jpg,5.01,x",
@@ -222,3 +227,59 @@ def test_entries_of_unknown_ids_are_refused_or_left_out(tmp_path):
     with pytest.raises(DatasetError, match="names image '9'"):
         resolve(unknown_image, DATA)
     assert resolve([*unknown_caption, *unknown_image], DATA, strict=False) == []
+
+
+def test_a_release_of_other_items_is_read_under_their_own_ids(tmp_path):
+    """Ids of any letters, commas among them; integers stay in the order of their values."""
+    path = sits(tmp_path, 'p2 c1,"2, left.jpg",3.5,c2i_original', "p1 c9,1.jpg,2.0,c2i_intrasim")
+    ratings = read_sits(path)
+    plain = positives(read_sits(sits(tmp_path, "21,10,3,x", "3,9,3,x")))
+
+    assert ratings[0] == Rating("2, left.jpg", "p2 c1", 3.5, "c2i_original")
+    assert positives(ratings, 0) == [("1.jpg", "p1 c9"), ("2, left.jpg", "p2 c1")]
+    assert plain == [("9", "3"), ("10", "21")]
+    pairs = read_rated_pairs(path, Likeness.SITS)
+    assert (pairs.first.tolist(), pairs.second.tolist()) == ([10, 9], [21, 3])
+    assert pairs.first.dtype == np.int64
+    texts = read_rated_pairs(sits(tmp_path, "p 1,a,3,x", "p 2,7,3,x"), Likeness.SITS)
+    assert texts.first.tolist() == ["a", "7"] and texts.pairs()[1].tolist() == ["p 1", "p 2"]
+
+
+def test_a_row_that_names_nothing_is_refused(tmp_path):
+    """Where ids are the data set's own, any name will do but none."""
+    with pytest.raises(DatasetError, match=r"row 2 .* names nothing as its image"):
+        read_sits(sits(tmp_path, "p1,a,3,x", "p2, ,3,x"))
+
+
+@pytest.mark.shared
+def test_cxcs_methods_are_read_and_count_as_published(shared_data):
+    """Of each split and task; the originals' mean scores are the paper's 4.850 and 4.891."""
+    counts, means = {}, {}
+    for split in ("val", "test"):
+        for kind in Likeness:
+            scored = read_scored(shared_data / "cxc" / f"{kind}_{split}.csv", kind)
+            counts |= {(split, name): len(part) for name, part in scored.groupby("method")}
+            unordered = {frozenset(pair) for pair in zip(scored["first"], scored["second"], strict=True)}
+            counts[split, kind.value] = len(unordered)
+            means |= {(split, name): part["score"].mean() for name, part in scored.groupby("method")}
+
+    assert counts == {
+        ("val", "c2c_isim"): 19_009,
+        ("val", "c2c_cocaption"): 25_000,
+        ("val", "i2i_csim"): 42_767,
+        ("val", "c2i_intrasim"): 19_722,
+        ("val", "c2i_original"): 25_000,
+        ("val", "sts"): 44_009,
+        ("val", "sis"): 40_514,
+        ("val", "sits"): 44_722,
+        ("test", "c2c_isim"): 19_045,
+        ("test", "c2c_cocaption"): 25_000,
+        ("test", "i2i_csim"): 46_719,
+        ("test", "c2i_intrasim"): 19_833,
+        ("test", "c2i_original"): 25_000,
+        ("test", "sts"): 44_045,
+        ("test", "sis"): 43_856,
+        ("test", "sits"): 44_833,
+    }
+    assert round(means["val", "c2i_original"], 3) == 4.850
+    assert round(means["test", "c2i_original"], 3) == 4.891

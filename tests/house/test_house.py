@@ -38,7 +38,7 @@ mitl.crowd_server
 mitl.crowd
 mitl.campaign.kinds.protocol
 mitl.campaign
-mitl.campaign.kinds.pairs mitl.campaign.kinds.rankings
+mitl.campaign.kinds.pairs mitl.campaign.kinds.rankings mitl.campaign.kinds.similarity
 mitl.campaign.kinds
 mitl.campaign.publish
 mitl.stages.setup mitl.stages.proposing

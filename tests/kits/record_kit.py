@@ -18,7 +18,6 @@ from mitl.judgements.gold_records import MIN_FAILURES_TO_WITHDRAW, GoldRecord, G
 from mitl.positives import merging
 from mitl.positives.merging import Exclusions, MergeRules
 from mitl.positives.pair_answers import PairAnswer, judgement_frame, packed, pair_answers
-from mitl.proposals.candidates import in_order
 from mitl.records import (
     Direction,
     GoldControl,
@@ -412,3 +411,17 @@ def proposal_frame(records: Iterable[Proposal]) -> pd.DataFrame:
             },
         )
     )
+
+
+def in_order(proposals: pd.DataFrame) -> pd.DataFrame:
+    """By pair, annotator's name, direction and rank, as stored proposals stand."""
+    names = proposals["annotator"].cat.categories
+    known = proposals.assign(annotator=proposals["annotator"].cat.reorder_categories(sorted(names)))
+    keys = (
+        known["similarity"],
+        known["rank"],
+        known["direction"],
+        known["annotator"].cat.codes,
+        known["pair"],
+    )
+    return known.iloc[np.lexsort(keys)].reset_index(drop=True)

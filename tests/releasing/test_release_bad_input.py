@@ -58,7 +58,10 @@ def load(*words: str) -> tuple[str, ...]:
         (SITS + rated(11, 1, "-0.1"), "has the score '-0.1', but scores go from 0 to 5"),
         (SITS + rated(11, 1, "high"), "has the score 'high'"),
         (SITS + rated(11, 1, "nan"), "has the score 'nan'"),
-        (SITS + "11,1,4,x\n", "names '11'; CxC writes captions as 'COCO_val2014:sentid:<id>'"),
+        (
+            SITS + "11,COCO_val2014_000000000001.jpg,4,x\n",
+            "names '11' as its caption; CxC writes captions as 'COCO_val2014:sentid:<id>'",
+        ),
         (SITS + rated(11, 1, "4") + rated(11, 1, "2"), "comes twice"),
         (SITS + "COCO_val2014:sentid:11\n", "line 2 of 'sits.csv' has more or fewer cells"),
         ("", "sits.csv"),

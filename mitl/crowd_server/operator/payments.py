@@ -10,7 +10,7 @@ from typing import TypeAlias, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from mitl.core.formats import table
+from mitl.core.formats import csv_text
 from mitl.core.pricing import amount
 from mitl.crowd_server.operator import page as boards
 from mitl.crowd_server.operator import payout_files
@@ -62,7 +62,7 @@ _LATE: Columns[LateRow] = {
 
 
 def _lines(columns: Columns[RowT], rows: Iterable[RowT]) -> str:
-    return table([value(row) for value in columns.values()] for row in rows)
+    return csv_text([value(row) for value in columns.values()] for row in rows)
 
 
 @page
@@ -72,7 +72,7 @@ def ledger_csv(site: Site, request: Request) -> Response:
     boards.settle(site)
 
     def portions() -> Iterator[str]:
-        yield table([tuple(_LEDGER)])
+        yield csv_text([tuple(_LEDGER)])
         after = 0
         while True:
             with site.database.read() as connection:
@@ -92,7 +92,7 @@ def payments_csv(site: Site, request: Request) -> Response:
     boards.settle(site)
     with site.database.read() as connection:
         rows = reports.payments(connection, environment)
-    return _file(f"payments-{environment}", table([tuple(_PAYMENTS)]) + _lines(_PAYMENTS, rows))
+    return _file(f"payments-{environment}", csv_text([tuple(_PAYMENTS)]) + _lines(_PAYMENTS, rows))
 
 
 @page
@@ -124,7 +124,7 @@ def late_csv(site: Site, request: Request) -> Response:
     """Answers that came after their assignment's time, with the reward that each would have earned."""
     with site.database.read() as connection:
         rows = reports.late_answers(connection)
-    return _file("late-answers", table([tuple(_LATE)]) + _lines(_LATE, rows))
+    return _file("late-answers", csv_text([tuple(_LATE)]) + _lines(_LATE, rows))
 
 
 def _no_file() -> NoticeError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from mitl.core.formats import table
+from mitl.core.formats import csv_text
 from mitl.core.pricing import amount
 from mitl.crowd_server.store.reports import Payee
 
@@ -94,4 +94,4 @@ def parts(lines: Sequence[tuple[Payee, int]], kind: PayFormat) -> list[Sequence[
 def pay_file(lines: Sequence[tuple[Payee, int]], kind: PayFormat) -> str:
     """The text of one file."""
     rows = (kind.row(payee, cents) for payee, cents in lines)
-    return table([kind.header, *rows] if kind.header else rows)
+    return csv_text([kind.header, *rows] if kind.header else rows)

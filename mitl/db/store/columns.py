@@ -30,7 +30,6 @@ from mitl.db.models import (
 from mitl.db.store import answer_sheets as sheets
 from mitl.db.store.bulk import chunks, number_columns
 from mitl.db.store.items import pair_sides
-from mitl.proposals.candidates import in_order
 from mitl.records import Direction, Environment
 from mitl.records import Pair as PairRecord
 from mitl.records.frames import ANSWERS, NONE, PROPOSALS, frame, judgement_schema
@@ -49,7 +48,9 @@ def answer_columns(session: Session, environment: Environment) -> pd.DataFrame:
     submissions = number_columns(session, _SUBMISSIONS.format(environment=environment.value), 3)
     submissions = submissions[:, np.argsort(submissions[0], kind="stable")]
     assignment, pair, word = sheets.read(session, submissions[0])
-    at = np.searchsorted(submissions[0], assignment)
+    first = np.flatnonzero(np.diff(assignment, prepend=-1))  # ascending: one look-up for each submission
+    lengths = np.diff(first, append=len(assignment))
+    at = np.repeat(np.searchsorted(submissions[0], assignment[first]), lengths)
     return frame(
         ANSWERS,
         {
@@ -87,9 +88,7 @@ def judgement_columns(
     """
     answers = answer_columns(session, environment)
     keys = answers["assignment"].to_numpy() * _PLACES + answers["place"].to_numpy()
-    row, image, caption = number_columns(session, "SELECT id, left_id, right_id FROM pair", 3)
-    packed = np.zeros(int(row.max(initial=0)) + 1, np.int64)
-    packed[row] = pack_ids(image, caption)
+    packed = _packed_pairs(session)
     chosen = [question for question in questions if question.choices]
     at, (code,) = _at(keys, number_columns(session, _choices(chosen), 3))
     masks = {question.column: np.zeros(len(answers), np.int64) for question in chosen}
@@ -131,38 +130,37 @@ def pairs_of_rows(session: Session, rows: Ints) -> list[PairRecord]:
 
 def proposal_columns(session: Session) -> pd.DataFrame:
     """Who proposed what (``PROPOSALS``), in order: each pair, annotator and direction once, with its best rank."""
-    query = select(
-        Pair.left_id,
-        Pair.right_id,
-        Proposal.annotator_id,
-        _place(Proposal.direction, Direction),
-        Proposal.rank,
-        Proposal.run_id,
-        Proposal.similarity,
-    ).join(Pair, Pair.id == Proposal.pair_id)
-    numbers = number_columns(session, query, 7, np.float64)  # exact for ids: they are far below 2^53
-    image, caption, annotator, direction, rank, run = (column.astype(np.int64) for column in numbers[:6])
-    known = session.execute(select(Annotator.id, Annotator.name).order_by(Annotator.id)).all()
-    names = pd.Index([row.name for row in known], dtype=object)
-    pairs, codes = pack_ids(image, caption), np.searchsorted([row.id for row in known], annotator)
+    known = sorted(session.execute(select(Annotator.name, Annotator.id)).all())
+    columns = Proposal.pair_id, Proposal.annotator_id, _place(Proposal.direction, Direction), Proposal.rank
+    # Exact for ids, which are far below 2^53.
+    numbers = number_columns(session, select(*columns, Proposal.run_id, Proposal.similarity), 6, np.float64)
+    row, annotator, direction, rank, run = (column.astype(np.int64) for column in numbers[:5])
+    code_of = np.zeros(max((id_ for _, id_ in known), default=0) + 1, np.int64)
+    code_of[[id_ for _, id_ in known]] = np.arange(len(known))
+    pairs, codes = _packed_pairs(session)[row], code_of[annotator]
     order = np.lexsort((run, rank, direction, codes, pairs))
     keys = np.stack([pairs[order], codes[order], direction[order]])
-    first = (
-        np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0)) if len(order) else np.empty(0, np.bool_)
+    best = order[(np.diff(keys, axis=1, prepend=-1) != 0).any(axis=0)]
+    return frame(
+        PROPOSALS,
+        {
+            "pair": pairs[best],
+            "annotator": pd.Categorical.from_codes(
+                codes[best], pd.Index([name for name, _ in known], dtype=object)
+            ),
+            "direction": direction[best],
+            "rank": rank[best],
+            "similarity": numbers[5][best],
+        },
     )
-    best = order[first]
-    return in_order(
-        frame(
-            PROPOSALS,
-            {
-                "pair": pairs[best],
-                "annotator": pd.Categorical.from_codes(codes[best], names),
-                "direction": direction[best],
-                "rank": rank[best],
-                "similarity": numbers[6][best],
-            },
-        )
-    )
+
+
+def _packed_pairs(session: Session) -> Ints:
+    """The packed pair in each row of pairs; 0 where there is none."""
+    row, left, right = number_columns(session, "SELECT id, left_id, right_id FROM pair", 3)
+    packed = np.zeros(int(row.max(initial=0)) + 1, np.int64)
+    packed[row] = pack_ids(left, right)
+    return packed
 
 
 def rating_columns(session: Session) -> tuple[Ints, NDArray[np.float64]]:

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, TypedDict
 
-from mitl.core.formats import table
+from mitl.core.formats import csv_text
 from mitl.core.pricing import amount, format_dollars
 from mitl.core.whole_files import one_clear_line, whole_file
 from mitl.crowd.context import open_context
@@ -19,7 +19,7 @@ from mitl.judgements.wages import WageFigures, WorkerPay, wage_figures, worker_p
 from mitl.records import Environment, StageResult, Table
 from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.paying.bonuses import unsent
+from mitl.stages.paying.bonuses import Planned, unsent
 
 _HEADER = (
     *("environment", "batch", "wording", "worker", "submitted", "approved"),
@@ -122,99 +122,136 @@ def pay_report(
         settled = ledger.settled_work(session, chosen)
         held = open_work.open_work(session, chosen).held_cents
         planned = unsent(session, chosen)
-    least = floor_cents(settings, chosen, floor)
-    work = paid_work(settled, chosen)
-    pay = worker_pay(work)
-    figures = wage_figures(work, least)
-    whole = sum_of(settled)
-    short = [one.shortfall_cents(least) for one in pay]
-    under = sum(cents > 0 for cents in short)
-    unsent_cents = sum(bonus.cost_cents for bonus in planned)
-    by_pay = {one.worker: one for one in pay}
-    batches = [
-        (group, sum_of(rows)) for group, rows in _grouped(settled, lambda row: (row.batch, row.template))
-    ]
-    workers = [
-        (worker, sum_of(rows), by_pay.get(worker))
-        for (worker,), rows in sorted(_grouped(settled, lambda row: (row.worker,)))
-    ]
-    counts: PayCounts = {
-        "environment": chosen.value,
-        "floor_cents": least,
-        "rewards_cents": whole.rewards_cents,
-        "fees_cents": whole.fees_cents,
-        "bonuses_cents": whole.bonuses_cents,
-        "total_cents": whole.total_cents,
-        "held_cents": held,
-        "unsent_cents": unsent_cents,
-        "workers": len(pay),
-        "workers_under_floor": under,
-        "shortfall_cents": sum(short),
-        "by_batch": [
-            {"batch": batch, "wording": template, **sums.as_json()} for (batch, template), sums in batches
-        ],
-        "by_worker": [_worker_json(*worker, least) for worker in workers],
-        "wages": {one.template: _figures_json(one) for one in figures},
-    }
+    paid = _Paid(chosen, floor_cents(settings, chosen, floor), settled, held, planned)
     paths = PayPaths()
-    lines: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
     if csv is not None:
-        times = {one.id: one.time.ms for one in work}
-        write_csv(csv, chosen, settled, times)
+        write_csv(csv, chosen, settled, {done.id: done.time.ms for done in paid.work})
         paths = PayPaths(csv=str(csv))
-        lines = (f"written to {csv}; it holds worker ids, so keep it in the project",)
+        written = (f"written to {csv}; it holds worker ids, so keep it in the project",)
     if not settled:
-        lines = ("nothing to show: nobody has submitted work yet", *lines)
-        return StageResult(status="nothing_to_do", counts=counts, paths=paths, lines=lines)
-    parts = zip(("rewards", "fees", "bonuses"), whole.money, strict=False)
-    lines = (
-        f"paid {format_dollars(whole.total_cents)}: "
-        + ", ".join(f"{name} {format_dollars(cents)}" for name, cents in parts)
-        + f"; {format_dollars(held)} held for work that is not decided",
-        f"{under:,} of {len(pay):,} workers earned less than the floor of {format_dollars(least)} an hour, "
-        f"{format_dollars(sum(short))} in all"
-        if least
-        else "no wage floor is set here; --floor 12.00 shows who earned less than that",
-        *(
-            [f"{len(planned):,} bonuses of {format_dollars(unsent_cents)} are confirmed and not sent yet"]
-            if planned
-            else []
-        ),
-        *claims_line(work, chosen),
-        *lines,
-    )
-    after = "mitl pay top-up" if sum(short) or planned else ""
-    tables = (
-        Table(
-            f"paid on {chosen} by batch",
-            ("batch", "wording", "submitted", "approved", "rewards", "fees", "bonuses", "total"),
-            tuple(
-                (*group, sums.submitted, sums.approved, *map(format_dollars, sums.money))
-                for group, sums in batches
-            ),
-        ),
-        Table(
-            "rewards an hour of active time",
-            ("wording", "HITs", "timed", "median min", "10th pct", "median", "90th pct", "under the floor"),
-            tuple(_wage_row(one, least) for one in figures),
-        ),
-        Table(
-            f"workers: {len(pay):,} with approved work",
-            (
-                *("worker", "submitted", "approved", "minutes"),
-                *("rewards", "bonuses", "an hour", "short of the floor"),
-            ),
-            tuple(_worker_row(*worker, least) for worker in workers),
-        ),
-    )
+        lines = ("nothing to show: nobody has submitted work yet", *written)
+        return StageResult(status="nothing_to_do", counts=paid.counts(), paths=paths, lines=lines)
+    after = "mitl pay top-up" if paid.shortfall_cents or planned else ""
     return StageResult(
-        counts=counts,
+        counts=paid.counts(),
         paths=paths,
-        warnings=time_warnings(work, pay, chosen),
-        tables=tuple(shown for shown in tables if shown.rows),
-        lines=lines,
+        warnings=time_warnings(paid.work, paid.pay, chosen),
+        tables=tuple(table for table in paid.tables() if table.rows),
+        lines=(*paid.lines(), *written),
         next=f"{after} --floor {amount(floor)}" if after and floor is not None else after,
     )
+
+
+class _Paid:
+    """What was paid in an environment, beside the least pay an hour in cents."""
+
+    def __init__(
+        self,
+        environment: Environment,
+        least: int,
+        settled: Sequence[SettledWork],
+        held_cents: int,
+        planned: Sequence[Planned],
+    ) -> None:
+        self._environment, self._least, self._held, self._planned = environment, least, held_cents, planned
+        self.work = paid_work(settled, environment)
+        self.pay = worker_pay(self.work)
+        self._wages = wage_figures(self.work, least)
+        self._whole = sum_of(settled)
+        self._short = [worker.shortfall_cents(least) for worker in self.pay]
+        self._unsent = sum(bonus.cost_cents for bonus in planned)
+        by_batch = _grouped(settled, lambda row: (row.batch, row.template))
+        self._batches = [(group, sum_of(rows)) for group, rows in by_batch]
+        pay_of = {worker.worker: worker for worker in self.pay}
+        self._workers = [
+            (worker, sum_of(rows), pay_of.get(worker))
+            for (worker,), rows in sorted(_grouped(settled, lambda row: (row.worker,)))
+        ]
+
+    @property
+    def shortfall_cents(self) -> int:
+        """What those under the floor lack in all."""
+        return sum(self._short)
+
+    @property
+    def _n_short(self) -> int:
+        return sum(cents > 0 for cents in self._short)
+
+    def counts(self) -> PayCounts:
+        """For ``--json``."""
+        return {
+            "environment": self._environment.value,
+            "floor_cents": self._least,
+            "rewards_cents": self._whole.rewards_cents,
+            "fees_cents": self._whole.fees_cents,
+            "bonuses_cents": self._whole.bonuses_cents,
+            "total_cents": self._whole.total_cents,
+            "held_cents": self._held,
+            "unsent_cents": self._unsent,
+            "workers": len(self.pay),
+            "workers_under_floor": self._n_short,
+            "shortfall_cents": self.shortfall_cents,
+            "by_batch": [
+                {"batch": batch, "wording": template, **sums.as_json()}
+                for (batch, template), sums in self._batches
+            ],
+            "by_worker": [_worker_json(*worker, self._least) for worker in self._workers],
+            "wages": {wages.template: _figures_json(wages) for wages in self._wages},
+        }
+
+    def lines(self) -> list[str]:
+        """What to say of it."""
+        parts = zip(("rewards", "fees", "bonuses"), self._whole.money, strict=False)
+        lines = [
+            f"paid {format_dollars(self._whole.total_cents)}: "
+            + ", ".join(f"{name} {format_dollars(cents)}" for name, cents in parts)
+            + f"; {format_dollars(self._held)} held for work that is not decided",
+            f"{self._n_short:,} of {len(self.pay):,} workers earned less than the floor of "
+            f"{format_dollars(self._least)} an hour, {format_dollars(self.shortfall_cents)} in all"
+            if self._least
+            else "no wage floor is set here; --floor 12.00 shows who earned less than that",
+        ]
+        if self._planned:
+            bonuses = f"{len(self._planned):,} bonuses of {format_dollars(self._unsent)}"
+            lines.append(f"{bonuses} are confirmed and not sent yet")
+        return [*lines, *claims_line(self.work, self._environment)]
+
+    def tables(self) -> tuple[Table, ...]:
+        """By batch, by wording, by worker."""
+        by_batch = (
+            (*group, sums.submitted, sums.approved, *map(format_dollars, sums.money))
+            for group, sums in self._batches
+        )
+        return (
+            Table(
+                f"paid on {self._environment} by batch",
+                ("batch", "wording", "submitted", "approved", "rewards", "fees", "bonuses", "total"),
+                tuple(by_batch),
+            ),
+            Table(
+                "rewards an hour of active time",
+                (
+                    "wording",
+                    "HITs",
+                    "timed",
+                    "median min",
+                    "10th pct",
+                    "median",
+                    "90th pct",
+                    "under the floor",
+                ),
+                tuple(_wage_row(wages, self._least) for wages in self._wages),
+            ),
+            Table(
+                f"workers: {len(self.pay):,} with approved work",
+                (
+                    *("worker", "submitted", "approved", "minutes"),
+                    *("rewards", "bonuses", "an hour", "short of the floor"),
+                ),
+                tuple(_worker_row(*worker, self._least) for worker in self._workers),
+            ),
+        )
 
 
 def write_csv(
@@ -232,7 +269,7 @@ def write_csv(
         counted = environment.value, *group, sums.submitted, sums.approved, *map(amount, sums.money)
         rows.append((*counted, seconds, sum(ms is None for ms in known)))
     with one_clear_line(path, "nothing else was to be done"), whole_file(path) as sink:
-        sink.write(table(rows).encode())
+        sink.write(csv_text(rows).encode())
 
 
 def _grouped(

@@ -85,11 +85,11 @@ def release_input(
         fit=answers.fit,
         posterior=answers.posterior,
         warnings=answers.warnings,
-        card=_card(settings),
+        card=release_card(settings),
     )
 
 
-def _card(settings: Settings) -> ReleaseCard:
+def release_card(settings: Settings) -> ReleaseCard:
     """What the makers state in [release], and the contact that workers are given where they state none.
 
     Raises:
@@ -273,7 +273,7 @@ def _result(
             if written.changed
             else f"nothing to do: {written.folder} holds exactly this release already",
             *([] if summary.texts is None else [summary.texts.line]),
-            *([_proof(ids, checked)] if ids else []),
+            *([privacy_proof(ids)] if ids else []),
         ),
         next=f"mitl evaluate --release {written.folder}; mitl report"
         if any(data.queries.values())
@@ -281,7 +281,9 @@ def _result(
     )
 
 
-def _proof(ids: Mapping[str, Collection[str]], checked: int) -> str:
+def privacy_proof(ids: Mapping[str, Collection[str]]) -> str:
+    """What ``--check-privacy`` found to be so, by kind of id."""
+    checked = sum(map(len, ids.values()))
     short = sum(map(short_ids, ids.values()))
     found = f"privacy: none of {checked:,} ids of workers, assignments and HITs is in it, as it is or hashed"
     return found + (

@@ -69,7 +69,7 @@ class ReleaseFacts:
     n_exclusions: int
     runs: tuple[RunRow, ...]
     batches: tuple[BatchRow, ...]
-    """Those that asked pairs."""
+    """Those of the kind that was asked for."""
     queries: Mapping[Direction, tuple[int, ...]]
     submissions: tuple[AssignmentRow, ...]
     hits: tuple[HitRow, ...]
@@ -93,14 +93,17 @@ class ReleaseFacts:
         return sum(row.batch in names and row.decision in waiting for row in self.submissions)
 
 
-def release_facts(context: Context) -> ReleaseFacts:
-    """Read it all."""
+def release_facts(context: Context, kind: str = BatchKind.PAIRS) -> ReleaseFacts:
+    """Read it all.
+
+    Args:
+        kind: what the batches ask; work of other kinds of the same crowd is no part of a release.
+    """
     session, environment = context.session, context.environment
     dataset = item_store.dataset(session)
     exclusions = item_store.exclusions(session)
     queries = proposal_store.queries(session)
-    # Preferences between rankings are asked of the same crowd, and are no part of a release.
-    batches = [batch for batch in hit_store.batches(session, environment) if batch.kind == BatchKind.PAIRS]
+    batches = [batch for batch in hit_store.batches(session, environment) if batch.kind == kind]
     names = {batch.name for batch in batches}
     return ReleaseFacts(
         environment=environment,
@@ -132,8 +135,12 @@ def origins(context: Context, known: ReleaseFacts, golds: GoldState, answers: pd
         machines=tuple(sorted(machines, key=lambda machine: machine.name)),
         runs=proposal_runs(session, known.dataset, names, settings.seed),
         controls=_controls(settings, golds, answers),
-        crowd=_crowd(context, [row for row in known.submissions if row.batch in posted], answers),
-        batches=_batch_pay(known),
+        crowd=crowd(
+            context,
+            [row for row in known.submissions if row.batch in posted],
+            answers.loc[~is_gold(answers), "worker"],
+        ),
+        batches=batch_pay(known),
         pay=pay(settings, context.environment, known.settled),
         past_work=_past_work(session, known),
         exclusions=_exclusion_lists(session),
@@ -193,13 +200,17 @@ def _controls(settings: Settings, state: GoldState, answers: pd.DataFrame) -> Co
     )
 
 
-def _crowd(context: Context, rows: Sequence[AssignmentRow], answers: pd.DataFrame) -> Crowd | None:
-    """Who worked on posted pages, from their submissions; None where nobody did."""
+def crowd(context: Context, rows: Sequence[AssignmentRow], answers: pd.Series[str]) -> Crowd | None:
+    """Who worked on posted pages, from their submissions; None where nobody did.
+
+    Args:
+        answers: who gave each answer that a release shows.
+    """
     if not rows:
         return None
     decided = Counter(row.decision for row in rows)
     workers = {row.worker for row in rows}
-    work = answers.loc[~is_gold(answers), "worker"].value_counts(sort=False)
+    work = answers.value_counts(sort=False)
     theirs = work[[name in workers for name in work.index]]
     return Crowd(
         workers=len(workers),
@@ -215,7 +226,7 @@ def _crowd(context: Context, rows: Sequence[AssignmentRow], answers: pd.DataFram
     )
 
 
-def _batch_pay(known: ReleaseFacts) -> tuple[BatchPay, ...]:
+def batch_pay(known: ReleaseFacts) -> tuple[BatchPay, ...]:
     """What was posted, batch by batch."""
     posted = Counter(hit.batch_id for hit in known.hits if hit.mturk_hit_id is not None)
     return tuple(

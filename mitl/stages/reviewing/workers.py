@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, NotRequired, TypedDict
 
 from mitl.analysis.answer_tables import Workload, WorkloadBin, by_workload, together
-from mitl.core.formats import table as csv_text
+from mitl.core.formats import csv_text
 from mitl.core.pricing import format_dollars
 from mitl.core.whole_files import one_clear_line, whole_file
 from mitl.crowd.context import open_context

@@ -1,0 +1,261 @@
+"""What people's ratings come to: scores of pairs, what still lacks ratings, and how much people agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import pandas as pd
+
+from mitl.campaign.kinds.similarity.standing import Standing, scores_csv, standing
+from mitl.core.whole_files import write_kept
+from mitl.crowd.context import Context, open_context
+from mitl.db.session import reading
+from mitl.db.store import answers as answer_store
+from mitl.db.store import hits as hit_store
+from mitl.judgements.similarity import ENOUGH, Aggregation, Agreement, agreement
+from mitl.records import Decision, Environment, StageResult, Table, several
+from mitl.records.results import printed_by
+from mitl.records.similarity import METHODS, SIMILARITY, TASKS, Likeness
+from mitl.settings import Settings
+
+_NAMED = 10
+"""Pairs that are printed by name; the CSV holds them all."""
+
+
+@printed_by("rate scores", key="paths")
+class RatedPaths(TypedDict, total=False):
+    """What was written."""
+
+    csv: Annotated[str, "the CSV file, with `--csv`"]
+
+
+@printed_by("rate scores")
+class RatedCounts(TypedDict, total=False):
+    """What the ratings come to."""
+
+    environment: Annotated[str, "sandbox or live"]
+    method: Annotated[str, "how several ratings of a pair become one: mean, trimmed, standardised or model"]
+    min_ratings: Annotated[int, "ratings that a pair needs to be complete"]
+    queued: Annotated[int, "submissions that wait for a person and do not count yet"]
+    tasks: Annotated[
+        dict[str, dict[str, Any]],
+        "sts, sis, sits → sampled, rated (as `pairs`), complete, incomplete, unrated pairs; ratings, raters; mean; "
+        "sd (mean standard deviation of a pair's ratings), positive_from, positive_share (of rated pairs); by_method "
+        "(rows, mean, positive_share); seconds (median of a rating); icc1, icc1k, icc2, icc2k, icc3, icc3k, alpha "
+        "(value, low, high; null where they cannot be had)",
+    ]
+
+
+def score_ratings(
+    settings: Settings,
+    environment: Environment | None = None,
+    *,
+    tasks: Sequence[Likeness] = TASKS,
+    method: Aggregation = Aggregation.MEAN,
+    min_ratings: int = ENOUGH,
+    to: Path | None = None,
+) -> StageResult:
+    """Score the pairs by the ratings that count: of submissions that are kept, controls left out.
+
+    Args:
+        min_ratings: a pair with fewer is listed as lacking some.
+        to: CSV file for the scores of all sampled pairs.
+
+    Raises:
+        UsageError: the CSV file cannot be written.
+    """
+    with open_context(settings, environment, read_only=True) as context, reading(context.session):
+        known = standing(context, method)
+        waiting = _waiting(context)
+        queued = sum(decision is Decision.QUEUED for decision in waiting)
+        about: RatedCounts = {
+            "environment": context.environment.value,
+            "method": method.value,
+            "min_ratings": min_ratings,
+            "queued": queued,
+        }
+        rated = [task for task in tasks if len(known.of(task)[0])]
+        if not rated:
+            return _nothing(context, known, tasks, about, waiting)
+    agreements = {task: agreement(known.of(task)[0], seed=settings.seed) for task in rated}
+    figures = {task: _figures(known, task, min_ratings, agreements[task]) for task in rated}
+    if to is not None:
+        write_kept(to, scores_csv(known, tasks), replace=True)
+    lacking = [task for task in rated if figures[task]["incomplete"]]
+    lines = [
+        f"{several(figures[task]['unrated'], 'sampled pair')} of {task.upper()} without any rating yet"
+        for task in rated
+        if figures[task]["unrated"]
+    ]
+    if queued:
+        lines.append(f"{several(queued, 'submission')} waiting for a person and not counted yet")
+    return StageResult(
+        counts=RatedCounts(**about, tasks={task.value: figures[task] for task in rated}),
+        paths=RatedPaths() if to is None else RatedPaths(csv=str(to)),
+        warnings=known.aggregated.warnings,
+        tables=(
+            _overview(figures, method, min_ratings),
+            _by_method(figures),
+            _agreement_table(agreements),
+            *(_lacking(known, task, min_ratings) for task in lacking),
+        ),
+        lines=tuple(lines),
+        next=f"mitl rate publish --{about['environment']} --task {lacking[0]}  (asks these pairs again)"
+        if lacking
+        else f"mitl rate release --{about['environment']} --out ratings",
+    )
+
+
+def _waiting(context: Context) -> list[Decision]:
+    """The decisions of submissions to pages of similarity that have not been taken or wait for a person."""
+    batches = {
+        batch.name
+        for batch in hit_store.batches(context.session, context.environment)
+        if batch.kind == SIMILARITY
+    }
+    undecided = (Decision.NONE, Decision.QUEUED)
+    rows = answer_store.assignments(context.session, context.environment, undecided)
+    return [row.decision for row in rows if row.batch in batches]
+
+
+def _nothing(
+    context: Context,
+    known: Standing,
+    tasks: Sequence[Likeness],
+    about: RatedCounts,
+    waiting: Sequence[Decision],
+) -> StageResult:
+    """Why there is nothing to score, and the step that would change it."""
+    where = context.environment
+    sampled = [task for task in tasks if len(known.of(task)[1])]
+    posted = {
+        batch.direction for batch in hit_store.batches(context.session, where) if batch.kind == SIMILARITY
+    }
+    if not sampled:
+        why, after = "no pair was sampled", "mitl propose --scheme crisscross"
+    elif not posted & {task.value for task in sampled}:
+        why, after = "no pair was posted", f"mitl rate publish --{where} --task {sampled[0]}"
+    elif Decision.QUEUED in waiting:
+        why, after = "all submissions wait for a person", f"mitl review --{where}"
+    else:
+        why, after = "no rating counts yet", f"mitl harvest --{where}"
+    return StageResult(
+        status="nothing_to_do",
+        counts=RatedCounts(**about, tasks={}),
+        lines=(f"nothing to score: {why} on {where}",),
+        next=after,
+    )
+
+
+def _figures(known: Standing, task: Likeness, min_ratings: int, agreed: Agreement) -> dict[str, Any]:
+    """The figures of a task for ``--json``."""
+    rated, orders = known.of(task)
+    pairs = orders.drop_duplicates("pair")
+    has = pairs[pairs["n_ratings"] > 0]
+    times = rated.loc[rated["active_ms"] > 0, "active_ms"]
+    lacking = (has["n_ratings"] < min_ratings).sum()
+    by_method = {
+        METHODS[int(str(place))].value: {
+            "rows": len(rows),
+            "mean": float(rows["score"].mean()),
+            "positive_share": float((rows["score"] >= task.positive_from).mean()),
+        }
+        for place, rows in orders[orders["n_ratings"] > 0].groupby("method", sort=True)
+    }
+    return {
+        "sampled": len(pairs),
+        "pairs": len(has),
+        "complete": len(has) - int(lacking),
+        "incomplete": int(lacking),
+        "unrated": len(pairs) - len(has),
+        "ratings": len(rated),
+        "raters": int(rated["worker"].nunique()),
+        "mean": _number(has["score"].mean()),
+        "sd": _number(has["sd"].mean()),
+        "positive_from": task.positive_from,
+        "positive_share": _number((has["score"] >= task.positive_from).mean()),
+        "by_method": by_method,
+        "seconds": _number(times.median() / 1000),
+        **{
+            name: None
+            if found.value is None
+            else {"value": found.value, "low": found.low, "high": found.high}
+            for name, found in agreed.estimates.items()
+        },
+    }
+
+
+def _number(value: Any) -> float | None:
+    return None if pd.isna(value) else float(value)
+
+
+def _overview(figures: Mapping[Likeness, Mapping[str, Any]], method: Aggregation, wanted: int) -> Table:
+    return Table(
+        f"scores by {method}",
+        (
+            *("task", "pairs rated", "ratings", "raters", f"pairs under {wanted}", "mean", "sd of a pair"),
+            *("positive from", "positive", "median s"),
+        ),
+        tuple(
+            (
+                task.value,
+                *(found[name] for name in ("pairs", "ratings", "raters", "incomplete")),
+                *(_shown(found[name], 3) for name in ("mean", "sd")),
+                f"{task.positive_from:g}",
+                f"{100 * found['positive_share']:.1f} %" if found["positive_share"] is not None else "–",
+                _shown(found["seconds"], 1),
+            )
+            for task, found in figures.items()
+        ),
+    )
+
+
+def _by_method(figures: Mapping[Likeness, Mapping[str, Any]]) -> Table:
+    return Table(
+        "by sampling method; a pair that was sampled in both orders has two rows",
+        ("method", "rows", "mean", "positive"),
+        tuple(
+            (method, row["rows"], _shown(row["mean"], 3), f"{100 * row['positive_share']:.1f} %")
+            for found in figures.values()
+            for method, row in found["by_method"].items()
+        ),
+    )
+
+
+def _agreement_table(agreements: Mapping[Likeness, Agreement]) -> Table:
+    return Table(
+        "agreement, with 95 % intervals",
+        ("task", "measure", "value", "low", "high"),
+        tuple(
+            (
+                task.value,
+                agreed.words[name] + (f" ({found.reason})" if found.reason else ""),
+                *(_shown(value, 3) for value in (found.value, found.low, found.high)),
+            )
+            for task, agreed in agreements.items()
+            for name, found in agreed.estimates.items()
+        ),
+    )
+
+
+def _lacking(known: Standing, task: Likeness, wanted: int) -> Table:
+    pairs = known.of(task)[1].drop_duplicates("pair")
+    lacking = pairs[(pairs["n_ratings"] > 0) & (pairs["n_ratings"] < wanted)]
+    shown = lacking.head(_NAMED)
+    more = f"; the first {_NAMED:,} of {len(lacking):,}, --csv has them all" if len(lacking) > _NAMED else ""
+    return Table(
+        f"{task.upper()} pairs with fewer than {several(wanted, 'rating')}{more}",
+        ("first", "second", "ratings"),
+        tuple(
+            (first, second, count)
+            for (first, second), count in zip(
+                known.named(task, shown), shown["n_ratings"].tolist(), strict=True
+            )
+        ),
+    )
+
+
+def _shown(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"

@@ -1,0 +1,224 @@
+"""``mitl rate``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from mitl.cli.app import App, common, environment_options
+from mitl.cli.publish import Posting, posting_options, require_environment
+from mitl.records import Environment
+
+
+@click.group("rate")
+def command() -> None:
+    """Ask people how alike two items are, from 0 to 5: two texts, two images, or an image and a text.
+
+    What is asked was sampled by `mitl propose --scheme crisscross`. `mitl harvest` takes the ratings in.
+    """
+
+
+@command.command("publish")
+@environment_options
+@click.option(
+    "--task",
+    "direction",
+    type=click.Choice(["sts", "sis", "sits"]),
+    required=True,
+    help="What to rate: two texts, two images, or an image and a text; the last needs the ratings of the others.",
+)
+@click.option(
+    "--per-hit",
+    type=click.IntRange(1, 20),
+    default=10,
+    show_default=True,
+    help="Pairs of a HIT, controls included.",
+)
+@click.option(
+    "--controls",
+    type=click.Choice(["all", "none"]),
+    default="all",
+    show_default=True,
+    help="Whether a page holds an identical, a random and a repeated pair, which check the worker.",
+)
+@click.option(
+    "--assignments",
+    type=click.IntRange(1, 100),
+    default=5,
+    show_default=True,
+    help="Workers per HIT; from 10 on, an endpoint that charges takes twice the fee.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    help="Have at most this many pairs out at once by runs with a limit and the same --task and --template; a run's "
+    "pairs count until its last HIT is closed, so that a repeat completes it and posts no more.",
+)
+@click.option(
+    "--pilot",
+    type=click.IntRange(min=1),
+    metavar="HITS",
+    help="Post so many HITs of random open pairs, counted as --limit does; their median active time a pair prices "
+    "what follows of the task.",
+)
+@click.option(
+    "--no-wait-for-pilot",
+    "wait_for_pilot",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="Post the rest though a pilot of this task and wording is out.",
+)
+@click.option(
+    "--template",
+    metavar="NAME",
+    default="",
+    help="Wording, a folder of hit_templates [default: similarity-texts, similarity-images or similarity-mixed].",
+)
+@posting_options
+@common
+def publish_command(
+    app: App, environment: Environment | None, posting: Posting, controls: str, **asked: Any
+) -> None:
+    """Pack the sampled pairs of a task that nobody was asked yet into HITs, print the bill, and post.
+
+    Run again, it completes what was interrupted, alone and under the same bill; else it posts what is missing and
+    nothing twice, and asks for the ratings that pairs lack, of as many workers as are wanted. Which item of two texts
+    or images is shown first is random and balanced.
+    """
+    from mitl.campaign.kinds.similarity.planning import RatePairs
+
+    request = RatePairs(
+        environment=require_environment(environment), controls=controls == "all", **posting.terms, **asked
+    )
+    posting.post(app, request)
+
+
+@command.command("scores")
+@environment_options
+@click.option(
+    "--task",
+    "tasks",
+    type=click.Choice(["sts", "sis", "sits"]),
+    multiple=True,
+    help="Score this task alone: two texts, two images, or an image and a text; repeatable [default: all three].",
+)
+@click.option(
+    "--method",
+    type=click.Choice(["mean", "trimmed", "standardised", "model"]),
+    default="mean",
+    show_default=True,
+    help="How several ratings become one: their mean; of five the middle three; each rating among its rater's own; or "
+    "a model of raters' offsets and scales.",
+)
+@click.option(
+    "--min-ratings",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="List pairs with fewer.",
+)
+@click.option(
+    "--csv",
+    "to",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Write the score of every sampled pair here.",
+)
+@common
+def scores_command(
+    app: App,
+    environment: Environment | None,
+    tasks: tuple[str, ...],
+    method: str,
+    min_ratings: int,
+    to: Path | None,
+) -> None:
+    """What people's ratings come to: scores by sampling method, pairs that lack ratings, how much raters agree.
+
+    Ratings count where the submission was approved and its worker is not excluded, one for each worker and pair;
+    those of controls never do.
+    """
+    from mitl.campaign.kinds.similarity.scores import score_ratings
+    from mitl.judgements.similarity import Aggregation
+    from mitl.records.similarity import TASKS, Likeness
+
+    app.finish(
+        score_ratings(
+            app.settings,
+            environment,
+            tasks=[Likeness(task) for task in dict.fromkeys(tasks)] or TASKS,
+            method=Aggregation(method),
+            min_ratings=min_ratings,
+            to=to,
+        )
+    )
+
+
+@command.command("release")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of the release.")
+@click.option("--name", help="Name of the release [default: the folder's].")
+@click.option(
+    "--split",
+    default="test",
+    show_default=True,
+    metavar="NAME",
+    help="Part of the files' names, as in sts_test.csv.",
+)
+@click.option(
+    "--method",
+    type=click.Choice(["mean", "trimmed", "standardised", "model"]),
+    default="mean",
+    show_default=True,
+    help="How several ratings become one; see `mitl rate scores`.",
+)
+@click.option(
+    "--min-ratings",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Leave out pairs with fewer, and list them in incomplete.csv.",
+)
+@click.option(
+    "--check-privacy",
+    is_flag=True,
+    help="Prove first that no raw id and no plain hash of one is in the files.",
+)
+@click.option(
+    "--with-texts",
+    is_flag=True,
+    help="Release what workers wrote in their own words too, after a scan that takes addresses, long numbers and "
+    "ids out.",
+)
+@click.option("--replace", is_flag=True, help="Write over another release of ratings that the folder holds.")
+@environment_options
+@common
+def release_command(
+    app: App,
+    out: Path,
+    method: str,
+    environment: Environment | None,
+    check_privacy: bool,
+    replace: bool,
+    **rules: Any,
+) -> None:
+    """Write the scores as CSVs in CxC's layout, with every rating under pseudonyms and a datasheet.
+
+    The same inputs give the same bytes; a folder that holds them already is left alone, and one that holds another
+    release is only written over with --replace.
+    """
+    from mitl.judgements.similarity import Aggregation
+    from mitl.stages.releasing.release_ratings import RatingRules, release_ratings
+
+    app.finish(
+        release_ratings(
+            app.settings,
+            out,
+            environment,
+            rules=RatingRules(method=Aggregation(method), **rules),
+            check_privacy=check_privacy,
+            replace_earlier=replace,
+        )
+    )

@@ -1,0 +1,240 @@
+"""Intraclass correlations: how much of the spread of ratings is the items' own.
+
+ICC(1) takes each item's raters as drawn anew, so it needs no design at all. ICC(2) and ICC(3) tell what raters add by
+being strict or mild, and need the same raters on several items: a block is the items that the same people rated (the
+pairs of one page, as a rule), and the sums of squares of all blocks are pooled. One block of everything is the textbook
+case. Sources: Shrout and Fleiss, Intraclass Correlations, 1979 (tables 3 and 4, and their intervals); McGraw and Wong,
+Forming Inferences About Some Intraclass Correlation Coefficients, 1996 (the interval of ICC(2), by Satterthwaite).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """One correlation with its interval, or why there is none."""
+
+    value: float | None
+    """1 is perfect; below 0 the ratings of an item differ more than those of different items."""
+    low: float | None = None
+    high: float | None = None
+    reason: str = ""
+    """Why ``value`` is None, for people."""
+
+
+@dataclass(frozen=True, slots=True)
+class OneWay:
+    """ICC(1): each item is rated by people of its own."""
+
+    single: Estimate
+    """ICC(1,1), of one rating."""
+    of_mean: Estimate
+    """ICC(1,k), of the mean of ``k`` ratings."""
+    k: float
+    """Ratings of an item; with unequal numbers the mean that their analysis of variance takes."""
+    items: int
+    ratings: int
+
+
+@dataclass(frozen=True, slots=True)
+class TwoWay:
+    """ICC(2) and ICC(3): the same people rate the items of a block."""
+
+    agreement: Estimate
+    """ICC(2,1): of one rating, strictness and mildness of raters counted as disagreement."""
+    agreement_of_mean: Estimate
+    """ICC(2,k)."""
+    consistency: Estimate
+    """ICC(3,1): of one rating, whatever a rater adds to all of them."""
+    consistency_of_mean: Estimate
+    """ICC(3,k)."""
+    k: float
+    """Raters of a block; with blocks of unequal size their mean, weighted by what they tell of the items."""
+    blocks: int
+    items: int
+
+
+def one_way(scores: Floats, items: Ints, confidence: float = CONFIDENCE) -> OneWay:
+    """ICC(1) of (N,) ratings of (N,) items.
+
+    With MSB between and MSW within items, and k = (N - sum n_i^2 / N) / (n - 1): ICC(1,1) = (MSB - MSW) / (MSB +
+    (k - 1) MSW) and ICC(1,k) = (MSB - MSW) / MSB. The interval follows from F = MSB / MSW; it is exact for equal
+    numbers of ratings and an approximation for others.
+    """
+    codes = np.unique(items, return_inverse=True)[1]
+    sizes = np.bincount(codes).astype(np.float64)
+    n, total = len(sizes), len(scores)
+    if n < 2 or total == n:
+        nothing = Estimate(
+            None, reason="fewer than two items" if n < 2 else "no item has ratings of two people"
+        )
+        return OneWay(nothing, nothing, float("nan"), n, total)
+    means = np.bincount(codes, scores) / sizes
+    between = float((sizes * (means - scores.mean()) ** 2).sum()) / (n - 1)
+    within = float(((scores - means[codes]) ** 2).sum()) / (total - n)
+    k = float((total - (sizes**2).sum() / total) / (n - 1))
+    ratio = _Ratio(between, within, n - 1, total - n)
+    return OneWay(ratio.single(k, confidence), ratio.of_mean(confidence), k, n, total)
+
+
+def two_way(scores: Floats, items: Ints, raters: Ints, confidence: float = CONFIDENCE) -> TwoWay:
+    """ICC(2) and ICC(3) of (N,) ratings of (N,) items by (N,) raters; a rater rates an item once.
+
+    Items that two people or more rated, and no others, make a block; blocks of one item say nothing. Over the blocks b
+    with n_b items and k_b raters MSR, MSC and MSE are the pooled mean squares of items, raters and rest, with
+    k = sum k_b (n_b - 1) / sum (n_b - 1) and n = sum n_b (k_b - 1) / sum (k_b - 1), which stand where the textbook has
+    the numbers of its one block.
+    """
+    blocks = _blocks(scores, items, raters)
+    if blocks is None:
+        nothing = Estimate(None, reason="no two items were rated by the same people")
+        return TwoWay(nothing, nothing, nothing, nothing, float("nan"), 0, 0)
+    ratio = _Ratio(blocks.items_ms, blocks.rest_ms, blocks.items_df, blocks.rest_df)
+    single = _agreement(blocks, confidence)
+    return TwoWay(
+        single,
+        _of_mean(single, blocks.k),
+        ratio.single(blocks.k, confidence),
+        ratio.of_mean(confidence),
+        blocks.k,
+        blocks.count,
+        blocks.items,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ratio:
+    """Two mean squares with their degrees of freedom; their ratio follows F but for the items' own spread."""
+
+    above: float
+    below: float
+    df_above: int
+    df_below: int
+
+    def single(self, k: float, confidence: float) -> Estimate:
+        if self.above == 0 and self.below == 0:
+            return Estimate(None, reason="all ratings are the same")
+        value = (self.above - self.below) / (self.above + (k - 1) * self.below)
+        low, high = self._limits(confidence)
+        return Estimate(value, (low - 1) / (low + k - 1), (high - 1) / (high + k - 1) if high < np.inf else 1)
+
+    def of_mean(self, confidence: float) -> Estimate:
+        if self.above == 0:
+            why = "all ratings are the same" if self.below == 0 else "the items' means are all the same"
+            return Estimate(None, reason=why)
+        low, high = self._limits(confidence)
+        value = (self.above - self.below) / self.above
+        return Estimate(value, 1 - 1 / low if low < np.inf else 1, 1 - 1 / high)
+
+    def _limits(self, confidence: float) -> tuple[float, float]:
+        """The ratio's limits; infinite where nothing is below."""
+        if self.below == 0:
+            return np.inf, np.inf
+        ratio = self.above / self.below
+        return (
+            ratio / _quantile(self.df_above, self.df_below, confidence),
+            ratio * _quantile(self.df_below, self.df_above, confidence),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocks:
+    """The pooled analysis of variance."""
+
+    items_ms: float
+    raters_ms: float
+    rest_ms: float
+    items_df: int
+    raters_df: int
+    rest_df: int
+    n: float
+    k: float
+    count: int
+    items: int
+
+
+def _blocks(scores: Floats, items: Ints, raters: Ints) -> _Blocks | None:
+    order = np.lexsort((raters, items))
+    scores, items, raters = scores[order], items[order], raters[order]
+    starts = np.flatnonzero(np.append(True, items[1:] != items[:-1])) if len(items) else np.empty(0, np.int64)
+    ends = np.append(starts[1:], len(items))
+    people = [
+        raters[start:end].tobytes()
+        for start, end in zip(starts.tolist(), ends[: len(starts)].tolist(), strict=True)
+    ]
+    of_item, _ = pd.factorize(np.array(people, object))
+    sizes = ends[: len(starts)] - starts
+    n_items = np.bincount(of_item, minlength=1)
+    n_raters = np.zeros(len(n_items), np.int64)
+    n_raters[of_item] = sizes
+    useful = (n_items > 1) & (n_raters > 1)
+    if not useful.any():
+        return None
+    block = np.repeat(of_item, sizes)
+    kept = useful[block]
+    table = pd.DataFrame({"score": scores, "item": items, "rater": raters, "block": block})[kept]
+    whole = table.groupby("block")["score"].transform("mean")
+    by_item = table.groupby("item")["score"].transform("mean")
+    by_rater = table.groupby(["block", "rater"])["score"].transform("mean")
+    n, k = n_items[useful].astype(np.int64), n_raters[useful]
+    items_df, raters_df, rest_df = int((n - 1).sum()), int((k - 1).sum()), int(((n - 1) * (k - 1)).sum())
+    return _Blocks(
+        items_ms=float(((by_item - whole) ** 2).sum()) / items_df,
+        raters_ms=float(((by_rater - whole) ** 2).sum()) / raters_df,
+        rest_ms=float(((table["score"] - by_item - by_rater + whole) ** 2).sum()) / rest_df,
+        items_df=items_df,
+        raters_df=raters_df,
+        rest_df=rest_df,
+        n=float((n * (k - 1)).sum() / (k - 1).sum()),
+        k=float((k * (n - 1)).sum() / (n - 1).sum()),
+        count=len(n),
+        items=int(n.sum()),
+    )
+
+
+def _agreement(blocks: _Blocks, confidence: float) -> Estimate:
+    """ICC(2,1) = (MSR - MSE) / (MSR + (k - 1) MSE + k (MSC - MSE) / n), and McGraw and Wong's interval."""
+    n, k = blocks.n, blocks.k
+    rows, columns, rest = blocks.items_ms, blocks.raters_ms, blocks.rest_ms
+    below = rows + (k - 1) * rest + k * (columns - rest) / n
+    if below <= 0:
+        return Estimate(None, reason="all ratings are the same")
+    value = (rows - rest) / below
+    if value >= 1 or rest == 0:
+        return Estimate(value)
+    a = k * value / (n * (1 - value))
+    b = 1 + k * value * (n - 1) / (n * (1 - value))
+    parts = (a * columns) ** 2 / blocks.raters_df + (b * rest) ** 2 / blocks.rest_df
+    df = (a * columns + b * rest) ** 2 / parts
+    spread = k * columns + (k * n - k - n) * rest
+    lower, upper = _quantile(blocks.items_df, df, confidence), _quantile(df, blocks.items_df, confidence)
+    low = n * (rows - lower * rest) / (lower * spread + n * rows)
+    high = n * (upper * rows - rest) / (spread + n * upper * rows)
+    return Estimate(value, low, high)
+
+
+def _of_mean(single: Estimate, k: float) -> Estimate:
+    """The correlation of the mean of k ratings, after Spearman and Brown, and that of the limits."""
+    if single.value is None:
+        return single
+    low, high = (
+        None if limit is None else k * limit / (1 + (k - 1) * limit) for limit in (single.low, single.high)
+    )
+    return Estimate(k * single.value / (1 + (k - 1) * single.value), low, high)
+
+
+def _quantile(above: float, below: float, confidence: float) -> float:
+    """Of the F distribution, what leaves half of the rest above it."""
+    from scipy.special import fdtri
+
+    return float(fdtri(above, below, (1 + confidence) / 2))

@@ -1,0 +1,159 @@
+"""Everything that a release of ratings of similarity is made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pandas as pd
+
+from mitl.datasets.cxc import cxc_name, is_cxc_name
+from mitl.errors import ReleaseError
+from mitl.judgements.rater_model import RaterModel
+from mitl.judgements.similarity import ENOUGH, Aggregation, Agreement
+from mitl.positives.release_input import Origins, ReleaseCard
+from mitl.positives.scrubbing import TextScan
+from mitl.records import Environment, IdKind
+from mitl.records.frames import Schema
+from mitl.records.similarity import Likeness, SamplingMethod, SimilarityRole
+
+SHOWN_ROLES = (SimilarityRole.ASKED, SimilarityRole.REPEATED)
+"""Ratings of identical and of random pairs are left out: they check workers, and would tell later ones how."""
+
+GIVEN: Schema = {
+    "pair": ("int64", "row of the pair in the database"),
+    "worker": ("category", "id on the requester API"),
+    "score": ("float64", "0 to 5; NaN unless answered"),
+    "outcome": ("int8", "place in Outcome"),
+    "role": ("int8", "place in SimilarityRole, one of ``SHOWN_ROLES``"),
+    "swapped": ("bool", "whether the right item of the pair was shown first"),
+    "active_ms": ("int64", "milliseconds; 0 where nothing was measured"),
+    "usable": ("bool", "whether it may count"),
+    "counted": ("bool", "whether it is part of the pair's score"),
+    "text": (
+        "category",
+        "in the worker's own words, missing where there are none; the column may be missing too",
+    ),
+}
+"""The ratings that a release shows, in no order that matters."""
+
+_SPLIT = re.compile(r"[\w-]+(\.[\w-]+)*")
+_COCO_FILE = re.compile(r"COCO_([a-z]+20\d\d)_\d{12}\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """In what words a task was put to people."""
+
+    template: str
+    title: str
+    levels: tuple[str, ...] = ()
+    """What 0, 1, … 5 mean; empty where the template says it in another way."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlRecord:
+    """How ratings of one kind of control came out."""
+
+    role: SimilarityRole
+    ratings: int
+    figure: float | None
+    """Mean score; of repeated pairs the mean distance from the worker's first rating. None without ratings."""
+
+
+@dataclass(frozen=True, slots=True)
+class RatingInput:
+    """What a release is made of; the same input gives the same bytes, in whatever order its rows come.
+
+    ``salt`` keys the pseudonyms; it never enters the release.
+    """
+
+    name: str
+    dataset: str
+    environment: Environment
+    id_kind: IdKind
+    split: str
+    """Part of the files' names."""
+    names: Mapping[str, Mapping[int, str]]
+    """Side → number → what the item is called in the files."""
+    listed: pd.DataFrame
+    """``LISTED``."""
+    given: pd.DataFrame
+    """``GIVEN``."""
+    salt: bytes
+    method: Aggregation = Aggregation.MEAN
+    min_ratings: int = ENOUGH
+    agreements: Mapping[Likeness, Agreement] = field(default_factory=dict)
+    fits: Mapping[Likeness, RaterModel] = field(default_factory=dict)
+    encoders: Mapping[SamplingMethod, Mapping[str, int]] = field(default_factory=dict)
+    """Whose similarities chose pairs, and how many each."""
+    asked: Mapping[Likeness, tuple[Asked, ...]] = field(default_factory=dict)
+    controls: tuple[ControlRecord, ...] = ()
+    rule: str = ""
+    """Which ratings of controls send a page to a person, in words."""
+    seeds: Mapping[str, int] = field(default_factory=dict)
+    configuration: Mapping[str, object] = field(default_factory=dict)
+    """Whatever else decided the outcome, as JSON."""
+    origins: Origins = field(default_factory=Origins)
+    texts: TextScan | None = None
+    """What the scan of the workers' words found; None where they are left out."""
+    card: ReleaseCard = field(default_factory=ReleaseCard)
+
+    @property
+    def complete(self) -> pd.DataFrame:
+        """The rows of ``listed`` with enough ratings."""
+        return self.listed[self.listed["n_ratings"] >= self.min_ratings]
+
+    @property
+    def incomplete(self) -> pd.DataFrame:
+        """The rows of ``listed`` with too few."""
+        return self.listed[self.listed["n_ratings"] < self.min_ratings]
+
+
+def check_split(split: str) -> None:
+    """ReleaseError where the name of a split cannot be part of a file's."""
+    if not _SPLIT.fullmatch(split):
+        raise ReleaseError(
+            f"the split {split!r} would be part of file names; use letters, digits, '-', '_' and single dots"
+        )
+
+
+def own_names(side: str, external_ids: Mapping[int, str]) -> dict[int, str]:
+    """Items by their own ids.
+
+    Raises:
+        ReleaseError: one is written as CxC writes COCO's, so that readers would take it for another item.
+    """
+    for external in external_ids.values():
+        if is_cxc_name(side, external):
+            raise ReleaseError(
+                f"the {side} id {external!r} is written as CxC names COCO's items, whose numbers alone are their ids; "
+                "load the data set under COCO's own ids (`mitl init --dataset coco`), or give its items other ones"
+            )
+    return dict(external_ids)
+
+
+def coco_names(
+    image_ids: Mapping[int, str],
+    caption_ids: Mapping[int, str],
+    image_of: Mapping[int, int],
+    places: Mapping[int, str],
+) -> dict[str, dict[int, str]]:
+    """COCO's items as CxC names them, by side.
+
+    Args:
+        image_of: caption → its image.
+        places: image → its file's path or address, which tells the folder of COCO's that it is in; where it does not,
+            val2014 stands for it, where CxC's are.
+    """
+    folders = {image: match[1] for image, place in places.items() if (match := _COCO_FILE.search(place))}
+    captions = {
+        number: cxc_name("caption", external, folders.get(image_of.get(number, -1), "val2014"))
+        for number, external in caption_ids.items()
+    }
+    images = {
+        number: cxc_name("image", external, folders.get(number, "val2014"))
+        for number, external in image_ids.items()
+    }
+    return {"image": images, "caption": captions}

@@ -1,0 +1,163 @@
+"""A release of ratings of similarity: the folder that others load, made from records alone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from mitl.errors import ReleaseError
+from mitl.positives.croissant import PARQUET, file_object, head, record_set
+from mitl.positives.folders import MANIFEST, RATINGS_FORMAT, file_entries, put_folder
+from mitl.positives.privacy import refuse_leaks
+from mitl.positives.rating_files import (
+    COLUMN_NOTES,
+    INCOMPLETE,
+    RATINGS,
+    incomplete_csv,
+    ratings_table,
+    scores_csv,
+    task_file,
+)
+from mitl.positives.rating_input import RatingInput, check_split
+from mitl.positives.rating_sheet import rating_sheet
+from mitl.positives.rating_summary import RatingSummary, summarise_ratings
+from mitl.positives.release import versions
+from mitl.positives.tables import json_bytes, parquet_bytes
+from mitl.records import several
+from mitl.records.similarity import TASKS
+
+_NOTES = {
+    RATINGS: (PARQUET, "One row per rating of a sampled pair, under a worker's pseudonym."),
+    INCOMPLETE: ("text/csv", "Sampled pairs with too few ratings, which have no score here."),
+    "datasheet.md": ("text/markdown", "How the ratings came to be, and what to keep in mind."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenRatings:
+    """What was written where."""
+
+    folder: Path
+    manifest_sha256: str
+    changed: bool
+    """False where the folder already held exactly this release."""
+    summary: RatingSummary
+
+
+def write_ratings(
+    folder: Path,
+    data: RatingInput,
+    *,
+    private_ids: Mapping[str, Iterable[str]] | None = None,
+    replace: bool = False,
+) -> WrittenRatings:
+    """Write the release folder, whole or not at all; nothing is touched if it already holds these very bytes.
+
+    Args:
+        replace: put it in place of an earlier release of ratings that the folder holds.
+        private_ids: kind → ids of which no file may hold one, nor a plain hash of one; looked for before writing.
+
+    Raises:
+        ReleaseError: no pair has enough ratings; the folder holds another release or something that is not a release's;
+            the split, the salt or the configuration is unfit; a file would give a private id away; the place cannot be
+            written.
+    """
+    files, summary = rating_files(data)
+    refuse_leaks(files, private_ids or {}, texts=RATINGS)
+    changed = put_folder(folder, files, replace=replace, kind=RATINGS_FORMAT)
+    return WrittenRatings(folder, hashlib.sha256(files[MANIFEST]).hexdigest(), changed, summary)
+
+
+def rating_files(data: RatingInput) -> tuple[dict[str, bytes], RatingSummary]:
+    """The content of each file of the release, and its figures.
+
+    Raises:
+        ReleaseError: see :func:`write_ratings`.
+    """
+    if not data.name.strip():
+        raise ReleaseError("the release has no name; give it one")
+    check_split(data.split)
+    if not len(data.complete):
+        most = int(data.listed["n_ratings"].max()) if len(data.listed) else 0
+        raise ReleaseError(
+            f"no sampled pair has {several(data.min_ratings, 'rating')} that count (the most is {most}), so there is "
+            "nothing to release; `mitl rate scores` says what lacks, and --min-ratings takes fewer"
+        )
+    summary = summarise_ratings(data)
+    files: dict[str, bytes] = {}
+    for task in TASKS:
+        content = scores_csv(data, task)
+        if content is not None:
+            files[task_file(task, data.split)] = content
+    files[INCOMPLETE] = incomplete_csv(data)
+    ratings = ratings_table(data)
+    files[RATINGS] = parquet_bytes(ratings)
+    files["datasheet.md"] = rating_sheet(data, summary).encode()
+    files["croissant.json"] = json_bytes(_croissant(data, summary, files, ratings.schema))
+    files[MANIFEST] = _manifest(data, summary, files)
+    return files, summary
+
+
+def _manifest(data: RatingInput, summary: RatingSummary, files: Mapping[str, bytes]) -> bytes:
+    try:
+        return json_bytes(
+            {
+                "format": RATINGS_FORMAT,
+                "name": data.name,
+                "dataset": data.dataset,
+                "environment": data.environment.value,
+                "id_kind": data.id_kind.value,
+                "split": data.split,
+                "rules": {"method": data.method.value, "min_ratings": data.min_ratings},
+                "encoders": {method.value: dict(names) for method, names in data.encoders.items()},
+                "card": asdict(data.card),
+                "seeds": dict(data.seeds),
+                "configuration": dict(data.configuration),
+                "counts": dict(summary.counts),
+                "versions": versions(),
+                "files": file_entries(files),
+            }
+        )
+    except (TypeError, ValueError) as error:
+        raise ReleaseError(f"the configuration cannot be written as JSON: {error}") from error
+
+
+def _croissant(
+    data: RatingInput, summary: RatingSummary, files: Mapping[str, bytes], schema: pa.Schema
+) -> dict[str, object]:
+    """The folder described in MLCommons' Croissant."""
+    notes = dict(_NOTES)
+    for task in TASKS:
+        notes[task_file(task, data.split)] = (
+            "text/csv",
+            f"Scores of {task.value.upper()} pairs from 0 to 5, in the layout of Crisscrossed Captions.",
+        )
+    workers = several(summary.counts["workers"], "worker")
+    return {
+        **head(
+            data.name,
+            data.card,
+            f"How alike items of {data.dataset} are, rated by people from 0 to 5.",
+        ),
+        "rai:annotationsPerItem": f"{data.min_ratings} or more on each scored pair",
+        "rai:dataAnnotationProtocol": "People set a slider from 0 to 5 for two captions, two images, or an image and a "
+        "caption; see datasheet.md.",
+        "rai:annotatorDemographics": [
+            f"Unknown: {workers}; nothing of them is released but their ratings and times."
+        ],
+        "rai:machineAnnotationTools": sorted({name for some in data.encoders.values() for name in some}),
+        "rai:personalSensitiveInformation": [
+            "No ids of workers, and no hash of one that could be tried: pseudonyms are keyed by a secret that "
+            "stays with the makers.",
+        ],
+        "distribution": [
+            file_object(name, content, notes[name])
+            for name, content in sorted(files.items())
+            if name in notes
+        ],
+        "recordSet": [record_set("ratings", schema, _NOTES[RATINGS][1], COLUMN_NOTES)],
+    }
