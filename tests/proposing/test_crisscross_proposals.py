@@ -276,15 +276,30 @@ def test_options_that_mean_nothing_are_refused(project, words, message):
         (("--text-encoder", "near-images.npz"), "lacks 48 of 60 captions"),
         (("--text-encoder", "near", "--text-encoder", "near"), "two encoders of captions are called 'near'"),
         (("--text-encoder", "near", "--text-encoder", "none"), "name it alone"),
+        (("--text-encoder", f"{'x' * 200}.npz"), "has a name of 204 characters"),
     ],
 )
 def test_encoders_that_cannot_work_are_refused(project, words, message):
     """One line, exit status 1, nothing stored."""
+    shutil.copy("near-captions.npz", f"{'x' * 200}.npz")
+
     refused = mitl("propose", "--scheme", "crisscross", *words, "--image-encoder", "near")
 
     assert refused.status == 1
     assert message in refused.error
     assert samples_of(project).empty
+
+
+def test_pictures_that_are_gone_are_named_with_what_to_do(project):
+    """An encoder of pictures needs all of them, and images can be left out."""
+    for module in KNOWN[BACKBONE].modules:
+        pytest.importorskip(module, reason="the extras torch and backbone are not installed")
+    shutil.rmtree(project.project / "dataset" / "images")
+
+    error = mitl(*PHASE_1[:-1], BACKBONE).error
+
+    assert "looks at pictures, but 12 of 12 images have none" in error
+    assert "leave out caption pairs by images with --image-encoder none" in error
 
 
 def test_what_is_installed_is_the_default(project):

@@ -275,3 +275,71 @@ def test_neighbours_among_many_are_those_of_all_products():
     found = {frozenset(pair) for pair in rows(nearest(ranking_of(vectors, 6), 5))}
 
     assert found == {frozenset((10 + row, 10 + other)) for row in range(3000) for other in best[row].tolist()}
+
+
+def cxc(shared_data, name: str, first: str, second: str) -> pd.DataFrame:
+    """A file of CxC with COCO's numbers."""
+    table = pd.read_csv(shared_data / "cxc" / name)
+    number = r"(\d+)(?:\.jpg)?$"
+    numbers = {
+        to: table[name].str.extract(number)[0].astype("int64")
+        for to, name in (("first", first), ("second", second))
+    }
+    return pd.DataFrame({**numbers, "score": table["agg_score"], "method": table["sampling_method"]})
+
+
+@pytest.fixture(scope="module")
+def coco(shared_data) -> CaptionGroups:
+    """The captions of the test split under COCO's numbers."""
+    table = pd.read_parquet(shared_data / "coco_karpathy_test_captions" / "captions.parquet")
+    return CaptionGroups.of(
+        table["image_id"].astype("int64"),
+        table["caption_id"].astype("int64"),
+        table["image_id"].astype("int64"),
+    )
+
+
+@pytest.mark.shared
+def test_cxcs_caption_pairs_follow_the_same_laws(shared_data, coco):
+    """Each image pair once; a caption comes first again only where an image chose more than it has captions."""
+    sts = cxc(shared_data, "sts_test.csv", "caption1", "caption2")
+    isim, owners = sts[sts["method"] == "c2c_isim"], owner(coco)
+    pairs = [frozenset((owners[one], owners[other])) for one, other in rows(isim)]
+    chosen = isim["first"].map(owners).value_counts()
+
+    assert len(set(pairs)) == len(pairs) == 19_045
+    assert int((isim["first"].value_counts() == 2).sum()) == int((chosen - 5).clip(lower=0).sum()) == 1461
+    co_captions = sts[sts["method"] == "c2c_cocaption"]
+    ours = co_caption_pairs(coco, seed=0)
+    for one in (co_captions, ours):
+        assert len({frozenset(pair) for pair in rows(one)}) == len(one) == 25_000
+        assert one["first"].is_unique and one["second"].is_unique
+
+
+@pytest.mark.shared
+def test_cxcs_candidates_are_offered_by_its_rated_pairs(shared_data, coco):
+    """A rated pair of images (j, k), or of captions of theirs, offers j with a caption of k: nearly all are so.
+
+    The same number of ours, from CxC's own ratings, holds two thirds of CxC's pairs of an image and a caption's image.
+    """
+    owners = owner(coco)
+    sis, sts, sits = (
+        cxc(shared_data, f"{name}_test.csv", *columns)
+        for name, columns in (
+            ("sis", ("image1", "image2")),
+            ("sts", ("caption1", "caption2")),
+            ("sits", ("image", "caption")),
+        )
+    )
+    by_texts = sts[sts["method"] == "c2c_isim"]
+    by_texts = by_texts.assign(first=by_texts["first"].map(owners), second=by_texts["second"].map(owners))
+    theirs = sits[sits["method"] == "c2i_intrasim"]
+    wanted = {(image, owners[caption]) for image, caption in rows(theirs)}
+    ours = cross_candidates(by_texts, sis, coco, original_pairs(coco).iloc[:0], n=len(theirs), seed=0)
+    reached = {(image, owners[caption]) for image, caption in rows(ours)}
+
+    assert len(ours) == len(theirs) == 19_833
+    assert (ours["encoder"] == BY_TEXTS).sum() == 19_833 // 2
+    assert len(wanted) == 14_244
+    assert len(wanted & {*rows(by_texts), *rows(sis)}) == 14_238
+    assert len(wanted & reached) > 0.66 * len(wanted)

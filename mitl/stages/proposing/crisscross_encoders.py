@@ -18,6 +18,7 @@ from mitl.stages.proposing.ranking import AnnotatorRun, Items, require_pictures
 
 NO_ENCODER = "none"
 """Named as an encoder: leave these pairs out."""
+LONGEST_NAME = 200
 DEFAULT_COUNTS: dict[Modality, int] = {"caption": 2, "image": 1}
 """Encoders of a side where none is named: as many as CxC had."""
 
@@ -72,10 +73,25 @@ def side_encoders(
         raise AnnotatorError(
             f"two encoders of {modality}s are called {twice[0]!r}; name each once, rename one file"
         )
+    long = next((one.name for one in built if len(one.name) > LONGEST_NAME), None)
+    if long is not None:
+        raise AnnotatorError(
+            f"encoder {long!r} has a name of {len(long)} characters, and {LONGEST_NAME} are the most; "
+            "rename it"
+        )
     if modality == "image":
-        for encoder in built:
-            require_pictures(encoder, items.images)
+        _require_pictures(built, items)
     return SideEncoders(modality, tuple(AnnotatorRun(encoder, items, compute) for encoder in built))
+
+
+def _require_pictures(encoders: Sequence[Annotator], items: Items) -> None:
+    try:
+        for encoder in encoders:
+            require_pictures(encoder, items.images)
+    except AnnotatorError as error:
+        raise AnnotatorError(
+            f"{error}; or leave out caption pairs by images with --image-encoder {NO_ENCODER}"
+        ) from error
 
 
 def _default(modality: Modality, *, are_scenes: bool) -> list[str]:
