@@ -211,8 +211,8 @@ def gone_warning(hits: Sequence[HitRow]) -> str:
     """What to say where posted HITs were deleted on the server and are closed here."""
     return (
         f"{len(hits):,} HITs were deleted on the server before their work was done "
-        f"({_some([hit.key for hit in hits])}); they are closed here, and `mitl publish` asks "
-        "their pairs again, `mitl prefer publish` their comparisons"
+        f"({_some([hit.key for hit in hits])}); they are closed here, and the command "
+        "that posted them asks again"
     )
 
 

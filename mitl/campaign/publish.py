@@ -106,7 +106,7 @@ def publish(
     return result
 
 
-@printed_by("publish", "prefer publish", key="paths")
+@printed_by("publish", "prefer publish", "rate publish", key="paths")
 class PublishPaths(TypedDict, total=False):
     """What was written."""
 
@@ -211,7 +211,11 @@ class _Run:
                 *([COMPLETED] if plan.left.hits else []),
             ),
             next=self._next()
-            + (", and mitl publish again, which prices the rest by the pilot's times" if is_pilot else ""),
+            + (
+                f", and {self._kind.command} again, which prices the rest by the pilot's times"
+                if is_pilot
+                else ""
+            ),
         )
 
     def _job(self, sweep: Sweep, announce: Callable[[str], None]) -> _Job | StageResult:

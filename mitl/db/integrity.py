@@ -105,6 +105,12 @@ RULES: dict[str, str] = {
         JOIN hit_item p ON p.hit_id = a.hit_id AND p.place = j.place WHERE p.pair_id <> j.pair_id""",
     "judgements have a label although nothing was answered, or none although it was": """
         SELECT count(*) FROM judgement WHERE (outcome = 'answered') <> (label IS NOT NULL)""",
+    "ratings of similarity are of a place that their page does not have": """
+        SELECT count(*) FROM similarity_answer r JOIN assignment a ON a.id = r.assignment_id
+        WHERE NOT EXISTS (SELECT 1 FROM similarity_item i WHERE i.hit_id = a.hit_id AND i.place = r.place)""",
+    "ratings of similarity have a score although nothing was answered, or none from 0 to 5 although it was": """
+        SELECT count(*) FROM similarity_answer
+        WHERE (outcome = 'answered') <> (score IS NOT NULL) OR score < 0 OR score > 5""",
     "workers of one environment have submissions in the other": """
         SELECT count(*) FROM assignment a JOIN worker w ON w.id = a.worker_id JOIN hit h ON h.id = a.hit_id
         JOIN batch b ON b.id = h.batch_id WHERE b.environment <> w.environment""",

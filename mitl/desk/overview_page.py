@@ -11,6 +11,7 @@ import pandas as pd
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
+from mitl.campaign.kinds import to_ask_again
 from mitl.core.pricing import format_dollars
 from mitl.crowd.context import Context
 from mitl.db.store import answers as answer_store
@@ -73,8 +74,8 @@ class Overview:
     hits_out: int
     to_come: int
     """Submissions that posted HITs still wait for."""
-    again: int
-    """HITs that have to be asked again."""
+    again: Mapping[str, int]
+    """Command → HITs that it has to ask again."""
     money: str
     """In words."""
 
@@ -103,7 +104,7 @@ def overview(context: Context, known: Habits) -> Overview:
         decisions={decision: counts[decision] for decision in Decision if counts.get(decision)},
         hits_out=work.hits,
         to_come=work.assignments,
-        again=len(open_work.hits_to_replace(session, environment, answers)),
+        again={command: len(hits) for command, hits in to_ask_again(session, environment, answers).items()},
         money=_money(context, arrived, held_cents=work.held_cents),
     )
 

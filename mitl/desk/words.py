@@ -42,6 +42,13 @@ FINDINGS = {
     "gold_positive_failed": "Failed a control that fits.",
     "gold_negative_failed": "Failed a control that does not fit.",
     "gold_missing": "A control was not answered.",
+    "comparison_control_failed": "Failed a control: the better list was not preferred.",
+    "comparison_control_missing": "A control was not answered.",
+    "no_preference": "No comparison was answered.",
+    "similarity_control_failed": "Failed a control: the score is not what its pair must have.",
+    "similarity_control_missing": "A control was not rated.",
+    "one_number": "All pairs were rated with one number.",
+    "no_rating": "No pair was rated.",
     "bad_record": "The worker's record on controls is poor.",
     "too_fast": "Faster than a person can look.",
     "excluded_worker": "The worker is excluded already.",
@@ -95,7 +102,7 @@ def _said(code: str) -> str:
 def _finding(one: Finding) -> str:
     """What was noticed, in a sentence; the detail only where it says more than numbers of rows."""
     said = _said(one.code)
-    if one.code in ("bad_record", "too_fast") and one.detail:
+    if one.code in ("bad_record", "too_fast", "similarity_control_failed", "one_number") and one.detail:
         return f"{said.rstrip('.')}: {one.detail}."
     if one.code in ("unreadable", "bad_value", "missing_answer", "same_worker") and one.detail:
         return f"{said.rstrip('.')} ({one.detail})."

@@ -3,8 +3,9 @@
 A folder holds ``page.html.j2``, ``instructions.html.j2`` and ``hit_type.toml`` (title, description, keywords,
 seconds_per_pair, rationale, and ``asks = "rankings"`` where two rankings stand side by side; then the seconds are for
 each such comparison). ``[[questions]]`` in it declares what else a page of pairs asks; see docs/publishing.md.
-``_shared`` holds what the templates have in common, ``_rankings`` what those of rankings have. A project may have a
-folder of its own templates; one found there goes before a bundled one of the same name.
+``_shared`` holds what the templates have in common, ``_rankings`` what those of rankings have, and so for every kind
+of campaign. A project may have a folder of its own templates; one found there goes before a bundled one of the same
+name.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ class HitTemplate:
     asks: str
     """The kind of campaign that it is a template of."""
     search_path: tuple[Path, ...]
-    """Where Jinja looks: the template's folder, then the folders that hold ``_shared``."""
+    """Where Jinja looks: the template's folder, then those that hold ``_shared`` or what its kind has in common."""
 
     @property
     def rationale(self) -> bool:
@@ -113,11 +114,11 @@ def load_template(
     missing = [file for file in _FILES if not (folder / file).is_file()]
     if missing:
         raise TemplateError(f"HIT template {name!r} lacks {', '.join(missing)} in {folder}")
-    shared = [root for root in roots if (root / _SHARED).is_dir()]
     fields = _hit_type(folder / "hit_type.toml", asks)
     # What all templates have in common, and what those of one kind have.
     parts = (_SHARED, f"_{kinds[name]}")
     common = [root / part for part in parts for root in roots if (root / part).is_dir()]
+    holders = [root for root in roots if any((root / part).is_dir() for part in parts)]
     return HitTemplate(
         name=name,
         title=str(fields["title"]),
@@ -127,7 +128,7 @@ def load_template(
         questions=_questions(fields, kinds[name], folder / "hit_type.toml"),
         content_hash=_content_hash([folder, *common]),
         asks=kinds[name],
-        search_path=(folder, *shared),
+        search_path=(folder, *holders),
     )
 
 
@@ -204,8 +205,8 @@ def _questions(fields: Mapping[str, object], kind: str, path: Path) -> tuple[Que
     declared = fields["questions"]
     if not isinstance(declared, list) or not all(isinstance(table, dict) for table in declared):
         raise TemplateError(f"questions in {path} must be tables; write [[questions]] above each")
-    if kind == BatchKind.RANKINGS and declared:
-        raise TemplateError(f"{path} declares questions, but pages of rankings ask none beside their own")
+    if kind != BatchKind.PAIRS and declared:
+        raise TemplateError(f"{path} declares questions, but pages of {kind} ask none beside their own")
     asked = RATIONALE if kind == BatchKind.PAIRS else (TEXT,)
     questions = list(asked if fields["rationale"] else ())
     for number, table in enumerate(declared, 1):

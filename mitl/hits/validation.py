@@ -18,7 +18,7 @@ from mitl.hits.rendering import HTML_QUESTION_NAMESPACE, check_size
 from mitl.protocol.answer_xml import xml_safe
 from mitl.protocol.pages import parse_page
 from mitl.records import HitItem, Label, PackedHit, Pair, PairRole
-from mitl.records.questions import LABEL, Question
+from mitl.records.questions import Question
 
 _TEXTS = {
     "Title": (1, 128),
@@ -156,7 +156,6 @@ class PageChecker:
             return
         check_markup(html, template)
         offered = _check_form(html, template)
-        what = "pair" if kind == LABEL else "search"
         fields = [(kind, choices), *((question.name, question.values) for question in questions)]
         for place in places:
             for field, values in fields:
@@ -165,7 +164,7 @@ class PageChecker:
                 if missing or name not in offered:
                     choice = f" with {', '.join(sorted(missing))}" if missing else ""
                     raise TemplateError(
-                        f"HIT template {template!r} offers no field {name}{choice}, so {what} {place} could not be "
+                        f"HIT template {template!r} offers no field {name}{choice}, so place {place} could not be "
                         f"answered; {_WORDING}"
                     )
         self._known.add(frame)

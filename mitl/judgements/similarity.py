@@ -15,12 +15,11 @@ from mitl.judgements.intraclass import Estimate, OneWay, TwoWay, one_way, two_wa
 from mitl.judgements.rater_model import RaterModel, fit_raters
 from mitl.records import Outcome
 from mitl.records.frames import Schema, frame
-from mitl.records.similarity import SIMILARITY_ROLES, TASKS, Likeness, SimilarityRole
+from mitl.records.similarity import HIGHEST, LOWEST, SIMILARITY_ROLES, TASKS, Likeness, SimilarityRole
 
 Floats = NDArray[np.float64]
 ENOUGH = 5
 """Ratings of a pair that CxC asks for."""
-HIGHEST = 5.0
 PSEUDO_RATINGS = 5
 """Ratings of an average rater that are added to everybody's before a mean and a spread are taken from them."""
 
@@ -162,7 +161,7 @@ def aggregate(counted: pd.DataFrame, method: Aggregation = Aggregation.MEAN) -> 
                 {
                     "pair": pairs,
                     "task": np.full(len(pairs), place),
-                    "score": np.clip(scores, 0.0, HIGHEST),
+                    "score": np.clip(scores, LOWEST, HIGHEST),
                     "n_ratings": by_pair.size().to_numpy(),
                     "sd": by_pair.std(ddof=1).to_numpy(),
                 },

@@ -219,8 +219,8 @@ def _scores(data: RatingInput, summary: RatingSummary) -> str:
     left = sum(found["incomplete"] for found in summary.counts["tasks"].values())
     if left:
         lines.append(
-            f"{several(left, 'pair')} with fewer than {several(data.min_ratings, 'rating')} are left out and listed in "
-            "`incomplete.csv`."
+            f"{several(left, 'pair')} with fewer than {several(data.min_ratings, 'rating')} "
+            f"{'is' if left == 1 else 'are'} left out and listed in `incomplete.csv`."
         )
     return " ".join(lines)
 

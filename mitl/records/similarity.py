@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
+
+from mitl.records.answers import Finding
+from mitl.records.enums import Outcome
 
 if TYPE_CHECKING:
     from mitl.records.frames import Schema  # importing it brings pandas, which metrics do without
 
 SIMILARITY = "similarity"
 """The name of this kind of campaign, as batches have it."""
+
+LOWEST, HIGHEST = 0.0, 5.0
+"""The ends of the scale; a score has steps of 0.01 between them."""
 
 
 class Likeness(StrEnum):
@@ -69,6 +76,63 @@ class SimilarityRole(StrEnum):
     """A pair that the page asks, once more, its sides exchanged where they can be."""
 
 
+@dataclass(frozen=True, slots=True)
+class SimilarityQuestion:
+    """Two items at one place (from 1) of a page; their numbers are within their sides."""
+
+    place: int
+    task: Likeness
+    role: SimilarityRole
+    left: int
+    """Of SITS the image; of two items of one side the smaller number."""
+    right: int
+    swapped: bool = False
+    """Whether the right item is shown first."""
+
+    @property
+    def first(self) -> int:
+        """The item that is shown first."""
+        return self.right if self.swapped else self.left
+
+    @property
+    def second(self) -> int:
+        """The item that is shown second."""
+        return self.left if self.swapped else self.right
+
+    @property
+    def pair(self) -> tuple[int, int]:
+        """What is compared, whichever is shown first."""
+        return self.left, self.right
+
+
+@dataclass(frozen=True, slots=True)
+class SimilarityPage:
+    """A page of pairs to rate, not yet posted; ``number`` counts from 1 within the batch."""
+
+    number: int
+    items: tuple[SimilarityQuestion, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GivenRating:
+    """What a worker gave at one place, as parsed; ``score`` is None unless answered."""
+
+    place: int
+    outcome: Outcome
+    score: float | None
+    text: str = ""
+    """The worker's own words."""
+    active_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedRatings:
+    """The ratings of one assignment with what was odd about them."""
+
+    answers: tuple[GivenRating, ...]
+    findings: tuple[Finding, ...]
+
+
 TASKS, METHODS, SIMILARITY_ROLES = tuple(Likeness), tuple(SamplingMethod), tuple(SimilarityRole)
 
 SAMPLES: Schema = {
@@ -98,6 +162,9 @@ RATINGS: Schema = {
     "assignment": ("int64", "row of the submission; ascending in the order of arrival"),
     "place": ("int64", "on the page, from 1; ascending within a submission"),
     "active_ms": ("int64", "milliseconds; 0 where nothing was measured"),
-    "usable": ("bool", "whether it may count: the submission was kept and the worker is not excluded"),
+    "usable": (
+        "bool",
+        "whether it may count: the submission was kept, the worker is not excluded, and has not rated the pair before",
+    ),
 }
 """Every answer of an environment to a question of similarity, controls among them."""

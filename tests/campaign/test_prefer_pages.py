@@ -63,9 +63,7 @@ def test_every_place_can_be_answered_and_its_texts_are_escaped(name, direction):
     page = rendered(name, *items)
 
     PageChecker().check(page, [1, 2, 3], [], name, kind="prefer", choices=tuple(Preference))
-    with pytest.raises(
-        TemplateError, match="offers no field p04_prefer with equal, left, right, so search 4"
-    ):
+    with pytest.raises(TemplateError, match="offers no field p04_prefer with equal, left, right, so place 4"):
         PageChecker().check(page, [1, 4], [], name, kind="prefer", choices=tuple(Preference))
     assert "<grass>" not in page and "&lt;grass&gt;" in page
     assert page.count(">both<") >= 6

@@ -12,7 +12,8 @@ from publish_kit import proposed
 from sqlalchemy import text
 from world_kit import SANDBOX, make_world, run_propose, run_publish
 
-from mitl.campaign.kinds.pairs.planning import Campaign, Pilot, estimate_of, find_pilots, pilot_out
+from mitl.campaign.kinds.pairs.planning import PAIRS_PER_HIT, Campaign
+from mitl.campaign.pilots import Pilot, estimate_of, find_pilots, pilot_out
 from mitl.campaign.publish import publish
 from mitl.core.pricing import reward_for_floor
 from mitl.db.session import open_database
@@ -117,12 +118,12 @@ def test_a_reward_of_ones_own_is_held_against_the_measured_time(world):
         run_publish(replace(world, wage_floor_cents=1200), reward_cents=10)
 
     (found,) = (pilot for pilot in _pilots(world))
-    assert f"at {estimate_of([found], PLAIN).seconds} s a HIT" in str(raised.value)
+    assert f"at {estimate_of([found], PLAIN, PAIRS_PER_HIT).seconds} s a HIT" in str(raised.value)
 
 
 def _pilots(settings, environment=SANDBOX):
     with open_database(settings.db_url, read_only=True) as session:
-        return find_pilots(session, environment, "pairs-plain")
+        return find_pilots(session, environment, "pairs-plain", PAIRS_PER_HIT)
 
 
 def test_a_pilot_without_answers_says_so_and_changes_nothing(world):
@@ -210,7 +211,7 @@ def test_the_estimate_is_the_median_rounded_up(seconds):
     done = Pilot("b2", 3, 0, tuple(seconds))
     others = [Pilot("b1", 1, 0, (9999.0,)), done, Pilot("b3", 2, 0), Pilot("b4", 2, 1, (1.0,))]
 
-    found = estimate_of(others, PLAIN)
+    found = estimate_of(others, PLAIN, PAIRS_PER_HIT)
 
     assert found.pilot == "b2"
     assert 0 <= found.seconds - statistics.median(seconds) < 1 or found.seconds == 1

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import warnings
 
 import pytest
+from rating_kit import rated_world
 from release_kit import records, world
 
 from mitl.judgements.aggregators import Aggregator
 from mitl.positives.merging import MergeRules
 from mitl.positives.pair_answers import judgement_frame, pair_answers
+from mitl.positives.rating_release import write_ratings
 from mitl.positives.release import write_release
 from mitl.positives.release_input import ReleaseCard
 from mitl.records import IdKind
@@ -80,3 +83,19 @@ def test_datasets_loads_the_folder(tmp_path, kind, monkeypatch):
             assert loaded["image_id"][:] == expected["image_id"].tolist()
             if "label" in loaded.column_names:
                 assert loaded["label"][:] == [None if pandas.isna(x) else x for x in expected["label"]]
+
+
+def test_mlcroissant_finds_nothing_wrong_with_a_release_of_ratings(tmp_path, monkeypatch):
+    """And gives every rating."""
+    croissant = pytest.importorskip("mlcroissant")
+    monkeypatch.setenv("CROISSANT_CACHE", str(tmp_path / "cache"))
+    card = ReleaseCard(license="CC-BY-4.0", citation="none yet", date_published="2026-11-20")
+    written = write_ratings(tmp_path / "r", rated_world(card=card))
+
+    found = croissant.Dataset(jsonld=str(written.folder / "croissant.json"))
+
+    assert not found.metadata.ctx.issues.errors and not found.metadata.ctx.issues.warnings
+    assert len(list(found.records("ratings"))) == written.summary.counts["ratings"]
+    described = json.loads((written.folder / "croissant.json").read_text())
+    files = {path.name for path in written.folder.iterdir()} - {"manifest.json", "croissant.json"}
+    assert {file["@id"] for file in described["distribution"]} == files

@@ -281,8 +281,8 @@ class BatchRow:
 
     name: str
     template: str
-    direction: Direction | None
-    """None where both directions are in it."""
+    direction: str
+    """``i2t``, ``t2i`` or ``both``; of ratings the task."""
     hits: int
     reward_cents: int
     """For one assignment."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import pkgutil
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds.protocol import CampaignKind
 from mitl.db.store import hits as hit_store
+from mitl.db.store import open_work
+from mitl.db.store.open_work import HitToReplace
 from mitl.hits.templates import HitTemplate, load_template
 from mitl.records import BatchKind, Environment
 
@@ -40,3 +44,20 @@ def kinds_asked(session: Session, environment: Environment) -> list[CampaignKind
     """The kinds that batches of an environment have; pairs first, and always."""
     others = {batch.kind for batch in hit_store.batches(session, environment)} - {BatchKind.PAIRS}
     return [kind_of(name) for name in (BatchKind.PAIRS, *sorted(others))]
+
+
+def to_ask_again(
+    session: Session, environment: Environment, answers: pd.DataFrame | None = None
+) -> dict[str, Sequence[HitToReplace]]:
+    """Command that asks again → the closed HITs that leave something to it, pairs first; nothing where none does.
+
+    Args:
+        answers: those of this environment on pairs, where they are at hand.
+    """
+    found = {
+        kind.command: open_work.hits_to_replace(session, environment, answers)
+        if kind.name == BatchKind.PAIRS
+        else kind.to_replace(session, environment)
+        for kind in kinds_asked(session, environment)
+    }
+    return {command: hits for command, hits in found.items() if hits}

@@ -330,4 +330,5 @@ class CampaignKind(Protocol[RequestT, PlanT]):
         """Which of these submissions, all parsed and undecided, pass, and which go to a person; none is rejected."""
 
     def evidence(self, session: Session, row: AssignmentRow) -> tuple[Table, str] | None:
-        """A submission's answers and the rule that judges them; None where `mitl review show` has its own table."""
+        """A submission's answers and, in lines, the rule that judges them; None where `mitl review show` has its own
+        table."""

@@ -31,6 +31,7 @@ from mitl.db.models import (
 from mitl.db.models import Rationale as RationaleRow
 from mitl.db.store.answers import submission_key
 from mitl.db.store.bulk import number_columns
+from mitl.db.store.ledger import answer_tables
 from mitl.records import (
     Decision,
     Environment,
@@ -59,7 +60,7 @@ class Pulse:
     booked_cents: int
     messages: int
     latest_answer: int
-    """Row of the latest answer; reading the raw documents again moves it."""
+    """Rows of the latest answers of every kind, added up; reading the raw documents again moves them."""
 
     def count(self, decision: Decision) -> int:
         """Submissions of this decision."""
@@ -123,7 +124,7 @@ def pulse(session: Session, environment: Environment) -> Pulse:
         excluded=excluded or 0,
         booked_cents=int(session.scalar(select(func.sum(Ledger.cents))) or 0),
         messages=session.scalar(select(func.count()).where(Journal.kind == "message")) or 0,
-        latest_answer=session.scalar(select(func.max(Judgement.id))) or 0,
+        latest_answer=sum(session.scalar(select(func.max(table.c.id))) or 0 for table in answer_tables()),
     )
 
 

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import case, func, select
+from sqlalchemy import Table, case, func, select
 from sqlalchemy.orm import Session
 
-from mitl.db.models import Assignment, Batch, Hit, Journal, Judgement, Ledger, PreferenceAnswer, Worker
+from mitl.db.models import Assignment, Base, Batch, Hit, Journal, Ledger, Worker
 from mitl.db.store.answers import submission_key
 from mitl.records import Environment, JournalState, JudgementSource
 
@@ -73,31 +73,64 @@ _WORK = (
 )
 
 
+def answer_tables() -> list[Table]:
+    """Where answers are kept, whatever a page asks: every table with the time that was spent on each place."""
+    return [
+        table
+        for table in Base.metadata.sorted_tables
+        if {"assignment_id", "active_ms"} <= set(table.columns.keys())
+    ]
+
+
+def _active_times(session: Session, environment: Environment) -> dict[int, int]:
+    """Submission → active milliseconds over all its places; one whose page measured nothing is left out."""
+    times: dict[int, int] = {}
+    for answers in answer_tables():
+        query = (
+            select(answers.c.assignment_id, func.sum(answers.c.active_ms))
+            .join(Assignment, Assignment.id == answers.c.assignment_id)
+            .join(Hit, Hit.id == Assignment.hit_id)
+            .join(Batch, Batch.id == Hit.batch_id)
+            .where(
+                Batch.environment == environment,
+                Batch.source == JudgementSource.CROWD,
+                answers.c.active_ms > 0,  # 0 ms is not a measurement
+            )
+            .group_by(answers.c.assignment_id)
+        )
+        # PostgreSQL's sums are decimals.
+        times |= {id_: int(active_ms) for id_, active_ms in session.execute(query)}
+    return times
+
+
+def active_ms(session: Session, assignment_id: int) -> int | None:
+    """Active milliseconds over all places of a submission; None where its page measured nothing."""
+    sums = (
+        session.scalar(select(func.sum(answers.c.active_ms)).where(answers.c.assignment_id == assignment_id))
+        for answers in answer_tables()
+    )
+    return int(sum(measured or 0 for measured in sums)) or None
+
+
 def settled_work(session: Session, environment: Environment) -> list[SettledWork]:
     """All submissions on HITs that were posted from here, in order of arrival; past work from files is left out."""
-    booked = _booked(session, environment)
+    booked, times = _booked(session, environment), _active_times(session, environment)
     query = (
-        # A page asks pairs or rankings, so one of the two has no rows.
-        select(*_WORK, func.coalesce(func.sum(Judgement.active_ms), func.sum(PreferenceAnswer.active_ms)))
+        select(*_WORK)
         .join(Hit, Hit.id == Assignment.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
         .join(Worker, Worker.id == Assignment.worker_id)
-        .outerjoin(Judgement, Judgement.assignment_id == Assignment.id)
-        .outerjoin(PreferenceAnswer, PreferenceAnswer.assignment_id == Assignment.id)
         .where(
             Batch.environment == environment,
             Batch.source == JudgementSource.CROWD,
             Hit.mturk_hit_id.is_not(None),
         )
-        .group_by(*_WORK)
         .order_by(Assignment.submitted_at, Assignment.id)
     )
     found = []
     for row in session.execute(query):
-        values: list[Any] = list(row[:-1])
-        active_ms, money = row[-1], booked.get(row[0], {})
-        # A sum of nothing is null, and PostgreSQL's sums are decimals; 0 ms is not a measurement either.
-        values.append(int(active_ms) if active_ms else None)
+        values: list[Any] = [*row, times.get(row[0])]
+        money = booked.get(row[0], {})
         extra = money.get(COMPENSATE, 0)
         values += [money.get("reward", 0), money.get("fee", 0), money.get(BONUS, 0) + extra, extra]
         found.append(SettledWork(*values))

@@ -17,6 +17,7 @@ from mitl.db.models import Assignment, Batch, Hit, HitItem, Judgement, Pair
 from mitl.db.store.bulk import chunks, number_columns
 from mitl.db.store.columns import answer_columns
 from mitl.db.store.hits import LIVE_STATES, HitRow, batches, hit_items, hits_of
+from mitl.db.store.ledger import answer_tables
 from mitl.records import Decision, Environment, HitState, JudgementSource, PairRole
 from mitl.records import Pair as PairRecord
 from mitl.records.frames import ROLES, is_gold
@@ -284,9 +285,9 @@ class MeasuredPage:
     """What one submission's page measured."""
 
     places: int
-    """Pairs whose time was measured."""
+    """Places whose time was measured."""
     active_ms: int
-    """On those pairs together, as the page claims."""
+    """On those places together, as the page claims."""
     accepted_at: dt.datetime | None
     submitted_at: dt.datetime | None
 
@@ -302,16 +303,21 @@ def pilot_progress(session: Session, batch_id: int) -> tuple[int, int]:
 
 def measured_pages(session: Session, batch_id: int) -> list[MeasuredPage]:
     """The submissions of a batch whose answers are kept, in order of arrival; those that measured nothing are left
-    out."""
-    query = (
-        select(func.count(), func.sum(Judgement.active_ms), Assignment.accepted_at, Assignment.submitted_at)
-        .join(Assignment, Assignment.id == Judgement.assignment_id)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .where(Hit.batch_id == batch_id, Judgement.active_ms > 0, Assignment.decision.in_(_KEPT))
-        .group_by(Assignment.id, Assignment.accepted_at, Assignment.submitted_at)
-        .order_by(Assignment.id)
-    )
-    return [
-        MeasuredPage(places, int(active_ms or 0), accepted_at, submitted_at)
-        for places, active_ms, accepted_at, submitted_at in session.execute(query)
-    ]
+    out. A batch's answers are in one of the tables, whatever it asks."""
+    pages = []
+    for answers in answer_tables():
+        query = (
+            select(
+                func.count(), func.sum(answers.c.active_ms), Assignment.accepted_at, Assignment.submitted_at
+            )
+            .join(Assignment, Assignment.id == answers.c.assignment_id)
+            .join(Hit, Hit.id == Assignment.hit_id)
+            .where(Hit.batch_id == batch_id, answers.c.active_ms > 0, Assignment.decision.in_(_KEPT))
+            .group_by(Assignment.id, Assignment.accepted_at, Assignment.submitted_at)
+            .order_by(Assignment.id)
+        )
+        pages += [
+            MeasuredPage(places, int(active_ms or 0), accepted_at, submitted_at)
+            for places, active_ms, accepted_at, submitted_at in session.execute(query)
+        ]
+    return pages

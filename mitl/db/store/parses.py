@@ -14,7 +14,17 @@ from typing import Any
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from mitl.db.models import Assignment, Batch, Finding, Hit, HitItem, Judgement, Rationale
+from mitl.db.models import (
+    Assignment,
+    Batch,
+    Finding,
+    Hit,
+    HitItem,
+    Judgement,
+    PreferenceAnswer,
+    Rationale,
+    SimilarityAnswer,
+)
 from mitl.db.store.bulk import add_rows, chunks
 from mitl.records import BatchKind, Environment, JudgementSource, ParsedAnswers
 from mitl.records import Finding as FindingRecord
@@ -23,6 +33,9 @@ UNREADABLE = "unreadable"
 MISSING_ANSWER = "missing_answer"
 _MARKS_OF_A_PARSE = (UNREADABLE, MISSING_ANSWER)
 """A parse without an answer has one of these findings."""
+
+
+AnswerTable = type[Judgement] | type[PreferenceAnswer] | type[SimilarityAnswer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +62,21 @@ def places(session: Session, hit_ids: Sequence[int]) -> dict[int, tuple[int, lis
 def unparsed(
     session: Session, environment: Environment, ids: Sequence[int] | None = None
 ) -> dict[int, RawSubmission]:
-    """Submissions of pages of pairs that have no parse, by id; all of them, or those among ``ids``.
+    """Submissions of pages of pairs that were posted from here and have no parse; see ``unread``."""
+    return unread(session, environment, BatchKind.PAIRS, Judgement, ids)
 
-    Pages of rankings are read elsewhere: see `mitl.db.store.preferences`.
+
+def unread(
+    session: Session,
+    environment: Environment,
+    kind: str,
+    answers: AnswerTable,
+    ids: Sequence[int] | None = None,
+) -> dict[int, RawSubmission]:
+    """Submissions to a kind of campaign that have no parse, by id; all of them, or those among ``ids``.
+
+    Args:
+        answers: where that kind's answers are kept, a row for each place.
     """
     query = (
         select(Assignment.id, Assignment.hit_id, Assignment.raw_xml)
@@ -60,8 +85,8 @@ def unparsed(
         .where(
             Batch.environment == environment,
             Batch.source == JudgementSource.CROWD,
-            Batch.kind == BatchKind.PAIRS,
-            ~select(Judgement.id).where(Judgement.assignment_id == Assignment.id).exists(),
+            Batch.kind == kind,
+            ~select(answers.id).where(answers.assignment_id == Assignment.id).exists(),
             ~select(Finding.id)
             .where(Finding.assignment_id == Assignment.id, Finding.code.in_(_MARKS_OF_A_PARSE))
             .exists(),
@@ -73,14 +98,17 @@ def unparsed(
 
 
 def ids(
-    session: Session, environment: Environment, source: JudgementSource = JudgementSource.CROWD
+    session: Session,
+    environment: Environment,
+    source: JudgementSource = JudgementSource.CROWD,
+    kind: str = BatchKind.PAIRS,
 ) -> list[int]:
-    """The submissions of pages of pairs of an environment that came that way, in order of their rows."""
+    """The submissions to a kind of campaign that came that way to an environment, in order of their rows."""
     query = (
         select(Assignment.id)
         .join(Hit, Hit.id == Assignment.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment, Batch.source == source, Batch.kind == BatchKind.PAIRS)
+        .where(Batch.environment == environment, Batch.source == source, Batch.kind == kind)
         .order_by(Assignment.id)
     )
     return list(session.scalars(query))

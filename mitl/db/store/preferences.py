@@ -8,10 +8,11 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from mitl.db.models import Assignment, Batch, Comparison, Finding, Hit, PreferenceAnswer, Worker
+from mitl.db.models import Assignment, Batch, Comparison, Hit, PreferenceAnswer, Worker
+from mitl.db.store import parses
 from mitl.db.store.bulk import add_rows, chunks
 from mitl.db.store.comparisons import KEPT, record_of
-from mitl.db.store.parses import MISSING_ANSWER, UNREADABLE, RawSubmission, add_all_findings
+from mitl.db.store.parses import RawSubmission, add_all_findings, unread
 from mitl.records import (
     BatchKind,
     ComparisonAnswer,
@@ -27,34 +28,12 @@ def unparsed(
     session: Session, environment: Environment, ids: Sequence[int] | None = None
 ) -> dict[int, RawSubmission]:
     """Submissions of pages of rankings that have no parse, by id; all of them, or those among ``ids``."""
-    query = (
-        select(Assignment.id, Assignment.hit_id, Assignment.raw_xml)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(
-            Batch.environment == environment,
-            Batch.kind == BatchKind.RANKINGS,
-            ~select(PreferenceAnswer.id).where(PreferenceAnswer.assignment_id == Assignment.id).exists(),
-            ~select(Finding.id)
-            .where(Finding.assignment_id == Assignment.id, Finding.code.in_((UNREADABLE, MISSING_ANSWER)))
-            .exists(),
-        )
-        .order_by(Assignment.id)
-    )
-    parts = [query] if ids is None else [query.where(Assignment.id.in_(chunk)) for chunk in chunks(ids)]
-    return {row[0]: RawSubmission(*row) for part in parts for row in session.execute(part)}
+    return unread(session, environment, BatchKind.RANKINGS, PreferenceAnswer, ids)
 
 
 def ids(session: Session, environment: Environment) -> list[int]:
     """The submissions of pages of rankings, in order of their rows."""
-    query = (
-        select(Assignment.id)
-        .join(Hit, Hit.id == Assignment.hit_id)
-        .join(Batch, Batch.id == Hit.batch_id)
-        .where(Batch.environment == environment, Batch.kind == BatchKind.RANKINGS)
-        .order_by(Assignment.id)
-    )
-    return list(session.scalars(query))
+    return parses.ids(session, environment, kind=BatchKind.RANKINGS)
 
 
 def places(session: Session, hit_ids: Sequence[int]) -> dict[int, tuple[int, list[int]]]:
@@ -68,9 +47,9 @@ def places(session: Session, hit_ids: Sequence[int]) -> dict[int, tuple[int, lis
     return found
 
 
-def set_parses(session: Session, parses: Mapping[int, ParsedComparisons]) -> None:
+def set_parses(session: Session, given: Mapping[int, ParsedComparisons]) -> None:
     """Write what was parsed from these submissions, in place of an earlier parse."""
-    for chunk in chunks(list(parses)):
+    for chunk in chunks(list(given)):
         session.execute(delete(PreferenceAnswer).where(PreferenceAnswer.assignment_id.in_(chunk)))
     add_rows(
         session,
@@ -84,11 +63,11 @@ def set_parses(session: Session, parses: Mapping[int, ParsedComparisons]) -> Non
                 "text": answer.text or None,
                 "active_ms": answer.active_ms,
             }
-            for id_, parsed in parses.items()
+            for id_, parsed in given.items()
             for answer in parsed.answers
         ),
     )
-    add_all_findings(session, {id_: parsed.findings for id_, parsed in parses.items()})
+    add_all_findings(session, {id_: parsed.findings for id_, parsed in given.items()})
 
 
 def answers(session: Session, assignment_ids: Sequence[int]) -> dict[int, list[ComparisonAnswer]]:

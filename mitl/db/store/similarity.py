@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select
 from sqlalchemy.orm import Session
 
 from mitl.db.models import (
@@ -32,6 +32,7 @@ from mitl.records.similarity import (
     TASKS,
     Likeness,
     SamplingMethod,
+    SimilarityRole,
 )
 
 KEPT = tuple(decision for decision in Decision if decision.keeps_answers)
@@ -139,6 +140,21 @@ def samples(session: Session) -> pd.DataFrame:
 
 def ratings(session: Session, environment: Environment) -> pd.DataFrame:
     """Every answer of an environment (``RATINGS``), controls among them, by submission and place."""
+    return _ratings(session, Worker.environment == environment)
+
+
+def ratings_beside(session: Session, worker_id: int) -> pd.DataFrame:
+    """A worker's answers and those of all others on the same pairs (``RATINGS``)."""
+    pairs = (
+        select(SimilarityItem.pair_id)
+        .join(Assignment, Assignment.hit_id == SimilarityItem.hit_id)
+        .where(Assignment.worker_id == worker_id)
+    )
+    environment = select(Worker.environment).where(Worker.id == worker_id).scalar_subquery()
+    return _ratings(session, Worker.environment == environment, SimilarityItem.pair_id.in_(pairs))
+
+
+def _ratings(session: Session, *conditions: ColumnElement[bool]) -> pd.DataFrame:
     query = (
         select(
             SimilarityItem.pair_id,
@@ -162,12 +178,12 @@ def ratings(session: Session, environment: Environment) -> pd.DataFrame:
             SimilarityItem,
             (SimilarityItem.hit_id == Hit.id) & (SimilarityItem.place == SimilarityAnswer.place),
         )
-        .where(Worker.environment == environment)
+        .where(*conditions)
         .order_by(SimilarityAnswer.assignment_id, SimilarityAnswer.place)
     )
     found = _table(session, query)
     outcomes = tuple(Outcome)
-    return frame(
+    answered = frame(
         RATINGS,
         {
             "pair": found["pair_id"],
@@ -181,12 +197,20 @@ def ratings(session: Session, environment: Environment) -> pd.DataFrame:
             "assignment": found["assignment_id"],
             "place": found["place"],
             "active_ms": found["active_ms"].fillna(0).astype("int64"),
-            "usable": [
-                decision in KEPT and excluded is None
-                for decision, excluded in zip(found["decision"], found["excluded_at"], strict=True)
-            ],
+            # A column of times and of nothing holds NaT for nothing.
+            "usable": found["decision"].isin(KEPT) & found["excluded_at"].isna(),
         },
     )
+    # Where a page is asked again, a worker may meet a pair once more; five raters are five people.
+    counts = (
+        answered["usable"]
+        & answered["score"].notna()
+        & (answered["role"] == SIMILARITY_ROLES.index(SimilarityRole.ASKED))
+    )
+    answered.loc[answered[counts].duplicated(["worker", "pair"]).loc[lambda later: later].index, "usable"] = (
+        False
+    )
+    return answered
 
 
 def comments(session: Session, environment: Environment) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, TypedDict
 
-from mitl.campaign.kinds import kinds_asked
+from mitl.campaign.kinds import kinds_asked, to_ask_again
 from mitl.campaign.posting import gone_warning, reconcile
 from mitl.crowd.context import Context, open_context, require_same_server
 from mitl.crowd.endpoint import Endpoint, open_endpoint
@@ -233,8 +233,8 @@ def _next(context: Context, counts: HarvestCounts) -> str:
     kinds = kinds_asked(session, environment)
     if counts["queued"]:
         return "mitl review"
-    if again := next((kind for kind in kinds if kind.to_replace(session, environment)), None):
-        return f"{again.command} --{environment}, which asks again what could not be used"
+    if again := next(iter(to_ask_again(session, environment)), None):
+        return f"{again} --{environment}, which asks again what could not be used"
     if counts["hits_out"]:
         return "mitl harvest again when people have worked"
     following = "mitl build-dataset --out DIR"

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from mitl.campaign.kinds import wording_of
+from mitl.campaign.kinds.similarity.checking import RULE
 from mitl.campaign.kinds.similarity.standing import Standing, standing
 from mitl.crowd.context import Context, open_context
 from mitl.db.session import reading
@@ -151,6 +152,7 @@ def _input(context: Context, known: ReleaseFacts, rules: RatingRules, name: str)
             if (templates := sorted({batch.template for batch in known.batches if batch.direction == task}))
         },
         controls=_controls(state.ratings),
+        rule=RULE.removeprefix("rule: "),
         seeds={"project": settings.seed},
         configuration={"batches": [_batch(batch, wordings[batch.template]) for batch in known.batches]},
         origins=_origins(context, known, given),

@@ -27,7 +27,6 @@ from mitl.positives.summary import pair_agreement
 from mitl.records import (
     BatchKind,
     Decision,
-    Direction,
     HitState,
     PairRole,
 )
@@ -119,7 +118,7 @@ def batch_rows(project: ProjectSnapshot) -> tuple[BatchRow, ...]:
         BatchRow(
             name=batch.name,
             template=batch.template,
-            direction=None if batch.direction == "both" else Direction(batch.direction),
+            direction=batch.direction,
             hits=sum(hit.batch_id == batch.id for hit in project.hits),
             reward_cents=batch.reward_cents,
             median_active_s=statistics.median(times[batch.name]) if times[batch.name] else None,

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, TypedDict
 
+import pandas as pd
+
+from mitl.campaign.kinds import to_ask_again
 from mitl.core.pricing import format_dollars
 from mitl.crowd.context import Context, open_context
 from mitl.crowd.golds import gold_state
@@ -54,18 +57,21 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
     with open_context(settings, environment, read_only=True) as context:
         dataset = item_store.dataset(context.session)
         n_batches = len(hit_store.batches(context.session, context.environment))
-        now = _counts(context, dataset)
+        answers = answer_columns(context.session, context.environment)
+        again = to_ask_again(context.session, context.environment, answers)
+        now = _counts(context, dataset, answers, sum(map(len, again.values())))
     title = f"{settings.project.name} · {context.environment}"
     return StageResult(
         counts=now,
         tables=(Table(title, ("what", "now"), _rows(now, dataset, n_batches)),),
-        next=_next(now, settings.annotators),
+        next=_next(now, settings.annotators, next(iter(again), "mitl publish")),
     )
 
 
-def _counts(context: Context, dataset: DatasetRow) -> StatusCounts:
+def _counts(
+    context: Context, dataset: DatasetRow, answers: pd.DataFrame, hits_to_ask_again: int
+) -> StatusCounts:
     session, chosen = context.session, context.environment
-    answers = answer_columns(session, chosen)
     pairs = open_work.pair_counts(session, chosen, answers)
     decisions = answer_store.decision_counts(session, chosen)
     golds = gold_state(session, chosen, context.settings.gold_rule, answers)
@@ -82,7 +88,7 @@ def _counts(context: Context, dataset: DatasetRow) -> StatusCounts:
         "submissions": sum(decisions.values()),
         "queued": decisions.get(Decision.QUEUED, 0),
         "calls_open": desk_store.unsent(session, chosen),
-        "hits_to_ask_again": len(open_work.hits_to_replace(session, chosen, answers)),
+        "hits_to_ask_again": hits_to_ask_again,
         "golds_answered": sum(record.golds for record in golds.records.values()),
         "golds_passed": sum(record.passes for record in golds.records.values()),
         "golds_withdrawn": len(golds.withdrawn),
@@ -117,8 +123,9 @@ def _rows(now: StatusCounts, data: DatasetRow, n_batches: int) -> tuple[tuple[ob
     return tuple(row for row in rows if row is not None)
 
 
-def _next(now: StatusCounts, annotators: Sequence[str]) -> str:
-    if not now["pairs"]:
+def _next(now: StatusCounts, annotators: Sequence[str], asks: str) -> str:
+    """Args: asks: the command that asks what is open, or asks again what could not be used."""
+    if not now["pairs"] and not sum(now["hits"].values()):
         return first_step(annotators)
     if now["calls_open"]:
         return "mitl harvest"
@@ -128,5 +135,5 @@ def _next(now: StatusCounts, annotators: Sequence[str]) -> str:
         helpers = "" if now["environment"] == Environment.LIVE else " (or mitl simulate)"
         return f"mitl serve for people{helpers}, then mitl harvest"
     if now["hits_to_ask_again"] or now["pairs_open"]:
-        return f"mitl publish --{now['environment']}"
+        return f"{asks} --{now['environment']}"
     return "mitl build-dataset --out DIR" if now["pairs_judged"] else "mitl harvest"

@@ -9,15 +9,28 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from mitl.campaign.kinds import kind_of
 from mitl.crowd.context import Context
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store
+from mitl.db.store import ledger
 from mitl.db.store.answers import AssignmentRow
 from mitl.db.store.desk import AnswerRow
 from mitl.judgements.conduct import haste
 from mitl.judgements.gold_records import GoldState
-from mitl.records import Decision, Environment, Finding, GoldControl, Label, Outcome, Pair, PairRole
+from mitl.records import (
+    BatchKind,
+    Decision,
+    Environment,
+    Finding,
+    GoldControl,
+    Label,
+    Outcome,
+    Pair,
+    PairRole,
+    Table,
+)
 from mitl.records.gold_rule import GoldRule
 from mitl.records.questions import RATIONALE, TEXT, Given
 from mitl.stages.reviewing.decisions import Rejection, find_submission, rejection_of
@@ -90,12 +103,10 @@ class Submission:
     findings: tuple[Finding, ...]
     rejection: Rejection | None
     """Where it was rejected."""
-
-    @property
-    def active_s(self) -> float | None:
-        """Active seconds on the page; None where nothing was measured."""
-        known = [pair.seconds for pair in self.pairs if pair.seconds is not None]
-        return sum(known) if known else None
+    active_s: float | None
+    """Active seconds on the page; None where nothing was measured."""
+    evidence: tuple[Table, str] | None
+    """Its answers and the rule that judges them, where its page asked for something else than pairs."""
 
     @property
     def taken(self) -> dt.timedelta | None:
@@ -141,12 +152,16 @@ def submission(context: Context, number: int, golds: GoldState) -> Submission:
     pairs = _pairs(context, row, golds)
     hasty = haste((pair.seconds for pair in pairs), context.settings.min_seconds_a_pair)
     noted = answer_store.findings_of(session, [row.id]).get(row.id, [])
+    active = ledger.active_ms(session, row.id)
+    asked = hit_store.other_kinds(session, environment).get(row.hit_id, BatchKind.PAIRS)
     return Submission(
         row=row,
         reward_cents=rewards[row.batch],
         pairs=pairs,
         findings=(*noted, *([Finding(HASTE, hasty.text)] if hasty is not None else [])),
         rejection=rejection_of(session, row),
+        active_s=None if active is None else active / 1000,
+        evidence=kind_of(asked).evidence(session, row),
     )
 
 

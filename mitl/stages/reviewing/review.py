@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, TypedDict
 
 from mitl.campaign.bill import SpendingLimit
-from mitl.campaign.kinds import kinds_asked
+from mitl.campaign.kinds import kinds_asked, to_ask_again
 from mitl.core.pricing import fee_cents, format_dollars
 from mitl.crowd.context import Context, open_context
 from mitl.crowd.golds import gold_state
@@ -230,13 +230,14 @@ def _ruled(
         deadlines: of the submissions that were rejected now.
     """
     session, chosen = context.session, context.environment
-    again = open_work.hits_to_replace(session, chosen)
+    again = to_ask_again(session, chosen)
+    hits_again = [hit for hits in again.values() for hit in hits]
     made = Counter(ruling.decision for ruling in rulings)
     counts = RulingCounts(
         environment=chosen.value,
         queued=answer_store.decision_counts(session, chosen).get(Decision.QUEUED, 0),
-        hits_to_ask_again=len(again),
-        again_cents=_cost(context, again),
+        hits_to_ask_again=len(hits_again),
+        again_cents=_cost(context, hits_again),
         reversible_until={
             str(number): None if until is None else until.isoformat(timespec="seconds")
             for number, until in deadlines.items()
@@ -257,7 +258,7 @@ def _ruled(
         counts=counts,
         warnings=tuple(warnings),
         lines=tuple(_lines(counts, deadlines)),
-        next=_next(context, counts),
+        next=_next(context, counts, next(iter(again), "")),
     )
 
 
@@ -292,7 +293,7 @@ def _over_ceiling(context: Context, cents: int) -> str:
     return (
         f"asking again what could not be used costs up to {format_dollars(cents)}, but the ceiling of "
         f"{format_dollars(settings.ceiling_cents or 0)} on {chosen} leaves {format_dollars(left)}; raise ceiling_cents "
-        "in [crowd] of mitl.toml, or ask for part of it by `mitl publish --limit`"
+        "in [crowd] of mitl.toml, or ask for part of it with --limit"
     )
 
 
@@ -301,18 +302,18 @@ def _charges_fee(settings: Settings) -> bool:
     return settings.endpoint is not None
 
 
-def _next(context: Context, counts: RulingCounts) -> str:
+def _next(context: Context, counts: RulingCounts, asks_again: str) -> str:
+    """Args: asks_again: the command that asks again what could not be used; empty where nothing is to be."""
     session, chosen = context.session, context.environment
     if counts["queued"]:
         return "mitl review"
-    if counts["hits_to_ask_again"]:
-        return f"mitl publish --{chosen}, which asks again what could not be used"
-    kinds = kinds_asked(session, chosen)
-    for kind in kinds:
-        if kind.to_replace(session, chosen):
-            return f"{kind.command} --{chosen}, which asks again what could not be used"
+    if asks_again:
+        return f"{asks_again} --{chosen}, which asks again what could not be used"
     if open_work.open_work(session, chosen).hits:
         return "mitl harvest"
     return " or ".join(
-        [*(f"{kind.scores}," for kind in kinds if kind.scores), "mitl build-dataset --out DIR"]
+        [
+            *(f"{kind.scores}," for kind in kinds_asked(session, chosen) if kind.scores),
+            "mitl build-dataset --out DIR",
+        ]
     )

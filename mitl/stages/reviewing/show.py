@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, TypedDict
 
-from mitl.campaign.kinds import kind_of
 from mitl.core.pricing import format_dollars
 from mitl.crowd.context import Context, open_context
-from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.judgements.conduct import Agreement
 from mitl.judgements.gold_records import GOLD_NEGATIVE_FAILED, GOLD_POSITIVE_FAILED
-from mitl.records import BatchKind, Decision, Environment, Finding, Label, StageResult, Table, several
+from mitl.records import Decision, Environment, Finding, Label, StageResult, Table, several
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.harvesting.judging import approves_itself_at, reversible_until, utc
@@ -38,8 +36,6 @@ class _Known:
     """Other submissions of the worker in the queue."""
     imported: bool
     """Whether it came from a file of past work."""
-    evidence: tuple[Table, str] | None
-    """Its answers and the rule that judges them, where its page asked for something else than pairs."""
 
 
 def show(settings: Settings, number: int, environment: Environment | None = None) -> StageResult:
@@ -54,11 +50,11 @@ def show(settings: Settings, number: int, environment: Environment | None = None
     failed = _failed(known)
     return StageResult(
         counts=_counts(known),
-        tables=(known.evidence[0] if known.evidence else _answers(known), *([failed] if failed.rows else [])),
+        tables=(found.evidence[0] if found.evidence else _answers(known), *([failed] if failed.rows else [])),
         lines=(
             *_about_worker(known, settings.min_seconds_a_pair),
             *map(_finding, found.findings),
-            known.evidence[1] if known.evidence else f"rule: {settings.gold_rule.text}",
+            *(found.evidence[1].splitlines() if found.evidence else [f"rule: {settings.gold_rule.text}"]),
             *_fate(known),
         ),
         next=f"mitl review approve|drop|exclude|reject {number}" if found.row.decision in _WAITS else "",
@@ -71,7 +67,6 @@ def _known(context: Context, number: int) -> _Known:
     found = submission(context, number, people.golds)
     worker = people.find(found.row.worker_id)
     assert worker is not None, "everyone with a submission is among the crowd"
-    asked = hit_store.other_kinds(session, environment).get(found.row.hit_id, BatchKind.PAIRS)
     images, _ = item_store.id_maps(session, item_store.dataset(session).id)
     return _Known(
         found,
@@ -84,7 +79,6 @@ def _known(context: Context, number: int) -> _Known:
             if row.worker_id == worker.id and row.id != found.row.id
         ),
         imported=is_imported(session, found.row),
-        evidence=kind_of(asked).evidence(session, found.row),
     )
 
 

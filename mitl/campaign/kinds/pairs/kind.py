@@ -8,8 +8,9 @@ from typing import Annotated, TypedDict
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.kinds.pairs.planning import PAIRS_PER_HIT, Campaign, PairsPlan, estimate_of, make_plan
+from mitl.campaign.kinds.pairs.planning import PAIRS_PER_HIT, Campaign, PairsPlan, make_plan
 from mitl.campaign.kinds.protocol import Estimate, Golds, Shown, Wording, again_lines, columns
+from mitl.campaign.pilots import estimate_of
 from mitl.crowd.answers import parse_answers
 from mitl.db.store import hits as hit_store
 from mitl.db.store import judgements as judgement_store
@@ -99,7 +100,7 @@ class Pairs:
 
     def estimate(self, template: HitTemplate, plan: PairsPlan) -> Estimate:
         """By the times of the wording's latest pilot, else by the wording's own."""
-        return estimate_of(plan.pilots, template)
+        return estimate_of(plan.pilots, template, PAIRS_PER_HIT)
 
     def add_batch(self, session: Session, batch_id: int, plan: PairsPlan) -> None:
         """A batch of pairs is its pages alone."""

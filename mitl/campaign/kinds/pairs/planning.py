@@ -5,15 +5,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import math
-import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from sqlalchemy.orm import Session
 
-from mitl.campaign.kinds.protocol import Estimate, Leftover, Plan, Replacement, Request, leftover, plans_out
+from mitl.campaign.kinds.protocol import Leftover, Plan, Replacement, Request, leftover, plans_out
+from mitl.campaign.pilots import Pilot, find_pilots, pilot_is_out, pilot_out, waits_for
 from mitl.core.packed import pack_pairs
 from mitl.crowd.golds import gold_state
 from mitl.db.store import hits as hit_store
@@ -24,79 +23,15 @@ from mitl.db.store import proposals as proposal_store
 from mitl.db.store.open_work import HitToReplace
 from mitl.errors import ProposalError, StoreError, UsageError
 from mitl.hits.packing import CANDIDATES_PER_HIT, hits_needed, overlap_pairs, pack, pack_overlap
-from mitl.hits.templates import HitTemplate
 from mitl.hits.validation import check_batch
-from mitl.judgements.wages import work_time
 from mitl.positives.merging import CXC_POSITIVE
 from mitl.proposals.candidates import NamedRanking, ranked_pairs, ranking_path
 from mitl.proposals.sampling import gold_negatives, gold_positives, shuffled_pairs
-from mitl.records import BatchKind, Direction, Environment, HitItem, PackedHit, Pair, PairRole, several
+from mitl.records import BatchKind, Direction, Environment, HitItem, PackedHit, Pair, PairRole
 from mitl.retrieval.rankings import read_ranking
-from mitl.settings import ASSIGNMENT_DURATION_S, Settings
+from mitl.settings import Settings
 
 PAIRS_PER_HIT = CANDIDATES_PER_HIT + 2
-
-
-@dataclass(frozen=True, slots=True)
-class Pilot:
-    """A pilot batch and what became of it."""
-
-    batch: str
-    hits: int
-    out: int
-    """HITs that are not closed: not posted yet, not answered, or not decided about."""
-    seconds: tuple[float, ...] = ()
-    """Active time of a HIT of 20 pairs, by each submission that is kept and was measured."""
-
-
-def find_pilots(session: Session, environment: Environment, template: str) -> list[Pilot]:
-    """The pilots of a wording in an environment, oldest first."""
-    pilots = []
-    for batch in hit_store.batches(session, environment):
-        if batch.pilot and batch.template == template:
-            out, hits = open_work.pilot_progress(session, batch.id)
-            pilots.append(Pilot(batch.name, hits, out, _seconds(session, batch.id, environment)))
-    return pilots
-
-
-def _seconds(session: Session, batch_id: int, environment: Environment) -> tuple[float, ...]:
-    """What the submissions say of a whole HIT: a page that measured fewer pairs counts at the same pace.
-
-    On the sandbox, claims stand: scripted workers answer in no time and claim a person's.
-    """
-    trusted = environment is Environment.SANDBOX
-    seconds = []
-    for page in open_work.measured_pages(session, batch_id):
-        time = work_time(
-            page.active_ms, page.accepted_at, page.submitted_at, ASSIGNMENT_DURATION_S, trusted=trusted
-        )
-        if time.ms is not None:
-            seconds.append(PAIRS_PER_HIT * time.ms / 1000 / page.places)
-    return tuple(seconds)
-
-
-def pilot_out(pilots: Sequence[Pilot]) -> Pilot | None:
-    """The first pilot that is not done."""
-    return next((pilot for pilot in pilots if pilot.out), None)
-
-
-def estimate_of(pilots: Sequence[Pilot], template: HitTemplate) -> Estimate:
-    """The latest finished pilot's median active time of a HIT, in whole seconds upwards; else the wording's own."""
-    own = PAIRS_PER_HIT * template.seconds_per_pair
-    plain = f"the wording's {template.seconds_per_pair} s a pair"
-    done = [pilot for pilot in pilots if not pilot.out]
-    for pilot in reversed(done):
-        if pilot.seconds:
-            n = len(pilot.seconds)
-            return Estimate(
-                max(1, math.ceil(statistics.median(pilot.seconds))),
-                pilot.batch,
-                f"median of {several(n, 'submission')} of pilot {pilot.batch}; the wording says {own} s",
-                is_kept=True,
-            )
-    if done:
-        return Estimate(own, None, f"{plain}, since pilot {done[-1].batch} gave no usable times")
-    return Estimate(own, None, plain)
 
 
 PAGES_PER_GOLD = 3
@@ -178,19 +113,14 @@ def make_plan(session: Session, settings: Settings, request: Campaign, *, adopte
         UsageError: there is something to post, but a pilot of the same wording is out.
     """
     left = leftover(session, request.environment, BatchKind.PAIRS, hit_store.hit_items)
-    pilots = tuple(find_pilots(session, request.environment, request.template))
+    pilots = tuple(find_pilots(session, request.environment, request.template, PAIRS_PER_HIT))
     out = pilot_out(pilots) if request.wait_for_pilot else None
     if out is None:
         return dataclasses.replace(_open_plan(session, settings, request, left), pilots=pilots)
     is_first_look = request.pilot is None and not left.hits and not adopted
     if is_first_look and _open_plan(session, settings, request, left).n_hits:
-        raise UsageError(
-            f"pilot {out.batch} of template {request.template!r} is out: {out.out} of its {out.hits} HITs are not "
-            "answered and decided yet; run `mitl harvest` (and `mitl review`) first, or post the rest without its "
-            "times with --no-wait-for-pilot"
-        )
-    waits = f"pilot {out.batch} is out, {out.out:,} of its {out.hits:,} HITs are not answered and decided yet"
-    return PairsPlan(left=left, waits_for=waits, pilots=pilots)
+        raise pilot_is_out(out, request.template)
+    return PairsPlan(left=left, waits_for=waits_for(out), pilots=pilots)
 
 
 def _open_plan(session: Session, settings: Settings, request: Campaign, left: Leftover) -> PairsPlan:

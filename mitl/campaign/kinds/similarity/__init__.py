@@ -1,1 +1,1 @@
-"""Graded similarity from 0 to 5: two texts, two images, or an image and a text. No call to the server."""
+"""Graded similarity: people say from 0 to 5 how alike two texts, two images, or an image and a text are."""

@@ -1,0 +1,241 @@
+"""The kind of campaign that asks how alike two items are, from 0 to 5."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Annotated, TypedDict
+
+from sqlalchemy.orm import Session
+
+from mitl.campaign.kinds.protocol import Estimate, Golds, Shown, Wording, again_lines, columns
+from mitl.campaign.kinds.similarity.checking import RULE, check_ratings, expectation
+from mitl.campaign.kinds.similarity.conduct import rater_habits
+from mitl.campaign.kinds.similarity.packing import check_page
+from mitl.campaign.kinds.similarity.page import PageItem, render_similarity
+from mitl.campaign.kinds.similarity.parsing import parse_ratings
+from mitl.campaign.kinds.similarity.planning import PER_HIT, RatePairs, RatingPlan, make_plan
+from mitl.campaign.pilots import estimate_of
+from mitl.db.store import desk as desk_store
+from mitl.db.store import items as item_store
+from mitl.db.store import rating_pages
+from mitl.db.store import similarity as similarity_store
+from mitl.db.store.answers import AssignmentRow
+from mitl.db.store.open_work import HitToReplace
+from mitl.hits.templates import HitTemplate
+from mitl.judgements.gold_records import BAD_RECORD, EXCLUDED_WORKER, GoldVerdict
+from mitl.records import Decision, Environment, Finding, Table
+from mitl.records.gold_rule import GoldRule
+from mitl.records.results import printed_by
+from mitl.records.similarity import (
+    SIMILARITY,
+    GivenRating,
+    ParsedRatings,
+    SimilarityQuestion,
+    SimilarityRole,
+)
+
+_MONEY = ("assignments", "rewards_cents", "fees_cents", "total_cents")
+
+
+@printed_by("rate publish")
+class RatingCounts(TypedDict, total=False):
+    """What publishing pairs to be rated counts."""
+
+    environment: Annotated[str, "sandbox or live"]
+    batch: Annotated[str | None, "name of the new batch; null where only earlier HITs were posted"]
+    task: Annotated[
+        list[str], "what is rated: sts (two texts), sis (two images) or sits (an image and a text)"
+    ]
+    hits: Annotated[int, "HITs that would be posted (`--dry-run`)"]
+    pairs: Annotated[int, "pairs on the pages, controls left out"]
+    controls: Annotated[int, "identical, random and repeated pairs on the pages"]
+    hits_posted: Annotated[int, "HITs created by this run"]
+    hits_adopted: Annotated[int, "HITs of an interrupted run, or of an older database, found on the server"]
+    hits_again: Annotated[int, "HITs that ask for the ratings that pairs lack"]
+    assignments: Annotated[int, "assignments of all HITs on the bill"]
+    rewards_cents: Annotated[int, "all rewards on the bill"]
+    fees_cents: Annotated[int, "all fees on the bill"]
+    total_cents: Annotated[int, "the bill, fees included"]
+    reward_cents: Annotated[int | None, "reward of the new batch's HITs; null without one"]
+    estimate_s: Annotated[int | None, "seconds that one of them is expected to take; null without one"]
+    pilot: Annotated[bool, "whether the new batch is a pilot (`--pilot`)"]
+    committed_cents: Annotated[int, "spent and promised on this environment after posting"]
+    balance_cents: Annotated[int, "the balance after posting; the sandbox always says 10,000.00"]
+    requests: Annotated[int, "requests written (`--dry-run`)"]
+    largest_question_bytes: Annotated[int, "size of the largest page (`--dry-run`); 65,535 are allowed"]
+
+
+class Similarity:
+    """Pages of pairs of one task, among them an identical, a random and a repeated one."""
+
+    name = SIMILARITY
+    command = "mitl rate publish"
+    scores = "mitl rate scores"
+    asked = "pairs"
+    shown = "pairs to rate"
+    given = "ratings"
+    page_size = PER_HIT
+    answer_field = "score"
+    choices: tuple[str, ...] = ()
+    dry_keys = (
+        *("environment", "task", "hits", "pairs", "controls"),
+        *(*_MONEY, "requests", "largest_question_bytes"),
+    )
+    posted_keys = (
+        *(
+            "batch",
+            "environment",
+            "task",
+            "pairs",
+            "controls",
+            "hits_posted",
+            "hits_adopted",
+            "hits_again",
+        ),
+        *(*_MONEY, "reward_cents", "estimate_s", "pilot", "committed_cents", "balance_cents"),
+    )
+    plan = staticmethod(make_plan)
+    add_items = staticmethod(rating_pages.add_items)
+    items = staticmethod(rating_pages.questions)
+    check_page = staticmethod(check_page)
+    unparsed = staticmethod(rating_pages.unparsed)
+    submissions = staticmethod(rating_pages.submissions)
+    places = staticmethod(rating_pages.places)
+    parse = staticmethod(parse_ratings)
+    parsed = ParsedRatings
+    set_parses = staticmethod(rating_pages.set_parses)
+
+    def estimate(self, template: HitTemplate, plan: RatingPlan) -> Estimate:
+        """By the times of the task's latest pilot, else by the wording's seconds; the batch keeps it."""
+        return dataclasses.replace(estimate_of(plan.pilots, template, plan.per_hit), is_kept=True)
+
+    def to_replace(self, session: Session, environment: Environment) -> list[HitToReplace]:
+        """Closed HITs of which pairs lack raters."""
+        return [
+            HitToReplace(lacking.hit, lacking.missing)
+            for lacking in rating_pages.lacking_hits(session, environment)
+        ]
+
+    def add_batch(self, session: Session, batch_id: int, plan: RatingPlan) -> None:
+        """A batch of pairs to rate is its pages alone."""
+
+    def images(self, item: SimilarityQuestion) -> tuple[int, ...]:
+        """None, one or both of the items."""
+        return tuple(number for side, number in _shown(item) if side == "image")
+
+    def render(
+        self, items: Sequence[SimilarityQuestion], wording: Wording, shown: Shown
+    ) -> tuple[str, list[str]]:
+        """See `CampaignKind`."""
+        page, texts = [], []
+        for item in items:
+            sides = [
+                ("", shown.sources[number]) if side == "image" else (shown.captions[number], "")
+                for side, number in _shown(item)
+            ]
+            page.append(PageItem(item.place, *sides[0], *sides[1]))
+            texts += [text or source for text, source in sides]
+        html = render_similarity(wording.template, page, contact=shown.contact, estimate_s=wording.estimate_s)
+        return html, texts
+
+    def headline(self, request: RatePairs, plan: RatingPlan) -> str:
+        """See `CampaignKind`."""
+        pilot = " · pilot" if request.pilot is not None and plan.fresh else ""
+        return f"similarity {request.task} · template {request.template}{pilot}"
+
+    def bill_lines(self, plan: RatingPlan) -> list[str]:
+        """See `CampaignKind`."""
+        sizes = {len(page) for page in plan.pages}
+        least, most = min(sizes), max(sizes)
+        controls = max(sum(item.role is not SimilarityRole.ASKED for item in page) for page in plan.pages)
+        size = f"{most if least == most else f'{least} to {most}'} a HIT, {controls} of them controls"
+        pairs = plan.count(SimilarityRole.ASKED)
+        return [
+            f"{columns('pairs', f'{pairs:,}')}{columns('HITs', f'{plan.n_hits:,}')} ({size})",
+            *again_lines(plan),
+        ]
+
+    def facts(self, plan: RatingPlan) -> Mapping[str, object]:
+        """See `CampaignKind`."""
+        pairs = plan.count(SimilarityRole.ASKED)
+        return {
+            "task": sorted({item.task.value for page in plan.pages for item in page}),
+            "pairs": pairs,
+            "controls": sum(map(len, plan.pages)) - pairs,
+        }
+
+    def nothing_open(self, *, adopted: int) -> str:
+        """See `CampaignKind`."""
+        return "every sampled pair of the task is on an open HIT or has all its ratings"
+
+    def verdicts(
+        self,
+        session: Session,
+        environment: Environment,
+        rows: Sequence[AssignmentRow],
+        golds: Golds,
+        rule: GoldRule,
+    ) -> Mapping[int, GoldVerdict]:
+        """By the page's controls, and by the worker's record on pages of pairs."""
+        pages = rating_pages.questions(session, [row.hit_id for row in rows])
+        given = rating_pages.answers(session, [row.id for row in rows])
+        verdicts = {}
+        for row in rows:
+            findings = check_ratings(pages[row.hit_id], given.get(row.id, ()))
+            if golds.record(row.worker).is_bad:
+                findings.append(Finding(BAD_RECORD, golds.record(row.worker).text))
+            if row.excluded:
+                findings.append(Finding(EXCLUDED_WORKER))
+            decision = Decision.QUEUED if findings else Decision.PASS
+            verdicts[row.id] = GoldVerdict(decision, tuple(findings))
+        return verdicts
+
+    def evidence(self, session: Session, row: AssignmentRow) -> tuple[Table, str]:
+        """All ratings of a submission, the rule of its controls, and how its worker uses the scale."""
+        page = rating_pages.questions(session, [row.hit_id])[row.hit_id]
+        given = {answer.place: answer for answer in rating_pages.answers(session, [row.id]).get(row.id, ())}
+        dataset = item_store.dataset(session)
+        images, _ = item_store.id_maps(session, dataset.id)
+        texts = desk_store.caption_texts(
+            session, [n for item in page for side, n in _shown(item) if side == "caption"]
+        )
+        names = {
+            "image": {number: name for name, number in images.items()},
+            "caption": {number: text for number, (text, _) in texts.items()},
+        }
+        rows = tuple(
+            _evidence_row(item, page, given.get(item.place), [names[side][n] for side, n in _shown(item)])
+            for item in page
+        )
+        fields = ("place", "role", "score", "expected", "s", "own words", "first", "second")
+        title = f"submission {row.id} · HIT {row.batch}:{row.number} · ratings"
+        habits = rater_habits(similarity_store.ratings_beside(session, row.worker_id), row.worker)
+        return Table(title, fields, rows), RULE if habits is None else f"{RULE}\n{habits.text}"
+
+
+KIND = Similarity()
+
+
+def _shown(item: SimilarityQuestion) -> list[tuple[str, int]]:
+    """Side and number of the two items in the order in which they are shown."""
+    sided = list(zip(item.task.sides, item.pair, strict=True))
+    return sided[::-1] if item.swapped else sided
+
+
+def _evidence_row(
+    item: SimilarityQuestion,
+    page: Sequence[SimilarityQuestion],
+    answer: GivenRating | None,
+    names: Sequence[str],
+) -> tuple[object, ...]:
+    score = "–" if answer is None else answer.outcome.value if answer.score is None else f"{answer.score:.2f}"
+    return (
+        item.place,
+        item.role.value,
+        score,
+        expectation(item, page),
+        None if answer is None or answer.active_ms is None else f"{answer.active_ms / 1000:.1f}",
+        "" if answer is None else answer.text,
+        *names,
+    )

@@ -1,0 +1,78 @@
+"""The ratings of one page, checked place by place; what is odd becomes a finding, never an exception.
+
+A slider that nobody touched sends nothing, or an empty text, and counts as no answer. The findings are those of pages
+of pairs (see `mitl.crowd.answers`), with ``answer_ignored`` for a score beside the outcome ``skipped`` or
+``image_failed``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+
+from mitl.crowd.answer_parts import Findings, active_time, expanded, own_words, shown, single, sort_fields
+from mitl.protocol.answer_xml import answer_fields
+from mitl.records import Outcome
+from mitl.records.questions import TEXT, Question
+from mitl.records.similarity import HIGHEST, LOWEST, GivenRating, ParsedRatings
+
+_SCORE = re.compile(r"[0-9](\.[0-9]{1,2})?", re.ASCII)
+
+
+def parse_ratings(
+    xml: str | bytes, *, places: Collection[int], questions: Sequence[Question] = ()
+) -> ParsedRatings:
+    """The ratings of one assignment by rising place, with everything that was odd about them.
+
+    Args:
+        xml: QuestionFormAnswers XML.
+        places: the places (from 1) of the HIT.
+        questions: what the page asked besides; a comment in own words is read whether or not it did.
+
+    Raises:
+        AnswerError: the document cannot be read at all; the caller keeps that as a finding.
+    """
+    findings = Findings()
+    kinds = {"score", "outcome", "ms", TEXT.name, *(question.name for question in questions)}
+    by_place = sort_fields(expanded(answer_fields(xml), findings), places, kinds, findings)
+    answers = [
+        answer
+        for place in sorted(places)
+        if (answer := _answer(place, by_place.get(place, {}), findings)) is not None
+    ]
+    return ParsedRatings(tuple(answers), findings.all())
+
+
+def _answer(place: int, fields: dict[str, list[str]], findings: Findings) -> GivenRating | None:
+    score = _score(place, fields.get("score", []), findings)
+    outcome = single(place, "outcome", fields, Outcome, findings)
+    if outcome is None and "outcome" not in fields and score is not None:
+        outcome = Outcome.ANSWERED  # a score alone says as much
+    if outcome is None or (outcome is Outcome.ANSWERED and score is None):
+        findings.add("missing_answer", f"place {place} has no usable answer")
+        return None
+    if outcome is not Outcome.ANSWERED and score is not None:
+        findings.add("answer_ignored", f"place {place} is {outcome.value}, yet answered {score:.2f}")
+        score = None
+    return GivenRating(
+        place=place,
+        outcome=outcome,
+        score=score,
+        text=own_words(place, fields.get(TEXT.name, []), findings),
+        active_ms=active_time(place, fields.get("ms", []), findings),
+    )
+
+
+def _score(place: int, values: Sequence[str], findings: Findings) -> float | None:
+    """0 to 5 in steps of 0.01; None where nothing was set, or nothing that could be meant."""
+    if len(values) > 1:
+        findings.add("duplicate_field", f"p{place:02d}_score came {len(values)} times")
+    given = {value.strip() for value in values} - {""}
+    for value in sorted(given):
+        if not _SCORE.fullmatch(value) or not LOWEST <= float(value) <= HIGHEST:
+            findings.add(
+                "bad_value", f"p{place:02d}_score is {shown(value)}; 0.00 to 5.00 in steps of 0.01 are right"
+            )
+            return None
+    scores = {float(value) for value in given}
+    return scores.pop() if len(scores) == 1 else None

@@ -1,0 +1,276 @@
+"""Planning pages of similarity: which pairs of a task are open or lack raters, and the controls beside them."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from sqlalchemy.orm import Session
+
+from mitl.campaign.kinds.protocol import Leftover, Plan, Replacement, Request, leftover, plans_out
+from mitl.campaign.kinds.similarity.packing import (
+    MAX_PER_HIT,
+    N_CONTROLS,
+    Controls,
+    TwoItems,
+    n_pages,
+    pack_ratings,
+)
+from mitl.campaign.kinds.similarity.unrelated import draw_unrelated
+from mitl.campaign.pilots import Pilot, find_pilots, pilot_is_out, pilot_out, waits_for
+from mitl.db.store import items as item_store
+from mitl.db.store import rating_pages
+from mitl.db.store import similarity as similarity_store
+from mitl.db.store.rating_pages import LackingHit
+from mitl.errors import StoreError, UsageError
+from mitl.proposals.sampling import shuffled
+from mitl.records.similarity import (
+    SIMILARITY,
+    TASKS,
+    Likeness,
+    SimilarityPage,
+    SimilarityQuestion,
+    SimilarityRole,
+)
+from mitl.settings import Settings
+
+PER_HIT = 10
+"""Pairs of a usual HIT, controls included."""
+TEMPLATES: Mapping[Likeness, str] = {
+    Likeness.STS: "similarity-texts",
+    Likeness.SIS: "similarity-images",
+    Likeness.SITS: "similarity-mixed",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RatePairs(Request):
+    """Which task's pairs to rate, in which words, by how many workers, for how much; `mitl rate publish`."""
+
+    kind: ClassVar[str] = SIMILARITY
+    direction: str = Likeness.STS.value
+    """The task."""
+    template: str = ""
+    """Empty takes the task's own."""
+    assignments: int = 5
+    """Raters of a pair, as in CxC (section 3)."""
+    per_hit: int = PER_HIT
+    """Pairs of a HIT, controls included."""
+    controls: bool = True
+    """Whether pages hold an identical, a random and a repeated pair."""
+    wait_for_pilot: bool = True
+    """Whether nothing new is posted in this wording while a pilot of it is out."""
+
+    def __post_init__(self) -> None:
+        if not self.template:
+            object.__setattr__(self, "template", TEMPLATES[self.task])
+        least = 1 + N_CONTROLS * self.controls
+        if not least <= self.per_hit <= MAX_PER_HIT:
+            beside = f" beside its {N_CONTROLS} controls" if self.controls else ""
+            raise UsageError(
+                f"--per-hit {self.per_hit} leaves no pair to ask{beside}, or is too many; give {least} to {MAX_PER_HIT}"
+            )
+
+    @property
+    def task(self) -> Likeness:
+        """What is rated."""
+        return Likeness(self.direction)
+
+    @property
+    def words(self) -> dict[str, object]:
+        """By what a repetition of this command is known, as of every `Request`."""
+        return {
+            "kind": self.kind,
+            "direction": self.direction,
+            "template": self.template,
+            "pilot": self.pilot is not None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RatingPlan(Plan):
+    """What would be posted, with the pilots whose times price it."""
+
+    pilots: tuple[Pilot, ...] = ()
+    per_hit: int = PER_HIT
+    """Pairs of the fullest new page, controls included; what its working time is reckoned for."""
+
+    def count(self, *roles: SimilarityRole) -> int:
+        """Places of all pages with a pair in one of these roles."""
+        return sum(item.role in roles for page in self.pages for item in page)
+
+
+def make_plan(session: Session, settings: Settings, request: RatePairs, *, adopted: int = 0) -> RatingPlan:
+    """Pack what is open in this environment, or what an interrupted run left, alone; reads only.
+
+    Raises:
+        StoreError: no pair of the task was sampled yet.
+        ProposalError: there are not enough items for controls.
+        UsageError: there is something to post, but a pilot of the same wording is out.
+    """
+    left = leftover(session, request.environment, SIMILARITY, rating_pages.questions)
+    out = pilot_out(_pilots(session, request, request.per_hit)) if request.wait_for_pilot else None
+    if out is not None:
+        is_first_look = request.pilot is None and not left.hits and not adopted
+        if is_first_look and _open_plan(session, settings, request, left).n_hits:
+            raise pilot_is_out(out, request.template)
+        return RatingPlan(left=left, waits_for=waits_for(out), per_hit=request.per_hit)
+    plan = _open_plan(session, settings, request, left)
+    return dataclasses.replace(plan, pilots=tuple(_pilots(session, request, plan.per_hit)))
+
+
+def _pilots(session: Session, request: RatePairs, per_hit: int) -> list[Pilot]:
+    """The pilots of the task and wording, with times for a HIT of so many pairs."""
+    return find_pilots(session, request.environment, request.template, per_hit, direction=request.direction)
+
+
+def _open_plan(session: Session, settings: Settings, request: RatePairs, left: Leftover) -> RatingPlan:
+    """What is open whether or not a pilot is out, or what is left."""
+    if left:
+        return RatingPlan(left=left, per_hit=request.per_hit)
+    sampled = sampled_pairs(session, request.task)
+    if not sampled:
+        raise StoreError(
+            _NOTHING_SAMPLED[request.task.sides[0] == request.task.sides[1]].format(request.task)
+        )
+    asked = rating_pages.asked_pairs(session, request.environment, request.task)
+    still = shuffled((pair for pair in sampled if pair not in asked), settings.seed, f"pairs {request.task}")
+    # A pilot is as many HITs as it says: what asks again waits for the rest of the campaign.
+    lacking = [] if request.pilot is not None else _lacking(session, request)
+    n_open = len(still) + sum(len(hit.questions) for hit in lacking)
+    out, limit = plans_out(session, request)
+    lacking = list(_within(lacking, limit))
+    n_again = sum(len(hit.questions) for hit in lacking)
+    if limit is not None:
+        still = still[: limit - n_again]
+    if request.pilot is not None:
+        pages = max(request.pilot - sum(plan.hits for plan in out), 0)
+        still = still[: pages * (request.per_hit - N_CONTROLS * request.controls)]
+    held_back = n_open - n_again - len(still) if request.limited else 0
+    groups = _sharing_pages(lacking, request.per_hit)
+    count = n_pages(len(still), request.per_hit, controlled=request.controls)
+    controls = _controls(session, settings, request, len(groups) + count) if groups or count else None
+    again = tuple(_replacement(group, controls, turn, settings.seed) for turn, group in enumerate(groups))
+    fresh = pack_ratings(
+        still,
+        request.task,
+        _from(controls, len(groups)) if request.controls and controls is not None else None,
+        seed=settings.seed,
+        per_hit=request.per_hit,
+    )
+    return RatingPlan(
+        fresh=tuple(fresh),
+        again=again,
+        n_limited=len(still) + n_again,
+        n_held_back=held_back,
+        out=out,
+        per_hit=max((len(page.items) for page in fresh), default=request.per_hit),
+    )
+
+
+_NOTHING_SAMPLED = {
+    True: "no pairs were sampled for {} yet; run `mitl propose --scheme crisscross` first",
+    False: "no pairs were sampled for {} yet; they come from the ratings of two texts and of two images, so harvest "
+    "these first and run `mitl propose --scheme crisscross` again",
+}
+
+
+def sampled_pairs(session: Session, task: Likeness) -> list[TwoItems]:
+    """The pairs that were sampled for a task by the numbers of their items, each once, in canonical order."""
+    samples = similarity_store.samples(session)
+    of_task = samples[samples["task"] == TASKS.index(task)]
+    one_sided = task.sides[0] == task.sides[1]
+    pairs = set(zip(of_task["first"].tolist(), of_task["second"].tolist(), strict=True))
+    return sorted({(min(pair), max(pair)) if one_sided else pair for pair in pairs})
+
+
+def _lacking(session: Session, request: RatePairs) -> list[LackingHit]:
+    """Closed HITs of the task whose pairs lack raters."""
+    return [
+        hit
+        for hit in rating_pages.lacking_hits(session, request.environment)
+        if hit.questions[0].task is request.task
+    ]
+
+
+def _within(lacking: Sequence[LackingHit], limit: int | None) -> Iterator[LackingHit]:
+    """The first of these whose pairs the limit holds."""
+    for hit in lacking:
+        limit = None if limit is None else limit - len(hit.questions)
+        if limit is not None and limit < 0:
+            return
+        yield hit
+
+
+def _sharing_pages(lacking: Sequence[LackingHit], per_hit: int) -> list[list[LackingHit]]:
+    """HITs whose pairs are asked again on one page: of one batch, lacking as many raters, as many as fit.
+
+    A pair that one rater could not see would else cost a page of its own.
+    """
+    groups: list[list[LackingHit]] = []
+    in_order = sorted(lacking, key=lambda hit: (hit.hit.batch_id, -hit.missing))
+    for hit in in_order:
+        group = groups[-1] if groups else []
+        of_one_kind = group and (group[0].hit.batch_id, group[0].missing) == (hit.hit.batch_id, hit.missing)
+        if of_one_kind and sum(len(own.questions) for own in [*group, hit]) <= per_hit - N_CONTROLS:
+            group.append(hit)
+        else:
+            groups.append([hit])
+    return groups
+
+
+def _replacement(group: Sequence[LackingHit], controls: Controls | None, turn: int, seed: int) -> Replacement:
+    """A page in place of the first of these HITs, with controls that it did not have."""
+    first = group[0].hit
+    asked = [item.pair for hit in group for item in hit.questions]
+    # Named by the page, not the project, so that the same data and seed make the same pages anywhere.
+    name = f"{seed}:{first.batch}:{first.number}:{first.attempt + 1}"
+    room = max(len(asked) + N_CONTROLS, PER_HIT)
+    (page,) = pack_ratings(
+        asked,
+        group[0].questions[0].task,
+        None if controls is None or len(asked) + N_CONTROLS > MAX_PER_HIT else _from(controls, turn),
+        seed=int(hashlib.sha256(name.encode()).hexdigest()[:8], 16),
+        per_hit=min(room, MAX_PER_HIT),
+    )
+    return Replacement(first, SimilarityPage(first.number, page.items), group[0].missing)
+
+
+def _from(controls: Controls, turn: int) -> Controls:
+    """The controls from one's turn on, the ones before it last."""
+
+    def rotate(pairs: Sequence[TwoItems]) -> list[TwoItems]:
+        start = turn % len(pairs) if pairs else 0
+        return [*pairs[start:], *pairs[:start]]
+
+    return Controls(rotate(controls.identical), rotate(controls.unrelated))
+
+
+def _controls(session: Session, settings: Settings, request: RatePairs, count: int) -> Controls | None:
+    """Controls for so many pages, those first that no page of the environment has had; None where none are wanted."""
+    if not request.controls:
+        return None
+    task, seed = request.task, settings.seed
+    dataset = item_store.dataset(session)
+    captions = item_store.captions(session, dataset.id)
+    if task is Likeness.SITS:
+        alike = [(caption.image_id, caption.id) for caption in captions]
+    elif task is Likeness.STS:
+        alike = [(caption.id, caption.id) for caption in captions]
+    else:
+        alike = [(i.id, i.id) for i in item_store.images(session, dataset.id, settings.project)]
+    met = rating_pages.control_pairs(session, request.environment, task)
+    identical = sorted(shuffled(alike, seed, f"identical {task}"), key=lambda pair: pair in met)
+    # Two spare ones let a page that asks one of them take another.
+    unrelated = draw_unrelated(
+        captions, similarity_store.samples(session), task, n=count + 2, seed=seed, met=met
+    )
+    return Controls(identical[: count + 2], unrelated)
+
+
+def asked_of(items: Sequence[SimilarityQuestion]) -> int:
+    """Pairs of a page, controls left out."""
+    return sum(item.role is SimilarityRole.ASKED for item in items)

@@ -1,0 +1,111 @@
+"""Pilots: a few HITs that are posted to find out how long the work takes, which then prices the rest."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.orm import Session
+
+from mitl.campaign.kinds.protocol import Estimate
+from mitl.db.store import hits as hit_store
+from mitl.db.store import open_work
+from mitl.errors import UsageError
+from mitl.hits.templates import HitTemplate
+from mitl.judgements.wages import work_time
+from mitl.records import Environment, several
+from mitl.settings import ASSIGNMENT_DURATION_S
+
+
+@dataclass(frozen=True, slots=True)
+class Pilot:
+    """A pilot batch and what became of it."""
+
+    batch: str
+    hits: int
+    out: int
+    """HITs that are not closed: not posted yet, not answered, or not decided about."""
+    seconds: tuple[float, ...] = ()
+    """Active time of a usual HIT, by each submission that is kept and was measured."""
+
+
+def find_pilots(
+    session: Session,
+    environment: Environment,
+    template: str,
+    page_size: int,
+    *,
+    direction: str | None = None,
+) -> list[Pilot]:
+    """The pilots of a wording in an environment, oldest first.
+
+    Args:
+        page_size: questions of a usual HIT.
+        direction: of batches of this direction alone; None takes all.
+    """
+    return [
+        Pilot(batch.name, hits, out, _seconds(session, batch.id, environment, page_size))
+        for batch in hit_store.batches(session, environment)
+        if batch.pilot and batch.template == template and direction in (None, batch.direction)
+        for out, hits in [open_work.pilot_progress(session, batch.id)]
+    ]
+
+
+def _seconds(session: Session, batch_id: int, environment: Environment, page_size: int) -> tuple[float, ...]:
+    """What the submissions say of a whole HIT: a page that measured fewer places counts at the same pace.
+
+    On the sandbox, claims stand: scripted workers answer in no time and claim a person's.
+    """
+    trusted = environment is Environment.SANDBOX
+    seconds = []
+    for page in open_work.measured_pages(session, batch_id):
+        time = work_time(
+            page.active_ms, page.accepted_at, page.submitted_at, ASSIGNMENT_DURATION_S, trusted=trusted
+        )
+        if time.ms is not None:
+            seconds.append(page_size * time.ms / 1000 / page.places)
+    return tuple(seconds)
+
+
+def pilot_out(pilots: Sequence[Pilot]) -> Pilot | None:
+    """The first pilot that is not done."""
+    return next((pilot for pilot in pilots if pilot.out), None)
+
+
+def waits_for(pilot: Pilot) -> str:
+    """Why nothing new is planned while a pilot is out."""
+    return f"pilot {pilot.batch} is out, {pilot.out:,} of its {pilot.hits:,} HITs are not answered and decided yet"
+
+
+def pilot_is_out(pilot: Pilot, template: str) -> UsageError:
+    """What refuses to post the rest before a pilot's times are known."""
+    return UsageError(
+        f"pilot {pilot.batch} of template {template!r} is out: {pilot.out} of its {pilot.hits} HITs are not "
+        "answered and decided yet; run `mitl harvest` (and `mitl review`) first, or post the rest without its "
+        "times with --no-wait-for-pilot"
+    )
+
+
+def estimate_of(pilots: Sequence[Pilot], template: HitTemplate, page_size: int) -> Estimate:
+    """The latest finished pilot's median active time of a HIT, in whole seconds upwards; else the wording's own.
+
+    Args:
+        page_size: questions of a usual HIT, as the pilots' times were reckoned for.
+    """
+    own = page_size * template.seconds_per_pair
+    plain = f"the wording's {template.seconds_per_pair} s a pair"
+    done = [pilot for pilot in pilots if not pilot.out]
+    for pilot in reversed(done):
+        if pilot.seconds:
+            n = len(pilot.seconds)
+            return Estimate(
+                max(1, math.ceil(statistics.median(pilot.seconds))),
+                pilot.batch,
+                f"median of {several(n, 'submission')} of pilot {pilot.batch}; the wording says {own} s",
+                is_kept=True,
+            )
+    if done:
+        return Estimate(own, None, f"{plain}, since pilot {done[-1].batch} gave no usable times")
+    return Estimate(own, None, plain)

@@ -1,0 +1,239 @@
+"""Pages of graded similarity: what stands on them, what workers gave there, and what is to be asked again."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from sqlalchemy import delete, func, select
+from sqlalchemy.orm import Session
+
+from mitl.db.models import Assignment, Batch, Hit, Pair, SimilarityAnswer, SimilarityItem, Worker
+from mitl.db.store import parses
+from mitl.db.store.bulk import add_rows, chunks
+from mitl.db.store.hits import LIVE_STATES, HitRow, hits
+from mitl.db.store.parses import RawSubmission, add_all_findings, unread
+from mitl.db.store.similarity import KEPT, ensure_similarity_pairs
+from mitl.records import Environment, HitState
+from mitl.records.similarity import (
+    SIMILARITY,
+    GivenRating,
+    Likeness,
+    ParsedRatings,
+    SimilarityQuestion,
+    SimilarityRole,
+)
+
+TwoItems = tuple[int, int]
+"""The numbers of a pair's items, left and right."""
+
+
+@dataclass(frozen=True, slots=True)
+class LackingHit:
+    """A closed HIT without a successor, with those of its pairs that too few workers have rated."""
+
+    hit: HitRow
+    missing: int
+    """Workers whose usable ratings are still wanted; of the pair that lacks most."""
+    questions: tuple[SimilarityQuestion, ...]
+    """As they stand on it, by place."""
+
+
+def add_items(session: Session, items: Mapping[int, Sequence[SimilarityQuestion]]) -> None:
+    """Write down what stands on these HITs, by their rows; controls' pairs are made where they are not there yet."""
+    of_task: dict[Likeness, set[TwoItems]] = defaultdict(set)
+    for page in items.values():
+        for item in page:
+            of_task[item.task].add(item.pair)
+    rows: dict[tuple[Likeness, TwoItems], int] = {}
+    for task, wanted in of_task.items():
+        pairs = sorted(wanted)
+        numbers = np.array(pairs, np.int64)
+        known, _ = ensure_similarity_pairs(session, task, numbers[:, 0], numbers[:, 1])
+        rows |= {(task, pair): row for pair, row in zip(pairs, known.tolist(), strict=True)}
+    add_rows(
+        session,
+        SimilarityItem,
+        (
+            {
+                "hit_id": hit_id,
+                "place": item.place,
+                "task": item.task,
+                "role": item.role,
+                "pair_id": rows[item.task, item.pair],
+                "swapped": item.swapped,
+            }
+            for hit_id, page in items.items()
+            for item in page
+        ),
+    )
+
+
+def questions(session: Session, hit_ids: Sequence[int]) -> dict[int, list[SimilarityQuestion]]:
+    """What stands on these HITs, by place; nothing on a HIT that asks something else."""
+    found: dict[int, list[SimilarityQuestion]] = {hit_id: [] for hit_id in hit_ids}
+    query = (
+        select(
+            SimilarityItem.hit_id,
+            SimilarityItem.place,
+            SimilarityItem.task,
+            SimilarityItem.role,
+            Pair.left_id,
+            Pair.right_id,
+            SimilarityItem.swapped,
+        )
+        .join(Pair, Pair.id == SimilarityItem.pair_id)
+        .order_by(SimilarityItem.hit_id, SimilarityItem.place)
+    )
+    for chunk in chunks(hit_ids):
+        for row in session.execute(query.where(SimilarityItem.hit_id.in_(chunk))):
+            found[row[0]].append(SimilarityQuestion(*row[1:]))
+    return found
+
+
+def places(session: Session, hit_ids: Sequence[int]) -> dict[int, tuple[int, list[int]]]:
+    """HIT → its batch and the places that its page has; nothing for a HIT that asks something else."""
+    query = select(Hit.batch_id, SimilarityItem.hit_id, SimilarityItem.place).join(
+        Hit, Hit.id == SimilarityItem.hit_id
+    )
+    found: dict[int, tuple[int, list[int]]] = {}
+    for chunk in chunks(hit_ids):
+        rows = session.execute(query.where(SimilarityItem.hit_id.in_(chunk)).order_by(SimilarityItem.place))
+        for batch_id, hit_id, place in rows:
+            found.setdefault(hit_id, (batch_id, []))[1].append(place)
+    return found
+
+
+def asked_pairs(session: Session, environment: Environment, task: Likeness) -> set[TwoItems]:
+    """The pairs of a task that are on a HIT of an environment, controls left out; also where the HIT is closed."""
+    return _pairs_on_pages(session, environment, task, (SimilarityRole.ASKED,))
+
+
+def control_pairs(session: Session, environment: Environment, task: Likeness) -> set[TwoItems]:
+    """The pairs of a task that stand on HITs of an environment as controls, those repeated left out."""
+    return _pairs_on_pages(session, environment, task, (SimilarityRole.IDENTICAL, SimilarityRole.RANDOM))
+
+
+def _pairs_on_pages(
+    session: Session, environment: Environment, task: Likeness, roles: Sequence[SimilarityRole]
+) -> set[TwoItems]:
+    query = (
+        select(Pair.left_id, Pair.right_id)
+        .join(SimilarityItem, SimilarityItem.pair_id == Pair.id)
+        .join(Hit, Hit.id == SimilarityItem.hit_id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .where(
+            Batch.environment == environment,
+            SimilarityItem.role.in_(roles),
+            SimilarityItem.task == task,
+        )
+        .distinct()
+    )
+    return {(left, right) for left, right in session.execute(query)}
+
+
+def unparsed(
+    session: Session, environment: Environment, ids: Sequence[int] | None = None
+) -> dict[int, RawSubmission]:
+    """Submissions of pages of similarity that have no parse, by id; all of them, or those among ``ids``."""
+    return unread(session, environment, SIMILARITY, SimilarityAnswer, ids)
+
+
+def submissions(session: Session, environment: Environment) -> list[int]:
+    """The submissions of pages of similarity, in order of their rows."""
+    return parses.ids(session, environment, kind=SIMILARITY)
+
+
+def set_parses(session: Session, given: Mapping[int, ParsedRatings]) -> None:
+    """Write what was parsed from these submissions, in place of an earlier parse."""
+    for chunk in chunks(list(given)):
+        session.execute(delete(SimilarityAnswer).where(SimilarityAnswer.assignment_id.in_(chunk)))
+    add_rows(
+        session,
+        SimilarityAnswer,
+        (
+            {
+                "assignment_id": id_,
+                "place": answer.place,
+                "outcome": answer.outcome,
+                "score": answer.score,
+                "text": answer.text or None,
+                "active_ms": answer.active_ms,
+            }
+            for id_, parsed in given.items()
+            for answer in parsed.answers
+        ),
+    )
+    add_all_findings(session, {id_: parsed.findings for id_, parsed in given.items()})
+
+
+def answers(session: Session, assignment_ids: Sequence[int]) -> dict[int, list[GivenRating]]:
+    """What these submissions say, by place."""
+    found: dict[int, list[GivenRating]] = defaultdict(list)
+    query = select(SimilarityAnswer).order_by(SimilarityAnswer.assignment_id, SimilarityAnswer.place)
+    for chunk in chunks(assignment_ids):
+        for row in session.scalars(query.where(SimilarityAnswer.assignment_id.in_(chunk))):
+            given = GivenRating(row.place, row.outcome, row.score, row.text or "", row.active_ms)
+            found[row.assignment_id].append(given)
+    return found
+
+
+def usable_raters(session: Session, environment: Environment) -> dict[tuple[Likeness, TwoItems], int]:
+    """How many different workers have rated each pair usably; ratings of controls do not count."""
+    query = (
+        select(SimilarityItem.task, Pair.left_id, Pair.right_id, func.count(Assignment.worker_id.distinct()))
+        .join(Pair, Pair.id == SimilarityItem.pair_id)
+        .join(Assignment, Assignment.hit_id == SimilarityItem.hit_id)
+        .join(Worker, Worker.id == Assignment.worker_id)
+        .join(
+            SimilarityAnswer,
+            (SimilarityAnswer.assignment_id == Assignment.id)
+            & (SimilarityAnswer.place == SimilarityItem.place),
+        )
+        .where(
+            Worker.environment == environment,
+            Worker.excluded_at.is_(None),
+            Assignment.decision.in_(KEPT),
+            SimilarityItem.role == SimilarityRole.ASKED,
+            SimilarityAnswer.score.is_not(None),
+        )
+        .group_by(SimilarityItem.task, Pair.left_id, Pair.right_id)
+    )
+    return {(task, (left, right)): count for task, left, right, count in session.execute(query)}
+
+
+def lacking_hits(session: Session, environment: Environment) -> list[LackingHit]:
+    """What is to be asked again: closed HITs of which pairs lack ratings and are on no HIT that is planned or out.
+
+    As many different workers are wanted for a pair as its batch was posted for. They are listed by batch and number,
+    and a pair is named once.
+    """
+    replaced = set(session.scalars(select(Hit.replaces_id).where(Hit.replaces_id.is_not(None))))
+    closed = [
+        hit for hit in hits(session, environment, (HitState.CLOSED,), SIMILARITY) if hit.id not in replaced
+    ]
+    if not closed:
+        return []
+    wanted = dict(session.execute(select(Batch.id, Batch.assignments)).all())
+    raters = usable_raters(session, environment)
+    live = [hit.id for hit in hits(session, environment, LIVE_STATES, SIMILARITY)]
+    taken = {
+        (item.task, item.pair)
+        for page in questions(session, live).values()
+        for item in page
+        if item.role is SimilarityRole.ASKED
+    }
+    pages = questions(session, [hit.id for hit in closed])
+    found = []
+    for hit in closed:
+        lacks: dict[SimilarityQuestion, int] = {}
+        for item in pages[hit.id]:
+            missing = wanted[hit.batch_id] - raters.get((item.task, item.pair), 0)
+            if item.role is SimilarityRole.ASKED and missing > 0 and (item.task, item.pair) not in taken:
+                lacks[item] = missing
+        if lacks:
+            taken.update((item.task, item.pair) for item in lacks)
+            found.append(LackingHit(hit, max(lacks.values()), tuple(lacks)))
+    return found

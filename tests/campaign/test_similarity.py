@@ -1,0 +1,488 @@
+"""A campaign of graded similarity from its plan to its pay: five people a pair, nothing asked twice, nothing lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from books import assert_each_hit_is_there_once, server_rows
+from similarity_kit import likeness, pages_of, rate, run_rate, sample_pairs, sampled
+from sqlalchemy import text
+from world_kit import SANDBOX, make_world, run_propose, run_publish
+
+from mitl.campaign.kinds import kind_names
+from mitl.campaign.kinds.similarity.planning import RatePairs
+from mitl.campaign.publish import publish
+from mitl.crowd.endpoint import open_endpoint
+from mitl.db.session import open_database
+from mitl.db.store import answers, hits, ledger, rating_pages, similarity
+from mitl.errors import FundsError, ProposalError, StoreError, TemplateError, UsageError
+from mitl.progress import no_progress
+from mitl.records import Decision, HitState
+from mitl.records.similarity import SIMILARITY_ROLES, TASKS, SimilarityRole
+from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.hits.ending import expire
+from mitl.stages.hits.extend import Wish, extend
+from mitl.stages.hits.scope import list_hits
+from mitl.stages.operating.verify import verify
+from mitl.stages.paying.check import check_pay
+from mitl.stages.paying.report import pay_report
+from mitl.stages.reporting.status import status
+from mitl.stages.reviewing.review import Ruling, queue, rule
+from mitl.stages.reviewing.show import show
+
+ASKED = SIMILARITY_ROLES.index(SimilarityRole.ASKED)
+
+
+@pytest.fixture
+def settings(tmp_path, tmp_path_factory):
+    """A project with 16 pairs of each task sampled."""
+    return sampled(tmp_path / "p", tmp_path_factory)
+
+
+def ratings_of(settings):
+    with open_database(settings.db_url, read_only=True) as session:
+        return similarity.ratings(session, SANDBOX)
+
+
+def raters_of(settings):
+    """Task and pair → how many different people rated it usably."""
+    with open_database(settings.db_url, read_only=True) as session:
+        return rating_pages.usable_raters(session, SANDBOX)
+
+
+def in_database(settings, *statements):
+    """Change the project's database by hand."""
+    with open_database(settings.db_url) as session:
+        for statement in statements:
+            session.execute(text(statement))
+        session.commit()
+
+
+def asked_on(pages):
+    return [item.pair for page in pages.values() for item in page if item.role is SimilarityRole.ASKED]
+
+
+def careless(worker, item):
+    """One number for everything."""
+    return 3.0
+
+
+@pytest.mark.parametrize("task", [task.value for task in TASKS])
+def test_five_people_rate_every_pair_and_every_step_says_so_the_second_time(settings, task):
+    """Post, rate over HTTP, harvest: each sampled pair has five ratings, and nothing is left to do."""
+    first = run_rate(settings, task)
+    again = run_rate(settings, task)
+    submitted = rate(settings)
+    harvested = harvest(settings, SANDBOX)
+
+    assert (first.status, again.status) == ("done", "nothing_to_do")
+    assert first.counts["task"] == [task] and first.counts["pairs"] == 16
+    assert first.counts["hits_posted"] * 5 == submitted == harvested.counts["fetched"] == 15
+    assert harvested.counts["approved"] == 15
+    assert harvest(settings, SANDBOX).status == run_rate(settings, task).status == "nothing_to_do"
+    table = ratings_of(settings)
+    counted = table[table["usable"] & (table["role"] == ASKED)]
+    assert set(counted.groupby("pair")["worker"].nunique()) == {5} and counted["pair"].nunique() == 16
+    assert set(raters_of(settings).values()) == {5}
+    assert_each_hit_is_there_once(settings)
+    assert harvested.next == "mitl rate scores for ratings; mitl build-dataset --out DIR for pairs"
+
+
+def test_the_server_asks_five_different_workers_and_learns_no_role(settings):
+    """boto3 reads the HITs back as they were posted; the pages name neither pairs nor controls."""
+    run_rate(settings)
+    with open_endpoint(settings, SANDBOX) as endpoint:
+        listed = [hit.max_assignments for hit in endpoint.client().list_hits()]
+    assert listed == [5, 5, 5]
+    (questions,) = zip(*server_rows(settings, "SELECT xml FROM hit_question"), strict=True)
+    for question in questions:
+        assert not [
+            role for role in ("identical", "random", "repeated", "control") if role in question.lower()
+        ]
+
+
+def test_a_pair_is_asked_once_whichever_order_sampled_it(settings):
+    """One of the sixteen was sampled both ways round; every page has one control of each kind."""
+    run_rate(settings)
+    pages = pages_of(settings)
+    assert max(Counter(asked_on(pages)).values()) == 1 and len(asked_on(pages)) == 16
+    for page in pages.values():
+        roles = Counter(item.role for item in page)
+        assert [roles[role] for role in SimilarityRole][1:] == [1, 1, 1]
+    swapped = [item.swapped for page in pages.values() for item in page if item.role is SimilarityRole.ASKED]
+    assert sum(swapped) == 8
+
+
+def test_new_samples_add_to_what_was_asked(settings):
+    """Only what is new is posted, in a batch of its own; another task waits for nothing."""
+    run_rate(settings)
+    before = pages_of(settings)
+    sample_pairs(settings, n=20)
+    more = run_rate(settings)
+    after = pages_of(settings)
+    assert (more.counts["batch"], more.counts["pairs"]) == ("b2", 4)
+    assert {key: after[key] for key in before} == before
+    assert max(Counter(asked_on(after)).values()) == 1
+    met = [
+        {item.pair for page in pages for item in page if item.role is SimilarityRole.IDENTICAL}
+        for pages in (before.values(), [after[key] for key in after if key not in before])
+    ]
+    assert not met[0] & met[1]  # new pages take controls that nobody was shown yet
+    assert run_rate(settings, "sis").counts["pairs"] == 20
+
+
+def test_who_fails_the_controls_waits_for_a_person_who_sees_why(settings):
+    """Nothing is rejected by a machine; findings, the table, the rule and the rater's habits are shown."""
+    run_rate(settings)
+    rate(settings, [likeness] * 4 + [careless])
+    harvested = harvest(settings, SANDBOX)
+
+    assert (harvested.counts["approved"], harvested.counts["queued"]) == (12, 3)
+    assert set(harvested.counts["findings"]) == {"similarity_control_failed", "one_number"}
+    rows = queue(settings, SANDBOX).tables[0].rows
+    assert len(rows) == 3
+    seen = show(settings, int(str(rows[0][0])), SANDBOX)
+    table = seen.tables[0]
+    assert table.columns == ("place", "role", "score", "expected", "s", "own words", "first", "second")
+    expected = {row[1]: row[3] for row in table.rows}
+    assert expected["identical"] == "an identical pair has 4 or more"
+    assert expected["random"] == "a random pair has 2 or less"
+    assert expected["repeated"].startswith("a repeated pair is within 1 of place ")
+    assert {row[2] for row in table.rows} == {"3.00"}
+    assert any(line.startswith("rule: an identical pair has 4 or more") for line in seen.lines)
+    assert any("100% of them are 3.00" in line for line in seen.lines)
+    with open_database(settings.db_url, read_only=True) as session:
+        counts = answers.decision_counts(session, SANDBOX)
+    assert counts[Decision.QUEUED] == 3 and counts.get(Decision.REJECT, 0) == 0
+    assert not set(ratings_of(settings).query("not usable")["worker"]) & set(
+        ratings_of(settings).query("usable")["worker"]
+    )
+
+
+def test_pairs_that_lack_a_rater_are_asked_again_of_as_many(settings):
+    """A dropped submission is paid, and leaves its page's pairs to one more worker, with other controls."""
+    run_rate(settings)
+    rate(settings, [likeness] * 4 + [careless])
+    harvest(settings, SANDBOX)
+    numbers = [int(str(row[0])) for row in queue(settings, SANDBOX).tables[0].rows]
+    ruled = rule(settings, [Ruling(number, Decision.DROP) for number in numbers], SANDBOX)
+    assert ruled.counts["hits_to_ask_again"] == 3
+    assert ruled.next == "mitl rate publish --sandbox, which asks again what could not be used"
+    assert status(settings, SANDBOX).next == "mitl rate publish --sandbox"
+    assert set(raters_of(settings).values()) == {4}
+
+    again = run_rate(settings)
+
+    assert (again.counts["hits_again"], again.counts["assignments"], again.counts["batch"]) == (3, 3, None)
+    pages = pages_of(settings)
+    for number in (1, 2, 3):
+        before, after = pages[f"b1:{number}:1"], pages[f"b1:{number}:2"]
+        assert sorted(asked_on({"": after})) == sorted(asked_on({"": before}))
+        checks = [
+            {item.pair for item in page if item.role in (SimilarityRole.IDENTICAL, SimilarityRole.RANDOM)}
+            for page in (before, after)
+        ]
+        assert not checks[0] & checks[1]
+    assert run_rate(settings).status == "nothing_to_do"
+    rate(settings, [likeness])
+    assert harvest(settings, SANDBOX).counts["approved"] == 3
+    assert run_rate(settings).status == "nothing_to_do"
+    assert set(raters_of(settings).values()) == {5}
+    assert check_pay(settings, SANDBOX).refusal is None
+
+
+def test_single_pairs_that_lack_raters_share_a_page(settings):
+    """Every rater of one page could not see one pair: it is not a page of its own that asks for it again."""
+    run_rate(settings)
+    chosen = {page[0].pair for page in pages_of(settings).values() if page[0].role is SimilarityRole.ASKED}
+
+    def skips(worker, item):
+        return None if item.pair in chosen else likeness(worker, item)
+
+    first_pages = {item.pair for page in pages_of(settings).values() for item in page[:1]}
+    chosen |= {pair for pair in asked_on(pages_of(settings)) if pair not in first_pages and len(chosen) < 1}
+    assert chosen
+    rate(settings, [skips] * 5)
+    harvest(settings, SANDBOX)
+    in_database(
+        settings, "UPDATE assignment SET decision = 'pass' WHERE decision = 'queued'"
+    )  # one repeated pair may be among those that were left out
+    in_database(settings, "UPDATE hit SET state = 'closed'")
+
+    again = run_rate(settings)
+
+    assert (again.counts["hits_again"], again.counts["assignments"]) == (1, 5)
+    assert again.counts["pairs"] == len(chosen)
+    (page,) = (page for key, page in pages_of(settings).items() if key.endswith(":2"))
+    assert set(asked_on({"": page})) == chosen
+    rate(settings)
+    harvest(settings, SANDBOX)
+    assert run_rate(settings).status == "nothing_to_do"
+    assert set(raters_of(settings).values()) == {5}
+
+
+def test_a_slider_that_nobody_touched_is_a_missing_answer(settings):
+    """The page is stored, nothing of it counts, and a person looks at it."""
+    run_rate(settings)
+    rate(settings, [lambda worker, item: None], hits_each=1)
+    harvested = harvest(settings, SANDBOX)
+    assert set(harvested.counts["findings"]) == {"missing_answer", "no_rating"}
+    assert harvested.counts["queued"] == 1
+    assert len(ratings_of(settings)) == 0
+
+
+def test_one_workers_second_rating_of_a_pair_does_not_count(settings):
+    """It could be met again where a page is asked again; five raters are five people."""
+    run_rate(settings)
+    rate(settings)
+    harvest(settings, SANDBOX)
+    in_database(settings, "UPDATE assignment SET worker_id = 1")
+
+    table = ratings_of(settings)
+    assert set(raters_of(settings).values()) == {1}
+    counted = table[table["usable"] & (table["role"] == ASKED)]
+    assert len(counted) == counted["pair"].nunique() == 16
+    assert run_rate(settings).counts["assignments"] == 3 * 4
+
+
+def test_an_excluded_workers_ratings_do_not_count(settings):
+    """Paid, not used; the pairs are asked of one more."""
+    run_rate(settings)
+    rate(settings)
+    harvest(settings, SANDBOX)
+    in_database(settings, "UPDATE worker SET excluded_at = '2026-01-01 00:00:00.000000' WHERE id = 1")
+    assert set(raters_of(settings).values()) == {4}
+    assert run_rate(settings).counts["assignments"] == 3
+
+
+@pytest.mark.parametrize(
+    ("task", "seconds", "cents"), [("sts", 333, 115), ("sis", 153, 55), ("sits", 153, 55)]
+)
+def test_the_estimate_is_the_tasks_own_and_pays_the_floor(settings, task, seconds, cents):
+    """37, 17 and 17 seconds a pair, controls included, of the fullest page; 12.00 an hour."""
+    result = run_rate(settings, task)
+    assert (result.counts["estimate_s"], result.counts["reward_cents"]) == (seconds, cents)
+    assert cents * 3600 >= 1200 * seconds
+
+
+def test_the_pilots_median_time_prices_the_rest_of_its_task(settings):
+    """The rest of the task waits for it; another task does not."""
+    pilot = run_rate(settings, pilot=1)
+    assert (pilot.counts["hits_posted"], pilot.counts["pairs"], pilot.counts["pilot"]) == (1, 7, True)
+    assert pilot.next.endswith("and mitl rate publish again, which prices the rest by the pilot's times")
+    assert "pilot b1 is out, 1 of its 1 HITs" in run_rate(settings, pilot=1).lines[0]
+    with pytest.raises(
+        UsageError, match=r"pilot b1 of template 'similarity-texts' is out: .*--no-wait-for-pilot"
+    ):
+        run_rate(settings)
+    assert run_rate(settings, "sis", limit=1).counts["estimate_s"] == 4 * 17
+    rate(settings, ms=20_000)
+    harvest(settings, SANDBOX)
+    bill: list[str] = []
+
+    rest = publish(settings, RatePairs(SANDBOX, "sts"), confirm=lambda total: True, announce=bill.append)
+
+    # Nine pairs are left: five and four on two pages, each with three controls.
+    assert (rest.counts["pairs"], rest.counts["estimate_s"]) == (9, 8 * 20)
+    assert any("median of 5 submissions of pilot b1; the wording says 296 s" in line for line in bill)
+
+
+def test_a_limit_leaves_the_rest_to_the_next_run(settings):
+    """As with pairs of other kinds."""
+    assert run_rate(settings, limit=5).counts["pairs"] == 5
+    assert (
+        run_rate(settings, limit=5)
+        .lines[0]
+        .startswith("nothing to do: 5 pairs of b1 are out, and --limit 5 counts them")
+    )
+    assert run_rate(settings).counts["pairs"] == 11
+    assert max(Counter(asked_on(pages_of(settings))).values()) == 1
+
+
+def test_an_interrupted_run_posts_its_own_hits_and_no_more(settings):
+    """Completed by the same command under the same maximum, also where it was killed before its last word."""
+
+    def killed(label, total):
+        if label == "post":
+            raise KeyboardInterrupt
+        return no_progress(label, total)
+
+    def untold(result):
+        raise KeyboardInterrupt
+
+    wish = RatePairs(SANDBOX, "sts", limit=14, max_cost_cents=2000)
+    with pytest.raises(KeyboardInterrupt):
+        publish(settings, wish, confirm=lambda total: True, progress=killed)
+    planned = pages_of(settings)
+    with pytest.raises(KeyboardInterrupt):
+        publish(settings, wish, confirm=lambda total: True, tell=untold)
+    assert pages_of(settings) == planned
+    completing = publish(settings, wish, confirm=lambda total: pytest.fail("there is no bill"))
+    assert "that completes an interrupted run" in completing.lines[0]
+    assert publish(settings, wish, confirm=lambda total: True).status == "nothing_to_do"
+    in_database(
+        settings,
+        "UPDATE hit SET state = 'sending', mturk_hit_id = NULL WHERE number = 2",
+        "UPDATE journal SET state = 'sending', reply = NULL WHERE key = 'b1:2:1'",
+    )
+    resumed = run_rate(settings, limit=14)
+    assert (resumed.counts["hits_adopted"], resumed.counts["hits_posted"]) == (1, 0)
+    assert pages_of(settings) == planned
+    assert_each_hit_is_there_once(settings)
+
+
+def test_a_dry_run_posts_and_plans_nothing(settings):
+    """It writes the bill, the requests and pages to look at."""
+    folder = settings.project / "look"
+    result = publish(
+        settings, RatePairs(SANDBOX, "sits"), confirm=lambda total: False, dry_run=True, to=folder
+    )
+    assert pages_of(settings) == {}
+    assert server_rows(settings, "SELECT count(*) FROM hit") == [(0,)]
+    assert len(list((folder / "pages").glob("*.html"))) == result.counts["hits"] == 3
+    assert result.counts["controls"] == 9 and 0 < result.counts["largest_question_bytes"] < 65_535
+    bill = (folder / "bill.txt").read_text(encoding="utf-8")
+    assert "similarity sits · template similarity-mixed" in bill
+    assert "8 to 9 a HIT, 3 of them controls" in bill
+
+
+def test_pages_can_go_without_controls(settings):
+    """Then ten pairs fit, and only who gives one number for all is told."""
+    assert run_rate(settings, controls=False).counts["controls"] == 0
+    assert {len(page) for page in pages_of(settings).values()} == {8}
+    rate(settings, [likeness] * 4 + [careless])
+    assert harvest(settings, SANDBOX).counts["findings"] == {"one_number": 2}
+
+
+@pytest.mark.parametrize(
+    ("wish", "error", "message"),
+    [
+        ({"per_hit": 3}, UsageError, "--per-hit 3 leaves no pair to ask beside its 3 controls"),
+        ({"per_hit": 21}, UsageError, "or is too many; give 4 to 20"),
+        (
+            {"template": "pairs-plain"},
+            TemplateError,
+            "'pairs-plain' asks for pairs, not similarity; known: sim",
+        ),
+        ({"template": "nope"}, TemplateError, "no HIT template called 'nope'; known: similarity-images"),
+        ({"max_cost_cents": 10}, UsageError, "above --max-cost"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line_and_posts_nothing(settings, wish, error, message):
+    """Numbers, names and money."""
+    with pytest.raises(error, match=message) as caught:
+        run_rate(settings, **wish)
+    assert "\n" not in str(caught.value)
+    assert pages_of(settings) == {}
+
+
+def test_money_has_its_bounds(settings):
+    """A reward below the floor, and a ceiling that the bill would pass."""
+    with pytest.raises(UsageError, match="below the wage floor"):
+        run_rate(replace(settings, wage_floor_cents=1200), reward_cents=1)
+    with pytest.raises(FundsError, match="the bill is"):
+        run_rate(replace(settings, ceiling_cents=100))
+    assert pages_of(settings) == {}
+
+
+def test_nothing_sampled_says_what_comes_first(tmp_path):
+    """Two texts are sampled at once; an image and a text need the ratings of the others."""
+    made = make_world(tmp_path / "p", n_images=12)
+    with pytest.raises(
+        StoreError, match="no pairs were sampled for sts yet; run `mitl propose --scheme crisscross`"
+    ):
+        run_rate(made)
+    with pytest.raises(StoreError, match=r"no pairs were sampled for sits yet; .* harvest these first"):
+        run_rate(made, "sits")
+
+
+def test_too_few_items_for_controls_is_one_line(tmp_path):
+    """All images were sampled with each other, so none is random."""
+    made = make_world(tmp_path / "p", n_images=5)
+    sample_pairs(made, n=3, all_images=True)
+    with pytest.raises(ProposalError, match=r"no two items of sis are unrelated: .* --controls none"):
+        run_rate(made, "sis")
+    assert run_rate(made, "sis", controls=False).counts["pairs"] == 10
+
+
+def test_work_is_paid_listed_and_ended_as_that_of_other_kinds(settings):
+    """Wages from active time, one row a batch, more time and workers, expiry, a database that is whole."""
+    run_rate(settings)
+    rate(settings, [likeness] * 2, ms=9000)
+    harvest(settings, SANDBOX)
+    assert check_pay(settings, SANDBOX).refusal is None
+    paid = pay_report(settings, SANDBOX)
+    assert paid.status == "done"
+    with open_database(settings.db_url, read_only=True) as session:
+        work = ledger.settled_work(session, SANDBOX)
+        counts = {
+            hit.id: len(page)
+            for hit, page in zip(hits.hits(session, SANDBOX), pages_of(settings).values(), strict=True)
+        }
+    assert sorted(row.active_ms for row in work) == sorted(
+        9000 * n for n in counts.values() for _ in range(2)
+    )
+    (row,) = list_hits(settings).counts["rows"]
+    assert row["template"] == "similarity-texts"
+    wish = Wish("b1", assignments=6, days=2)
+    assert extend(settings, wish, SANDBOX, confirm=lambda environment, total: True).status == "done"
+    expire(settings, ["b1"], SANDBOX)
+    harvest(settings, SANDBOX)
+    with open_database(settings.db_url, read_only=True) as session:
+        assert {hit.state for hit in hits.hits(session, SANDBOX)} == {HitState.CLOSED}
+    again = run_rate(settings)
+    assert (again.counts["hits_again"], again.counts["assignments"]) == (3, 9)
+    assert verify(settings).refusal is None
+
+
+@pytest.mark.slow
+def test_pairs_and_ratings_are_harvested_together_and_do_not_mix(settings):
+    """One sweep; each answer is stored as what it is, and reading the documents again changes nothing."""
+    run_propose(settings)
+    run_publish(settings, limit=18)
+    run_rate(settings)
+    rate(settings)
+    harvest(settings, SANDBOX)
+    before = ratings_of(settings)
+    assert harvest(settings, SANDBOX, reparse=True).counts["reparsed"] == 15
+    assert ratings_of(settings).equals(before)
+    assert status(settings, SANDBOX).counts["submissions"] == 15
+
+
+@pytest.mark.slow
+def test_the_campaign_goes_on_postgresql_as_on_sqlite(tmp_path, postgres_url):
+    """The same pages and ratings from either database, asked again and read again."""
+    found = []
+    for name, url in (("sqlite", None), ("postgres", postgres_url)):
+        made = replace(make_world(tmp_path / name, n_images=30, db_url=url), project_id="same-0000")
+        sample_pairs(made)
+        run_rate(made, pilot=1)
+        rate(made)
+        harvest(made, SANDBOX)
+        priced = run_rate(made)
+        rate(made, [likeness] * 4 + [careless])
+        harvest(made, SANDBOX)
+        rows = queue(made, SANDBOX).tables[0].rows
+        rule(made, [Ruling(int(str(row[0])), Decision.DROP) for row in rows], SANDBOX)
+        again = run_rate(made)
+        harvest(made, SANDBOX, reparse=True)
+        table = ratings_of(made)
+        shown = show(made, 1, SANDBOX).tables
+        found.append(
+            (
+                priced.counts["estimate_s"],
+                again.counts["hits_again"],
+                pages_of(made),
+                table.drop(columns=["worker"]).to_dict("list"),
+                shown,
+            )
+        )
+    for one, other in zip(*found, strict=True):
+        assert one == other
+
+
+def test_the_kind_is_registered_by_its_folder():
+    """Nothing names it but its folder and its command."""
+    assert kind_names() == ["pairs", "rankings", "similarity"]
