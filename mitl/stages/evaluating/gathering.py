@@ -122,6 +122,8 @@ def gather(settings: Settings, request: Request, progress: Progress) -> Gathered
     _add_other_tasks(found, request)
     if request.against.pseudo_labels:
         _add_pseudo_labels(found, request.against.label_embeddings, given)
+        rankings = [model.name for model in raw if isinstance(model, RankingModel)]
+        found.warnings += [f"{name} has rankings alone, so pseudo-labels are left out" for name in rankings]
     environment = None if request.against.release is None else environment_of(request.against.release)
     if environment is not None:
         found.environments = dict.fromkeys((RELEASE, GRADED_RELEASE), environment)
