@@ -13,7 +13,7 @@ Intervals are 95 % percentiles of bootstrap samples of pairs, the same pairs for
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -35,6 +35,7 @@ from mitl.records.similarity import RATINGS, SIMILARITY_ROLES, TASKS, Likeness, 
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+Correlation = Callable[[Floats, Floats], float]
 
 N_IMAGES = 300
 N_NEIGHBOURS = 5
@@ -181,12 +182,22 @@ def correlations(truth: Floats, scores: Floats, samples: Ints) -> tuple[Estimate
     Args:
         samples: (S, P) places of pairs, a bootstrap sample a row.
     """
-    estimates = []
-    for kind in (_spearman, _pearson):
-        drawn = [kind(truth[places], scores[places]) for places in samples]
-        low, high = np.quantile(drawn, [0.025, 0.975])
-        estimates.append(Estimate(kind(truth, scores), float(low), float(high)))
-    return estimates[0], estimates[1]
+    return _estimate(_spearman, truth, scores, samples), _estimate(_pearson, truth, scores, samples)
+
+
+def _estimate(kind: Correlation, truth: Floats, scores: Floats, samples: Ints) -> Estimate:
+    low, high = np.quantile([kind(truth[at], scores[at]) for at in samples], [0.025, 0.975])
+    return Estimate(kind(truth, scores), float(low), float(high))
+
+
+def gain(truth: Floats, scores: Floats, beside: Floats, samples: Ints) -> Estimate:
+    """By how much Spearman's correlation of ``scores`` with the truth is higher than that of ``beside``."""
+
+    def difference(at: Ints | slice) -> float:
+        return _spearman(truth[at], scores[at]) - _spearman(truth[at], beside[at])
+
+    low, high = np.quantile([difference(at) for at in samples], [0.025, 0.975])
+    return Estimate(difference(slice(None)), float(low), float(high))
 
 
 def _pearson(one: Floats, other: Floats) -> float:
@@ -212,11 +223,16 @@ def first_raters(ratings: pd.DataFrame, n: int) -> pd.DataFrame:
     return asked[order <= n]
 
 
-def between_raters(ratings: pd.DataFrame) -> float:
+def between_raters(ratings: pd.DataFrame, samples: Ints) -> Estimate:
     """Mean correlation (Pearson) of one rater's number with another's of the same pair, over all twos of ten."""
     asked = ratings[ratings["role"] == 0].sort_values(["pair", "assignment"])
     table = asked["score"].to_numpy().reshape(-1, N_RATERS)
-    return float(np.corrcoef(table.T)[np.triu_indices(N_RATERS, 1)].mean())
+
+    def mean(rows: Floats) -> float:
+        return float(np.corrcoef(rows.T)[np.triu_indices(N_RATERS, 1)].mean())
+
+    low, high = np.quantile([mean(table[at]) for at in samples], [0.025, 0.975])
+    return Estimate(mean(table), float(low), float(high))
 
 
 def by_raters(study: Study, samples: Ints) -> list[tuple[Estimate, Estimate]]:
@@ -251,51 +267,47 @@ def _tell(studies: Mapping[tuple[str, Likeness], Study], samples: Ints) -> dict[
         curves[name, task] = np.array([[one.value, one.low, one.high] for one, _ in each])
         for n, (spearman, pearson) in enumerate(each, 1):
             _row(name, task.upper(), n, spearman, pearson)
-    _head(
-        "population",
-        "task",
-        "steps",
-        "one rater with another",
-        "Spearman, mean of 1",
-        "mean of 5",
-        "5, Pearson",
-    )
-    for (name, task), study in studies.items():
-        for label, step in STEPS.items():
-            stepped = in_steps(study.ratings, step)
-            one, five = (
-                correlations(study.truth, scored(first_raters(stepped, n), len(study.truth)), samples)
-                for n in (1, 5)
-            )
-            _row(name, task.upper(), label, f"{between_raters(stepped):.3f}", one[0], *five)
-    _head(
-        "population",
-        "task",
-        "aggregation",
-        "Spearman, all pages",
-        "Spearman, pages that pass",
-        "Pearson, all pages",
-    )
-    for (name, task), study in studies.items():
-        five = first_raters(study.ratings, 5)
-        kept = five[study.passed[five.index]]
-        rated_pairs = np.sort(kept["pair"].unique())
-        for method in Aggregation:
-            spearman, pearson = correlations(study.truth, scored(five, len(study.truth), method), samples)
-            left = scored(kept, len(study.truth), method)
-            among = np.random.default_rng(0).choice(rated_pairs, (len(samples), len(rated_pairs)))
-            passing = Estimate(
-                _spearman(study.truth[rated_pairs], left[rated_pairs]),
-                *np.quantile(
-                    [_spearman(study.truth[places], left[places]) for places in among], [0.025, 0.975]
-                ).tolist(),
-            )
-            _row(name, task.upper(), method.value, spearman, f"{passing} of {len(rated_pairs):,}", pearson)
+    _tell_steps(studies, samples)
+    _tell_aggregations(studies, samples)
     _head("population", "task", "character", "pages", "of them to a person")
     for (name, task), study in studies.items():
         for character, (total, failed) in study.n_pages.items():
             _row(name, task.upper(), character, total, f"{failed / total:.1%}")
     return curves
+
+
+def _tell_steps(studies: Mapping[tuple[str, Likeness], Study], samples: Ints) -> None:
+    """A continuous scale beside coarser ones: the same ratings, rounded."""
+    columns = ("one rater with another", "Spearman, mean of 5", "less than continuous, of 1", "of 5")
+    _head("population", "task", "steps", *columns)
+    for (name, task), study in studies.items():
+        n_pairs = len(study.truth)
+        fine = [scored(first_raters(study.ratings, n), n_pairs) for n in (1, 5)]
+        for label, step in STEPS.items():
+            stepped = in_steps(study.ratings, step)
+            coarse = [scored(first_raters(stepped, n), n_pairs) for n in (1, 5)]
+            spearman, _ = correlations(study.truth, coarse[1], samples)
+            less = [gain(study.truth, *both, samples) for both in zip(fine, coarse, strict=True)]
+            told = ("–", "–") if step == min(STEPS.values()) else less
+            _row(name, task.upper(), label, between_raters(stepped, samples), spearman, *told)
+
+
+def _tell_aggregations(studies: Mapping[tuple[str, Likeness], Study], samples: Ints) -> None:
+    """Ways from five ratings to a score, with all pages and with those alone that pass their controls."""
+    columns = ("Spearman, all pages", "above the mean's", "Spearman, pages that pass", "Pearson, all pages")
+    _head("population", "task", "aggregation", *columns)
+    for (name, task), study in studies.items():
+        five, n_pairs = first_raters(study.ratings, 5), len(study.truth)
+        kept = five[study.passed[five.index]]
+        left = np.sort(kept["pair"].unique())
+        among = np.random.default_rng(0).integers(len(left), size=(len(samples), len(left)))
+        mean = scored(five, n_pairs)
+        for method in Aggregation:
+            scores = scored(five, n_pairs, method)
+            spearman, pearson = correlations(study.truth, scores, samples)
+            passing, _ = correlations(study.truth[left], scored(kept, n_pairs, method)[left], among)
+            above = "–" if method is Aggregation.MEAN else gain(study.truth, scores, mean, samples)
+            _row(name, task.upper(), method.value, spearman, above, f"{passing} of {len(left):,}", pearson)
 
 
 def draw(curves: Mapping[tuple[str, Likeness], Floats], path: Path) -> None:
