@@ -131,7 +131,8 @@ def delete_command(
     default="careful",
     show_default=True,
     metavar="SPEC",
-    help="Characters with their shares of the work: careful:0.8,random:0.2 (also hasty, yes-sayer).",
+    help="Characters with their shares of the work: careful:0.8,random:0.2 (also hasty, yes-sayer; of those who "
+    "rate without looking, or lose their scale, one-number, straight-liner, drifter), or mixed, mixed-raters.",
 )
 @click.option(
     "--truth",

@@ -24,11 +24,27 @@ POPULATION = "careful:0.9,one-number:0.1"
 
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory):
-    """A demo of ten images, and what it said."""
+    """A demo of ten images that was stopped amid its second phase and went on, and what it said."""
     pytest.importorskip("torch")
     folder, said = tmp_path_factory.mktemp("crisscross") / "demo", []
+
+    def say(line: str) -> None:
+        said.append(line)
+        if line.startswith("$ mitl rate publish --sandbox --task sits"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        crisscross_demo(folder, n_images=N_IMAGES, population=POPULATION, say=say)
+    stopped = len(said)
     result = crisscross_demo(folder, n_images=N_IMAGES, population=POPULATION, say=said.append)
-    return folder, result, said
+    return folder, result, said, stopped
+
+
+def test_an_interrupted_demo_goes_on_where_it_was(walked):
+    """What was sampled, posted and rated before is not told again: the next step is the one that was to come."""
+    _, _, said, stopped = walked
+
+    assert said[stopped].startswith("$ mitl simulate")
 
 
 def test_both_phases_are_walked_in_their_order(walked):
@@ -56,7 +72,7 @@ def test_both_phases_are_walked_in_their_order(walked):
 
 def test_every_pair_of_both_phases_has_five_ratings_that_follow_the_truth(walked):
     """Scores correlate with the known likeness above 0.9 (Pearson), and better than single ratings do."""
-    folder, result, _ = walked
+    folder, result, *_ = walked
     with open_database(load(folder, environ={}).db_url, read_only=True) as session:
         sampled = similarity_store.samples(session)
         ratings = similarity_store.ratings(session, Environment.SANDBOX)
@@ -79,7 +95,7 @@ def test_every_pair_of_both_phases_has_five_ratings_that_follow_the_truth(walked
 
 def test_originals_are_rated_high_and_a_model_is_scored_by_the_ratings(walked):
     """Images with their own captions are near 5; the released files hold what was rated; both models are scored."""
-    folder, result, _ = walked
+    folder, result, *_ = walked
     with (folder / "ratings" / "sits_test.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     own = [float(row["agg_score"]) for row in rows if row["sampling_method"] == "c2i_original"]
@@ -96,7 +112,7 @@ def test_originals_are_rated_high_and_a_model_is_scored_by_the_ratings(walked):
 
 def test_the_end_compares_ratings_with_the_truth_and_says_what_comes_next(walked):
     """A table of correlations, one of models, and the next steps."""
-    folder, result, _ = walked
+    folder, result, *_ = walked
     truth, models = result.tables
 
     assert truth.title.startswith("people's ratings against the known likeness")
@@ -108,7 +124,7 @@ def test_the_end_compares_ratings_with_the_truth_and_says_what_comes_next(walked
 
 def test_a_second_demo_has_nothing_to_do(walked, capsys):
     """It says so with the same numbers, by the command too; another world in the folder is refused in words."""
-    folder, result, _ = walked
+    folder, result, *_ = walked
     same = ["demo", str(folder), "--crisscross", "--n-images", str(N_IMAGES), "--workers", POPULATION]
 
     assert run(group, [*same, "--json"]) == 0
