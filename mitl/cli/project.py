@@ -186,37 +186,46 @@ def _watch(app: App, environment: Environment | None, every: float | None) -> No
 @click.command("demo")
 @click.argument("folder", required=False, type=click.Path(path_type=Path))
 @click.option(
-    "--n-images", type=click.IntRange(min=10), default=300, show_default=True, help="Size of the world."
+    "--n-images",
+    type=click.IntRange(min=10),
+    help="Size of the world [default: 300; with --crisscross 40].",
 )
 @click.option(
     "--workers",
     "population",
-    default="careful:0.8,random:0.2",
-    show_default=True,
     metavar="SPEC",
-    help="Characters of the scripted workers with their shares.",
+    help="Characters of the scripted workers with their shares [default: careful:0.8,random:0.2; with --crisscross "
+    "careful:0.7,hasty:0.1,one-number:0.1,random:0.1].",
+)
+@click.option(
+    "--crisscross",
+    is_flag=True,
+    help="Graded likeness of captions, of images and across, instead of matches.",
 )
 @common
-def demo(app: App, folder: Path | None, n_images: int, population: str) -> None:
+def demo(app: App, folder: Path | None, crisscross: bool, **asked: Any) -> None:
     """All of it in FOLDER (default: mitl-demo): a world, five annotators, scripted workers, release, report.
 
     Everything is real but the workers: the crowd server runs inside the command and is spoken to over HTTP.
+    With --crisscross (default folder: mitl-crisscross) they rate from 0 to 5 how like two items are, and the end
+    compares their ratings with the known truth.
     """
     from mitl.settings import load
+    from mitl.stages.crisscross_demo import crisscross_demo
     from mitl.stages.demo import demo
 
     given = click.get_current_context().params
     if given["db"] or given["crowd_db"]:
         raise UsageError("the demo keeps its databases in its own folder; leave out --db and --crowd-db")
-    target = (folder or given["project"] or Path("mitl-demo")).absolute()
+    target = (folder or given["project"] or Path("mitl-crisscross" if crisscross else "mitl-demo")).absolute()
     if given["project"] and given["project"].absolute() != target:
         raise UsageError(f"both --project {given['project']} and {folder} are given; give one of them")
     say = None if app.quiet else click.echo
+    walk = crisscross_demo if crisscross else demo
     app.finish(
-        demo(
+        walk(
             target,
-            n_images=n_images,
-            population=population,
+            **{name: value for name, value in asked.items() if value is not None},
             seed=load(target, seed=given["seed"]).seed,
             say=say,
             progress=app.progress,

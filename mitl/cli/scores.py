@@ -30,11 +30,14 @@ FOLDER = click.Path(path_type=Path)
     "--image-embeddings",
     type=FILE,
     metavar="FILE",
-    help="Embeddings of the images, with --caption-embeddings: .npy with the ids beside it, .npz with ids and "
-    "embedding, or Parquet with id and embedding.",
+    help="Embeddings of the images: .npy with the ids beside it, .npz with ids and embedding, or Parquet with id and "
+    "embedding. Alone, they are scored on what images do among themselves.",
 )
 @click.option(
-    "--caption-embeddings", type=FILE, metavar="FILE", help="Embeddings of the captions, of the same width."
+    "--caption-embeddings",
+    type=FILE,
+    metavar="FILE",
+    help="Embeddings of the captions, of the same width where both are given.",
 )
 @click.option(
     "--similarities",
@@ -68,8 +71,23 @@ FOLDER = click.Path(path_type=Path)
     "models",
     multiple=True,
     metavar="NAME=FILE[,FILE]",
-    help="One of several models: IMAGES,CAPTIONS embeddings, one file of similarities, or I2T,T2I rankings; what a "
-    "file holds is read from it.",
+    help="One of several models: IMAGES,CAPTIONS embeddings (IMAGES, or ,CAPTIONS for one side alone), one file of "
+    "similarities, or I2T,T2I rankings; what a file holds is read from it.",
+)
+@click.option(
+    "--baseline",
+    "baselines",
+    multiple=True,
+    metavar="bag-of-words|sentences|words|efficientnet-lite0",
+    help="Score a built-in model of one side alone: words weighted by TF-IDF, a trained sentence encoder, weighted "
+    "words in latent directions, or an image backbone.",
+)
+@click.option(
+    "--captions",
+    type=FILE,
+    metavar="FILE",
+    help="Outside a project, the captions that are searched and what they say, for --baseline and --pseudo-labels: "
+    "Parquet or CSV with caption_id, image_id and text.",
 )
 @click.option(
     "--similarity",
@@ -94,7 +112,31 @@ FOLDER = click.Path(path_type=Path)
     "--cxc",
     type=FOLDER,
     metavar="FOLDER",
-    help="Score CxC's four retrieval tasks and its correlations, from sits_test.csv, sts_test.csv and sis_test.csv.",
+    help="Score four retrieval tasks and correlations with people's ratings, from CxC's files or a release of ratings: "
+    "sits_<split>.csv, sts_<split>.csv and sis_<split>.csv, as many as there are.",
+)
+@click.option(
+    "--split",
+    metavar="NAME",
+    help="The split of these files [default: test, else val, else the only one].",
+)
+@click.option(
+    "--task",
+    "tasks",
+    multiple=True,
+    type=click.Choice(["i2t", "t2i", "t2t", "i2i", "sts", "sis", "sits"]),
+    help="Only this task; may be given again [default: all that a model can do].",
+)
+@click.option(
+    "--pseudo-labels",
+    is_flag=True,
+    help="Score Kendall's tau-b and Pearson's correlation with pseudo-labels: how like a caption is to an image's own.",
+)
+@click.option(
+    "--label-embeddings",
+    type=FILE,
+    metavar="FILE",
+    help="The captions' embeddings that pseudo-labels are made from [default: the sentence encoder's].",
 )
 @click.option(
     "--objects",
@@ -157,22 +199,35 @@ def evaluate(app: App, **given: Any) -> None:
     """Recall@K, R-Precision, mAP@R and more of annotators or of models in files, with intervals.
 
     In a project its annotators are scored on its originals and on the sets named; files of embeddings, similarities or
-    rankings are scored there too, and outside any project on a release or an official set. Ids are compared as texts,
-    so that "12" is the integer 12. Scores of a project are kept for mitl report. docs/evaluation.md defines every
-    metric.
+    rankings are scored there too, and outside any project on a release, an official set or people's ratings. Ids are
+    compared as texts, so that "12" is the integer 12. Scores of a project are kept for mitl report. docs/evaluation.md
+    defines every metric.
     """
-    from mitl.records import Direction
     from mitl.stages.evaluating.evaluate import evaluate_models
     from mitl.stages.evaluating.figures import Sampling
     from mitl.stages.evaluating.request import Against, Request, parse_metrics
+    from mitl.stages.evaluating.wanted_tasks import NamedTask, directions_of
 
-    direction = given["direction"]
+    tasks = tuple(map(NamedTask, given["tasks"]))
+    against = (
+        "release",
+        "official",
+        "cxc",
+        "split",
+        "objects",
+        "graded",
+        "pseudo_labels",
+        "label_embeddings",
+    )
     request = Request(
-        against=Against(given["release"], given["official"], given["cxc"], given["objects"], given["graded"]),
+        against=Against(**{name: given[name] for name in against}),
         models=_models(given),
         annotators=given["annotators"],
+        baselines=given["baselines"],
+        captions=given["captions"],
+        tasks=tasks,
         similarity=given["similarity"],
-        directions=tuple(Direction) if direction == "both" else (Direction(direction),),
+        directions=directions_of(tasks, given["direction"]),
         wanted=parse_metrics(given["metrics"], given["short"]),
         sampling=Sampling(given["samples"], app.settings.seed, given["intervals"]),
         paired_with=given["against"],
@@ -234,6 +289,20 @@ def _models(given: dict[str, Any]) -> list[ModelFiles]:
     help="For bias, rank as deep as the largest number of positives of a query; the annotators are loaded for it.",
 )
 @click.option(
+    "--ratings",
+    type=FOLDER,
+    metavar="FOLDER",
+    help="For similarity, ratings in CxC's layout: sts_<split>.csv, sis_<split>.csv, sits_<split>.csv "
+    "[default: the project's own].",
+)
+@click.option(
+    "--captions",
+    type=FILE,
+    metavar="FILE",
+    help="For similarity, what these captions say: Parquet or CSV with caption_id, image_id and text "
+    "[default: the project's].",
+)
+@click.option(
     "--csv",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
@@ -261,7 +330,8 @@ def analyse(
     wrong-positives (matches of people with a wrong part, as a list to exclude and as a figure), multiplicity
     (positives of a query, before and after), label-order (rankings against graded answers), correlations (how alike
     metrics rank models, and RSUM), bias (scores by whose proposals make the positives; in a generated world against
-    the truth) or uncertainty (an annotator's own, against the number of positives).
+    the truth), uncertainty (an annotator's own, against the number of positives) or similarity (how alike people found
+    two items, by how the pairs were sampled; of the project, or of CxC's files outside any).
 
     An analysis for which the project holds too little says so in one line, and the others are made.
     """
@@ -281,10 +351,16 @@ def analyse(
     help="The HTML file [default: PROJECT/report.html; PROJECT/report-live.html or report-sandbox.html for an "
     "environment that the project posted to later than to the other].",
 )
+@click.option(
+    "--ratings",
+    type=FOLDER,
+    metavar="FOLDER",
+    help="Show these ratings of similarity too: sts_<split>.csv, sis_<split>.csv, sits_<split>.csv as CxC has them.",
+)
 @environment_options
 @common
-def report(app: App, out: Path | None, environment: Environment | None) -> None:
+def report(app: App, out: Path | None, ratings: Path | None, environment: Environment | None) -> None:
     """Write one self-contained HTML file: funnel, machines, people, scores, examples, disagreements, how to rebuild."""
     from mitl.stages.reporting.report import report
 
-    app.finish(report(app.settings, out, environment))
+    app.finish(report(app.settings, out, environment, ratings=ratings))

@@ -97,10 +97,27 @@ CHARACTERS: Mapping[str, Character] = {
             seconds_per_pair=3.0,
         ),
         Character("random", ((0.25, 0.25, 0.25, 0.25),) * 4, reads=0.0, seconds_per_pair=1.2),
+        Character("one-number", ((0.0, 0.0, 1.0, 0.0),) * 4, reads=0.0, seconds_per_pair=1.5),
+        Character("straight-liner", ((0.94, 0.02, 0.02, 0.02),) * 4, reads=0.0, seconds_per_pair=1.5),
+        Character(
+            "drifter",
+            (
+                (0.70, 0.18, 0.08, 0.04),
+                (0.30, 0.45, 0.17, 0.08),
+                (0.12, 0.23, 0.45, 0.20),
+                (0.06, 0.10, 0.24, 0.60),
+            ),
+            reads=0.4,
+            seconds_per_pair=4.0,
+        ),
     )
 }
+"""The last three are faults of slow sliders first of all: on other pages they give one answer, or err a lot."""
 
-PRESETS: Mapping[str, str] = {"mixed": "careful:0.6,hasty:0.2,yes-sayer:0.1,random:0.1"}
+PRESETS: Mapping[str, str] = {
+    "mixed": "careful:0.6,hasty:0.2,yes-sayer:0.1,random:0.1",
+    "mixed-raters": "careful:0.6,hasty:0.2,random:0.05,one-number:0.05,straight-liner:0.05,drifter:0.05",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +231,8 @@ def _reasons(
 
 SECONDS = 12.0
 """Median active time of a careful worker on one comparison; others look shorter, as they do on pairs."""
-_CAREFUL_SECONDS = 9.0
+CAREFUL_SECONDS = 9.0
+"""Of a careful worker on one pair; that others look shorter is reckoned by it."""
 _MISJUDGES: Mapping[str, float] = {"careful": 0.03, "hasty": 0.15, "yes-sayer": 0.5, "random": 2 / 3}
 """Chance that a character gives one of the two wrong answers; a yes-sayer then says left. Two lists differ by more than
 two labels do, so the chance is smaller than on pairs; another character's is that of a wrong label."""
@@ -251,7 +269,7 @@ def answer_comparisons(
         if rng.random() < misjudges:
             wrong = [other for other in Preference if other is not answer]
             answer = Preference.LEFT if character.name == "yes-sayer" else rng.choice(wrong)
-        median = SECONDS * character.seconds_per_pair / _CAREFUL_SECONDS
+        median = SECONDS * character.seconds_per_pair / CAREFUL_SECONDS
         active_ms = max(200, round(1000 * rng.lognormvariate(math.log(median), 0.4)))
         found.append(ComparisonAnswer(place, Outcome.ANSWERED, answer, "", active_ms))
     return found

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 
 import httpx
 
-from mitl.crowd.populations import CHARACTERS, ListTruth, TruthLike
-from mitl.crowd.worker_session import WorkerSession
+from mitl.crowd.populations import CHARACTERS
+from mitl.crowd.worker_session import Truths, WorkerSession
 from mitl.errors import CrowdError, EndpointError
 from mitl.progress import Advance, Progress, no_progress
 
-TruthOf = Callable[[str], Mapping[int, TruthLike] | Mapping[int, ListTruth] | None]
-"""A HIT's id → its places' truth, of pairs or of two lists; None where the HIT is none of the caller's."""
+TruthOf = Callable[[str], Truths | None]
+"""A HIT's id → its places' truth; None where the HIT is none of the caller's."""
 
 
 @dataclass(frozen=True, slots=True)

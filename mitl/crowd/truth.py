@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -12,11 +13,22 @@ from mitl.db.store import items as item_store
 from mitl.errors import UsageError
 from mitl.positives.loading import official_positives, read_release
 from mitl.records import Direction, Label, Pair, Shortcoming
+from mitl.records.similarity import HIGHEST, LOWEST, Likeness
 from mitl.settings import WORLD_FOLDER, Settings
 
 TruthOf = Callable[[str, str], Truth]
 """(image's external id, caption's external id) → what is true of the pair."""
 
+GradedTruthOf = Callable[[Likeness, Sequence[str], Sequence[str]], Sequence[float]]
+"""What is rated, external ids of first and of second items (of SITS images and captions) → scores from 0 to 5."""
+
+GRADES: Mapping[Label, float] = {
+    Label.YES: 4.8,
+    Label.WEAK_YES: 4.0,
+    Label.WEAK_NO: 2.3,
+    Label.NO: 0.2,
+}
+"""How like an image and a caption are whose label alone is known: about the medians of graded truth on scenes."""
 _YES = Truth(Label.YES)
 _NO = Truth(Label.NO, (Shortcoming.NOT_IN_IMAGE,))
 
@@ -53,6 +65,44 @@ def truth_source(settings: Settings, name: str) -> TruthOf:
         release = read_release(Path(name.removeprefix("release:")))
         pairs = {pair for direction in Direction for pair in release.pairs(direction)}
     return lambda image, caption: _YES if (image, caption) in pairs else _NO
+
+
+def graded_truth_source(settings: Settings, name: str) -> GradedTruthOf:
+    """The graded truth called as in :func:`truth_source`.
+
+    On ``scenes`` it is that of the scene graphs. Elsewhere ``GRADES`` stand for the labels, and two items of one side
+    are as like as one of them and what belongs to the other: a caption's image, an image's captions.
+
+    Raises:
+        UsageError: no such truth.
+    """
+    require_known(name)
+    if name == "scenes":
+        from mitl.datasets.scenes.similarity import graded_similarity
+
+        world = read_world(settings.project / WORLD_FOLDER)
+        return lambda task, first, second: graded_similarity(world, task, first, second).tolist()
+    truth_of = truth_source(settings, name)
+    own: dict[str, str] = {}
+    captions_of: dict[str, list[str]] = defaultdict(list)
+    for image, caption in sorted(_originals(settings)):
+        own[caption] = image
+        captions_of[image].append(caption)
+
+    def grade(task: Likeness, first: str, second: str) -> float:
+        if task is Likeness.SITS:
+            return GRADES[truth_of(first, second).label]
+        if first == second:
+            return HIGHEST
+        if task is Likeness.STS:
+            across = [(own[first], second), (own[second], first)]
+        else:
+            across = [
+                (a, caption) for a, b in ((first, second), (second, first)) for caption in captions_of[b]
+            ]
+        return max((GRADES[truth_of(*pair).label] for pair in across), default=LOWEST)
+
+    return lambda task, first, second: [grade(task, *pair) for pair in zip(first, second, strict=True)]
 
 
 def default_truth(settings: Settings) -> str:

@@ -6,20 +6,26 @@ import random
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qs, urlencode, urljoin, urlsplit
 
 import httpx
 
 from mitl.crowd.populations import Character, ListTruth, TruthLike, answer_comparisons, answer_hit
+from mitl.crowd.raters import LikenessTruth, answer_ratings
 from mitl.errors import CrowdError, EndpointError
 from mitl.protocol.pages import Control, Form, Page, parse_page
 from mitl.records import ComparisonAnswer, PlaceAnswer
 from mitl.records.questions import RATIONALE, SHORTCOMING
+from mitl.records.similarity import GivenRating
 
 _TIMEOUT_S = 60.0
 _FIELD = re.compile(r"p(\d\d)_([a-z]+)", re.ASCII)
-_MAIN = {"label", "prefer", "outcome", "ms"}
+_MAIN = {"label", "prefer", "score", "outcome", "ms"}
+
+Truths = Mapping[int, TruthLike] | Mapping[int, ListTruth] | Mapping[int, LikenessTruth]
+"""What is true at each place of a HIT: of pairs, of two lists, or of two items that are rated."""
+Answers = Sequence[PlaceAnswer] | Sequence[ComparisonAnswer] | Sequence[GivenRating]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +51,7 @@ class WorkerSession:
         self._refused: set[str] = set()
         self._listing: Page | None = None
         self._at_hand: list[str] = []
+        self._submitted = 0
 
     @classmethod
     def join(cls, link: str, transport: httpx.BaseTransport) -> WorkerSession:
@@ -106,7 +113,7 @@ class WorkerSession:
         self,
         task: Task,
         character: Character,
-        truths: Mapping[int, TruthLike] | Mapping[int, ListTruth],
+        truths: Truths,
         *,
         seed: int,
         worker: str,
@@ -121,11 +128,16 @@ class WorkerSession:
         form = _answer_form(parse_page(self._get(task.frame_url).text), task)
         kinds = {match[2] for control in form.controls if (match := _FIELD.fullmatch(control.name))}
         lists = {place: truth for place, truth in truths.items() if isinstance(truth, ListTruth)}
-        pairs = {place: truth for place, truth in truths.items() if not isinstance(truth, ListTruth)}
-        answers: Sequence[PlaceAnswer] | Sequence[ComparisonAnswer]
+        rated = {place: truth for place, truth in truths.items() if isinstance(truth, LikenessTruth)}
+        answers: Answers
         if lists:
             answers = answer_comparisons(character, lists, seed=seed, worker=worker, hit=key)
+        elif rated:
+            answers = answer_ratings(
+                character, rated, seed=seed, worker=worker, hit=key, turn=self._submitted
+            )
         else:
+            pairs = cast(Mapping[int, TruthLike], truths)
             rationale = SHORTCOMING.name in kinds
             answers = answer_hit(character, pairs, rationale=rationale, seed=seed, worker=worker, hit=key)
         asked = kinds - _MAIN - {question.name for question in RATIONALE}
@@ -142,6 +154,7 @@ class WorkerSession:
                 f"HIT {task.hit_id} wants its answers sent to another server, {_origin(target)!r}"
             )
         self._post(self._sender, target, fields)
+        self._submitted += 1
 
     def _agree(self, response: httpx.Response) -> httpx.Response:
         """The page asked for, once the study's page before it is answered as a person who takes part does."""
@@ -187,9 +200,7 @@ class WorkerSession:
         return _checked(client, client.build_request("POST", url, content=body, headers=headers))
 
 
-def fill_form(
-    form: Form, answers: Sequence[PlaceAnswer] | Sequence[ComparisonAnswer], assignment_id: str
-) -> list[tuple[str, str]]:
+def fill_form(form: Form, answers: Answers, assignment_id: str) -> list[tuple[str, str]]:
     """The fields that a browser would send once a worker had given these answers.
 
     Raises:
@@ -220,7 +231,10 @@ def fill_form(
 
 
 def _with_further(
-    answer: PlaceAnswer | ComparisonAnswer, form: Form, asked: Collection[str], rng: random.Random
+    answer: PlaceAnswer | ComparisonAnswer | GivenRating,
+    form: Form,
+    asked: Collection[str],
+    rng: random.Random,
 ) -> Any:
     """The answer with a choice at random, or a few words, for each question of the form that is asked of it."""
     if not isinstance(answer, PlaceAnswer) or answer.label is None:
@@ -240,7 +254,7 @@ def _with_further(
     return replace(answer, given=given)
 
 
-def _wanted(answers: Sequence[PlaceAnswer] | Sequence[ComparisonAnswer]) -> dict[str, list[str]]:
+def _wanted(answers: Answers) -> dict[str, list[str]]:
     wanted: dict[str, list[str]] = {}
     for answer in answers:
         values = {
@@ -249,6 +263,9 @@ def _wanted(answers: Sequence[PlaceAnswer] | Sequence[ComparisonAnswer]) -> dict
         }
         if isinstance(answer, ComparisonAnswer):
             values["prefer"] = [answer.answer.value] if answer.answer is not None else []
+            values["text"] = [answer.text] if answer.text else []
+        elif isinstance(answer, GivenRating):
+            values["score"] = [f"{answer.score:.2f}"] if answer.score is not None else []
             values["text"] = [answer.text] if answer.text else []
         else:
             values["label"] = [answer.label.value] if answer.label is not None else []

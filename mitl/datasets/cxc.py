@@ -10,18 +10,21 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from mitl.datasets.assembling import check_unique, id_kind, is_integer_id, tie_key
 from mitl.datasets.files import Row, read_rows
 from mitl.errors import DatasetError, MetricError
 from mitl.records import Rating
-from mitl.records.frames import Schema
 from mitl.records.similarity import Likeness
+
+if TYPE_CHECKING:
+    import pandas as pd  # metrics, which take RatedPairs, do without it
+
+    from mitl.records.frames import Schema
 
 Ids = NDArray[Any]
 """int64 where all are whole numbers, else text."""
@@ -56,6 +59,12 @@ def is_cxc_name(side: str, name: str) -> bool:
     return _FORMS[side][0].fullmatch(name) is not None
 
 
+def bare_id(side: str, name: str) -> str:
+    """COCO's id of an image or a caption that is named in CxC's form; any other name as it is."""
+    match = _FORMS[side][0].fullmatch(name)
+    return name if match is None else str(int(match[1]))
+
+
 def cxc_name(side: str, external_id: str, split: str = "val2014") -> str:
     """CxC's name of one of COCO's images or captions.
 
@@ -80,6 +89,8 @@ def read_scored(path: Path, kind: Likeness, *, required: Sequence[str] = ()) -> 
         DatasetError: the file is missing or malformed or of another kind, some names are in CxC's form and others are
             not, a score is not from 0 to 5, or a pair is rated twice in the same order.
     """
+    import pandas as pd
+
     what = f"CxC {kind.upper()} scores"
     rows = read_rows(path, what, (*LAYOUT[kind][:3], *required), (METHOD,))
     first, second = _ids(rows, kind, path)

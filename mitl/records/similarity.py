@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from mitl.records.answers import Finding
 from mitl.records.enums import Outcome
-from mitl.records.frames import Schema
+
+if TYPE_CHECKING:
+    from mitl.records.frames import Schema  # importing it brings pandas, which metrics do without
 
 SIMILARITY = "similarity"
 """The name of this kind of campaign, as batches have it."""

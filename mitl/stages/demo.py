@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, TypedDict
 
 from annotators.catalog import MINIS
 from mitl.campaign.kinds.pairs.planning import Campaign
 from mitl.campaign.publish import publish
-from mitl.core.whole_files import whole_file
 from mitl.crowd.populations import parse_population
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table
 from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.settings import load as load_settings
+from mitl.stages.crisscross_demo import LikenessCounts
+from mitl.stages.demo_steps import DemoPaths, Mark, Steps, make_world
 from mitl.stages.evaluating.evaluate import evaluate
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.proposing.propose import QueryChoice, propose
 from mitl.stages.releasing.build_dataset import build_dataset
-from mitl.stages.reporting.report import report
+from mitl.stages.reporting.report import ReportCounts, report
 from mitl.stages.reviewing.review import settle
-from mitl.stages.setup.init import ensure_config, init, loaded_content
-from mitl.stages.setup.loading import Sources, load
 from mitl.stages.simulate import simulate
 
 SANDBOX = Environment.SANDBOX
@@ -36,8 +31,7 @@ N_IMAGES = 300
 CAPTIONS_PER_IMAGE = 5
 IMAGE_QUERIES, CAPTION_QUERIES = 40, 120
 POPULATION = "careful:0.8,random:0.2"
-MARK = "runs/demo.json"
-"""File of a complete demo: what was asked for, what it came to, and the hashes of what it left."""
+MARK = "demo.json"
 MAX_ROUNDS = 8
 """Asking again ends long before; the bound keeps a population of nothing but random workers finite."""
 
@@ -57,13 +51,14 @@ def demo(
     """Walk the loop in ``folder``; every step is safe to repeat, so an interrupted demo goes on where it was."""
     parse_population(population)  # a wrong word is better named before the first step than after half of them
     started = time.monotonic()
-    steps = _Steps(say or (lambda line: None))
+    steps = Steps(say or (lambda line: None))
     release, page = folder / "release", folder / "report.html"
     asked = {"version": version("mitl"), "n_images": n_images, "population": population, "seed": seed}
-    counts = _complete(folder, asked)
+    mark = Mark(folder, MARK, release.name, asked)
+    counts = mark.counts()
     if counts is not None:
         return _result(StageResult("nothing_to_do", counts), release, page, 0.0)
-    settings = _init(folder, n_images, seed, steps, progress)
+    settings = make_world(folder, n_images, seed, steps, progress)
     steps.run(
         "propose",
         partial(
@@ -81,62 +76,11 @@ def demo(
     steps.run("build-dataset", partial(build_dataset, settings, release, SANDBOX, replace_earlier=True))
     steps.run("evaluate", partial(evaluate, settings, release=release, progress=progress))
     written = steps.run("report", partial(report, settings, page, SANDBOX))
-    with whole_file(folder / MARK) as sink:
-        mark = {"asked": asked, "files": _files(folder), "counts": written.counts}
-        sink.write(json.dumps(mark, indent=1).encode())
+    mark.write(written.counts)
     return _result(written, release, page, time.monotonic() - started)
 
 
-def _complete(folder: Path, asked: Mapping[str, object]) -> dict[str, object] | None:
-    """What a complete demo came to, where nothing has changed since; None where the steps must look for themselves.
-
-    Each of them would find that nothing is to do, but only after loading five networks and drawing the report.
-    """
-    try:
-        mark = json.loads((folder / MARK).read_bytes())
-        counts: dict[str, object] = mark["counts"]
-        unchanged = mark["asked"] == asked and mark["files"] == _files(folder)
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    return counts if unchanged else None
-
-
-def _files(folder: Path) -> dict[str, str | None]:
-    """Hashes of what a walk leaves: settings, both databases with what is not yet folded into them, release, report.
-
-    Of pictures and rankings, which are many, that they are there.
-    """
-    databases = [f"{name}.db{end}" for name in ("mitl", "crowd") for end in ("", "-wal")]
-    names = ["mitl.toml", *databases, "report.html", *_below(folder, "release")]
-    many = {name: "there" for place in ("dataset", "runs") for name in _below(folder, place) if name != MARK}
-    return many | {
-        name: hashlib.sha256((folder / name).read_bytes()).hexdigest() if (folder / name).is_file() else None
-        for name in names
-    }
-
-
-def _below(folder: Path, place: str) -> list[str]:
-    return sorted(
-        path.relative_to(folder).as_posix() for path in (folder / place).rglob("*") if path.is_file()
-    )
-
-
-def _init(folder: Path, n_images: int, seed: int, steps: _Steps, progress: Progress) -> Settings:
-    expected = loaded_content(load_settings(folder, environ={}))
-    sources = Sources("scenes", n_images=n_images)
-    loaded = load(sources, folder, seed=seed, expected=expected, progress=progress)
-    tables: dict[str, dict[str, object]] = {
-        "dataset": {"kind": "scenes"},
-        "propose": {"annotators": list(MINIS)},
-    }
-    ensure_config(folder, "demo", seed, tables)
-    # The demo is a world of its own: neither the environment nor another endpoint may lead it elsewhere.
-    settings = load_settings(folder, environ={})
-    steps.run("init --dataset scenes", partial(init, settings, loaded.data, exclusions=loaded.exclusions))
-    return settings
-
-
-def _work(settings: Settings, population: str, steps: _Steps, progress: Progress) -> None:
+def _work(settings: Settings, population: str, steps: Steps, progress: Progress) -> None:
     """Post, answer, harvest and review until nothing is left to ask."""
     for _ in range(MAX_ROUNDS):
         results = [
@@ -164,29 +108,9 @@ def _work(settings: Settings, population: str, steps: _Steps, progress: Progress
             return
 
 
-class _Steps:
-    """Tells each step's command, what it did and how long it took; steps with nothing to do are passed over."""
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-
-    def run(self, command: str, work: Callable[[], StageResult]) -> StageResult:
-        """Do one step."""
-        started = time.monotonic()
-        result = work()
-        if result.status != "nothing_to_do":
-            self._say(f"$ mitl {command}   ({time.monotonic() - started:.1f} s)")
-            for line in result.lines:
-                self._say(f"    {line}")
-        return result
-
-
-@printed_by("demo", key="paths")
-class DemoPaths(TypedDict):
-    """What a demo wrote."""
-
-    release: Annotated[str, "the release's folder"]
-    report: Annotated[str, "the HTML file"]
+@printed_by("demo")
+class DemoCounts(ReportCounts, LikenessCounts):
+    """What the last step of a demo counts: `mitl report`, or with ``--crisscross`` the comparison with the truth."""
 
 
 def _result(written: StageResult, release: Path, page: Path, seconds: float) -> StageResult:

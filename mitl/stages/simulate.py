@@ -8,19 +8,30 @@ import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Annotated, NotRequired, TypedDict
 
 from mitl.crowd.context import choose_environment
 from mitl.crowd.endpoint import Endpoint, open_endpoint
-from mitl.crowd.populations import ListTruth, Truth, parse_population
+from mitl.crowd.populations import ListTruth, parse_population
+from mitl.crowd.raters import LikenessTruth
 from mitl.crowd.scripted import ScriptedWorker, SimulationResult, give_back, run_workers
-from mitl.crowd.truth import TruthOf, default_truth, require_known, truth_source
+from mitl.crowd.truth import (
+    GradedTruthOf,
+    TruthOf,
+    default_truth,
+    graded_truth_source,
+    require_known,
+    truth_source,
+)
+from mitl.crowd.worker_session import Truths
 from mitl.db.session import open_database
 from mitl.db.store import answers as answer_store
 from mitl.db.store import comparisons as comparison_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
+from mitl.db.store import rating_pages
 from mitl.db.store.hits import HitRow
 from mitl.errors import UsageError
 from mitl.progress import Progress, no_progress
@@ -36,6 +47,7 @@ from mitl.records import (
     several,
 )
 from mitl.records.results import printed_by
+from mitl.records.similarity import SimilarityQuestion
 from mitl.settings import Settings
 
 _NOT_FOR_MONEY = "scripted workers do not work for real money; use --sandbox"
@@ -82,7 +94,8 @@ def simulate(
     work = _open_hits(settings, environment)
     if not work.missing:
         return _nothing_to_do(work.environment, "mitl harvest" if work.hits else "mitl publish --sandbox")
-    truth_of_pair = truth_source(settings, truth or default_truth(settings))
+    source = truth or default_truth(settings)
+    known = _Known(partial(truth_source, settings, source), partial(graded_truth_source, settings, source))
     # One HIT is never given to one worker twice, so several assignments need several people.
     count = max(-(-work.missing // hits_per_worker), *(hit.assignments for hit in work.hits.values()))
     played = characters.characters(count, seed=settings.seed + work.known_workers)
@@ -92,7 +105,7 @@ def simulate(
         workers = [ScriptedWorker(*who) for who in zip(links, played, names, strict=True)]
         done = run_workers(
             workers,
-            lambda hit_id: work.truths(hit_id, truth_of_pair),
+            lambda hit_id: work.truths(hit_id, known),
             seed=settings.seed,
             hits_per_worker=hits_per_worker,
             max_hits=max_hits,
@@ -143,6 +156,24 @@ def _follow_up(path: Path, endpoint: Endpoint) -> None:
         path.unlink()
 
 
+@dataclass(frozen=True)
+class _Known:
+    """What is held to be true; read once it is asked for."""
+
+    read_labels: Callable[[], TruthOf]
+    read_grades: Callable[[], GradedTruthOf]
+
+    @cached_property
+    def labels(self) -> TruthOf:
+        """Of an image and a caption."""
+        return self.read_labels()
+
+    @cached_property
+    def grades(self) -> GradedTruthOf:
+        """Of any two items."""
+        return self.read_grades()
+
+
 @dataclass(frozen=True, slots=True)
 class _OpenHits:
     """The posted HITs of an environment, with what stands on them by external id."""
@@ -156,21 +187,36 @@ class _OpenHits:
     items: Mapping[int, Sequence[HitItem]]
     comparisons: Mapping[int, Sequence[Comparison]]
     """Of HITs that ask for preferences; nothing for the others."""
+    ratings: Mapping[int, Sequence[SimilarityQuestion]]
+    """Of HITs that ask how like two items are; nothing for the others."""
     images: Mapping[int, str]
     captions: Mapping[int, str]
 
-    def truths(
-        self, hit_id: str, truth_of_pair: TruthOf
-    ) -> Mapping[int, Truth] | Mapping[int, ListTruth] | None:
+    def truths(self, hit_id: str, known: _Known) -> Truths | None:
         """The truth at each place of a HIT; None for one of another project."""
         hit = self.hits.get(hit_id)
         if hit is None:
             return None
+        if self.ratings[hit.id]:
+            return self._likeness(self.ratings[hit.id], known.grades)
         if self.comparisons[hit.id]:
-            return {asked.place: self._lists(asked, truth_of_pair) for asked in self.comparisons[hit.id]}
+            return {asked.place: self._lists(asked, known.labels) for asked in self.comparisons[hit.id]}
         return {
-            item.place: truth_of_pair(self.images[item.pair.image_id], self.captions[item.pair.caption_id])
+            item.place: known.labels(self.images[item.pair.image_id], self.captions[item.pair.caption_id])
             for item in self.items[hit.id]
+        }
+
+    def _likeness(
+        self, asked: Sequence[SimilarityQuestion], grades: GradedTruthOf
+    ) -> dict[int, LikenessTruth]:
+        task = asked[0].task
+        names = {"image": self.images, "caption": self.captions}
+        left, right = (names[side] for side in task.sides)
+        pairs = [(left[item.left], right[item.right]) for item in asked]
+        scores = grades(task, *(list(side) for side in zip(*pairs, strict=True)))
+        return {
+            item.place: LikenessTruth(score, task, " ".join(pair))
+            for item, pair, score in zip(asked, pairs, scores, strict=True)
         }
 
     def _lists(self, asked: Comparison, truth_of_pair: TruthOf) -> ListTruth:
@@ -197,6 +243,7 @@ def _open_hits(settings: Settings, environment: Environment | None) -> _OpenHits
             missing=sum(max(hit.assignments - stored.get(hit.id, 0), 0) for hit in posted),
             known_workers=len({row.worker_id for row in answer_store.assignments(session, chosen)}),
             items=hit_store.hit_items(session, [hit.id for hit in posted]),
+            ratings=rating_pages.questions(session, [hit.id for hit in posted]),
             comparisons=comparison_store.comparisons(session, [hit.id for hit in posted]),
             images={i.id: i.external_id for i in item_store.images(session, dataset.id, settings.project)},
             captions={c.id: c.external_id for c in item_store.captions(session, dataset.id)},

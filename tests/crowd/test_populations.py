@@ -110,7 +110,8 @@ def test_a_population_is_written_as_names_with_shares(spec, shares):
     [
         (
             "carefull",
-            "no worker character called 'carefull'; known: careful, hasty, yes-sayer, random, mixed",
+            "no worker character called 'carefull'; known: careful, hasty, yes-sayer, random, one-number, "
+            "straight-liner, drifter, mixed, mixed-raters",
         ),
         ("", "no worker character called ''"),
         ("careful:1,", "no worker character called ''"),

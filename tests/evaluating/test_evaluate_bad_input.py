@@ -196,7 +196,11 @@ def test_ranked_items_outside_the_gallery_are_named(place):
         (1, ("--similarities", "images.npy"), "no ids beside it"),
         (1, ("--rankings", "images.npz"), "lacks the arrays query_ids and item_ids"),
         (1, ("--image-embeddings", "similarities.npz", "--caption-embeddings", "captions.npz"), "'ids'"),
-        (2, ("--image-embeddings", "images.npz"), "--image-embeddings need --caption-embeddings"),
+        (
+            2,
+            ("--image-embeddings", "images.npz"),
+            "--release compares images with captions, but embeddings holds images alone",
+        ),
         (2, (*EMBEDDINGS, "--similarities", "similarities.npz"), "--model NAME=FILE[,FILE]"),
         (2, ("--model", "images.npz"), "'images.npz' names no model"),
         (2, ("--model", "a=images.npz"), "two files of embeddings"),
@@ -209,7 +213,7 @@ def test_ranked_items_outside_the_gallery_are_named(place):
         (2, (*EMBEDDINGS, "--samples", "0"), "'--samples'"),
         (2, (*EMBEDDINGS, "--short", "minus-one"), "'--short'"),
         (1, (*EMBEDDINGS, "--cxc", "gone"), "no folder 'gone'"),
-        (1, (*EMBEDDINGS, "--cxc", "release"), "holds neither sits_test.csv nor sits_val.csv"),
+        (1, (*EMBEDDINGS, "--cxc", "release"), "'release' is not a folder of ratings"),
         (2, (*EMBEDDINGS, "--graded"), "without grades; leave --graded out"),
     ],
 )

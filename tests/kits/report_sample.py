@@ -91,8 +91,8 @@ def sample_input(
         crowd=_crowd(),
         money=MoneyStats(10_300, 0, 240, 0, wage_floor_cents=1200),
         batches=(
-            BatchRow("b1", "pairs-rationale", Direction.I2T, 52, 170, 431.0),
-            BatchRow("b2", "pairs-plain", Direction.T2I, 51, 100, 322.0),
+            BatchRow("b1", "pairs-rationale", "i2t", 52, 170, 431.0),
+            BatchRow("b2", "pairs-plain", "t2i", 51, 100, 322.0),
         ),
         truth=_truth(names),
         evaluation=_evaluation(names),

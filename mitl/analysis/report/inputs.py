@@ -460,6 +460,8 @@ class AnalysisSection:
     lines: tuple[str, ...] = ()
     drawings: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     """Name → what draws the SVG."""
+    captions: Mapping[str, str] = field(default_factory=dict)
+    """Name → what stands under the drawing; the section's heading where there is none."""
     why_not: str = ""
     """Why there is nothing, in one line."""
 

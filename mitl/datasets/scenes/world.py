@@ -185,11 +185,12 @@ class World:
 
     def truth(self, image_id: str, caption_id: str) -> Truth:
         """The truth of one pair with its rationale; DatasetError for an id that this world lacks."""
-        (scene,) = self._look_up([image_id], self.scenes)
-        (meaning,) = self._look_up([caption_id], self.meanings)
+        (scene,) = self.look_up([image_id], self.scenes)
+        (meaning,) = self.look_up([caption_id], self.meanings)
         return truth(scene, meaning)
 
-    def _look_up(self, ids: Sequence[str], known: Mapping[str, T]) -> list[T]:
+    def look_up(self, ids: Sequence[str], known: Mapping[str, T]) -> list[T]:
+        """Of each id its scene, or its meaning; DatasetError for an id that this world lacks."""
         try:
             return [known[id_] for id_ in ids]
         except KeyError as error:
@@ -207,7 +208,7 @@ def truth_matrix(world: World, image_ids: Sequence[str], caption_ids: Sequence[s
     """
     from mitl.datasets.scenes.truth import label_codes
 
-    return label_codes(world._look_up(image_ids, world.scenes), world._look_up(caption_ids, world.meanings))
+    return label_codes(world.look_up(image_ids, world.scenes), world.look_up(caption_ids, world.meanings))
 
 
 def generate(n_images: int, *, seed: int, split: str = "demo", defect_share: float = DEFECT_SHARE) -> World:

@@ -20,6 +20,7 @@ from mitl.stages.analysing.correlations import CORRELATIONS
 from mitl.stages.analysing.multiplicity import MULTIPLICITY
 from mitl.stages.analysing.rankings import DIVERSITY, LABEL_ORDER
 from mitl.stages.analysing.sets import SETS
+from mitl.stages.analysing.similarity import SIMILARITY
 from mitl.stages.analysing.table import Analysis, AnalysisInput, Findings, Options
 from mitl.stages.analysing.uncertainty import UNCERTAINTY
 from mitl.stages.analysing.wrong_positives import WRONG_POSITIVES
@@ -38,6 +39,7 @@ ANALYSES: dict[str, Analysis[Any]] = {
         CORRELATIONS,
         BIAS,
         UNCERTAINTY,
+        SIMILARITY,
     )
 }
 """Name → analysis, in the order in which they are shown; `mitl analyse` and the report go through it alike."""
@@ -93,8 +95,7 @@ def analyse(
         except (UsageError, StoreError):
             raise
         except MitlError as error:
-            # A file that was named must be read: it is no matter of what the project holds.
-            if (name == "correlations" and asked.scores is not None) or (name == "sets" and asked.sets):
+            if asked.names_file_of(name):
                 raise
             left_out[name] = error
     if not made:
@@ -111,6 +112,8 @@ def _check(names: Sequence[str], asked: Options) -> None:
         (asked.sets, "--set", "sets"),
         (asked.subsets, "--subset", "bias"),
         (asked.deep, "--deep", "bias"),
+        (asked.ratings, "--ratings", "similarity"),
+        (asked.captions, "--captions", "similarity"),
     ):
         if given and names and needed not in names:
             raise UsageError(f"{option} means nothing without the analysis {needed!r}; name it too")

@@ -42,8 +42,21 @@ class Options:
     subsets: tuple[frozenset[str], ...] = ()
     """More columns for the scores of ``bias``."""
     deep: bool = False
+    ratings: Path | None = None
+    """A folder of ratings in CxC's layout for ``similarity``."""
+    captions: Path | None = None
+    """The captions' texts for it, where there is no project."""
     csv: Path | None = None
     plots: Path | None = None
+
+    def names_file_of(self, analysis: str) -> bool:
+        """Whether a file or folder was named for an analysis: then it must be read, whatever the project holds."""
+        named = {
+            "correlations": self.scores is not None,
+            "sets": bool(self.sets),
+            "similarity": self.ratings is not None or self.captions is not None,
+        }
+        return named.get(analysis, False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,9 +86,9 @@ class AnalysisInput:
     _lists: dict[Direction, Lists] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, project: ProjectSnapshot) -> AnalysisInput:
+    def of(cls, project: ProjectSnapshot, options: Options | None = None) -> AnalysisInput:
         """A project that is read already."""
-        made = cls(project.settings, project.environment)
+        made = cls(project.settings, project.environment, options or Options())
         made.project = project
         return made
 
@@ -176,6 +189,8 @@ class Findings:
     """File name without its ending → every number of the analysis as one table, with names for a machine."""
     drawings: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     """File name without its ending → what draws the SVG, called where one is wanted; empty ones are not written."""
+    captions: Mapping[str, str] = field(default_factory=dict)
+    """In the report: name of a drawing → what stands under it; the section's heading where there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +203,8 @@ class Analysis(Generic[T]):
     show: Callable[[T, AnalysisInput], Findings]
     section: Section | None = None
     """In the report: a section of its own from the tables and drawings; None where the page has a part for it."""
+    optional: bool = False
+    """Whether the section is left out where it cannot be made, rather than saying why."""
 
 
 @dataclass(frozen=True, slots=True)

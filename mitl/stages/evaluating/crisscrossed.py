@@ -1,15 +1,17 @@
-"""CxC's files in a set's numbers: positives of its four retrieval tasks, and correlations with its scores."""
+"""Ratings in CxC's layout in a set's numbers: positives of the four retrieval tasks, and correlations with them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.datasets.cxc import RatedPairs, read_rated_pairs
+from mitl.datasets.cxc import RatedPairs, read_scored
+from mitl.datasets.ratings import rated_file, read_split
 from mitl.errors import DatasetError
 from mitl.metrics.correlation import ScoredPairs, paired_spearman, sampled_spearman
 from mitl.metrics.crisscrossed import Task, across_positives, image_positives, scored_pairs, text_positives
@@ -17,22 +19,19 @@ from mitl.metrics.positives import Ids, Positives
 from mitl.metrics.retrieval import Values
 from mitl.progress import Progress
 from mitl.records import Direction
-from mitl.records.similarity import Likeness
+from mitl.records.similarity import Likeness, SamplingMethod
 from mitl.stages.evaluating.figures import CONFIDENCE, Comparison, Figure, Sampling, Scored
-from mitl.stages.evaluating.models import Block, Model, Side, Sides, WithinSides, joined
+from mitl.stages.evaluating.models import Block, Model, Side, Sides, joined, strange_ids_hint
 from mitl.stages.evaluating.request import Wanted
 from mitl.stages.evaluating.tasks import PositivesTask, block_values
+from mitl.stages.evaluating.wanted_tasks import EVERY_TASK, NamedTask
 
 NAME = "cxc"
-SPLITS = ("test", "val")
-_SIDES = {
-    Likeness.SITS: ("image", "caption"),
-    Likeness.STS: ("caption", "caption"),
-    Likeness.SIS: ("image", "image"),
-}
 _CELLS = 1 << 24
 _ROWS = 256
 """First items whose pairs are looked up together."""
+_MISSING = -(1 << 62)
+"""The number of an item that a side lacks."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,117 +41,135 @@ class Crisscrossed:
     split: str
     rated: Mapping[Likeness, RatedPairs]
     left_out: int
+    asked: frozenset[NamedTask] = EVERY_TASK
+    groups: Ids | None = None
+    """(C,) a number for each caption's image, where captions are searched with captions: those of one image match."""
+
+    def has(self, task: NamedTask, model: Model) -> bool:
+        """Whether a task is asked for, has ratings and compares what the model knows."""
+        return task in self.asked and task.likeness in self.rated and task.sides <= model.sides
 
 
-def split_of(folder: Path) -> str:
-    """``test``, or ``val`` where the test's scores of images and captions are not there.
-
-    Raises:
-        DatasetError: it is not a folder of CxC's files.
-    """
-    if not folder.is_dir():
-        raise DatasetError(
-            f"there is no folder {str(folder)!r}; it should hold sits_test.csv, sts_test.csv and sis_test.csv of CxC"
-        )
-    for split in SPLITS:
-        if (folder / f"sits_{split}.csv").is_file():
-            return split
-    raise DatasetError(
-        f"{str(folder)!r} holds neither sits_test.csv nor sits_val.csv; it should be the folder of CxC's files"
-    )
-
-
-def read_crisscrossed(folder: Path, sides: Sides) -> Crisscrossed:
-    """The files of a folder; those of captions alone and of images alone may be missing.
+def read_crisscrossed(folder: Path, split: str, sides: Sides, wanted: Collection[Likeness]) -> Crisscrossed:
+    """The files of a split of the tasks that are wanted; any of the three may be missing.
 
     Raises:
-        DatasetError: a file is malformed, or the sides hold no rated pair.
+        DatasetError: a file is malformed, none of those wanted is there, or the sides hold no rated pair.
     """
-    split = split_of(folder)
     rated: dict[Likeness, RatedPairs] = {}
+    frames = read_split(folder, split, wanted)
+    if not frames:
+        files = " or ".join(rated_file(folder, task, split).name for task in Likeness if task in wanted)
+        raise DatasetError(f"{str(folder)!r} holds no {files}, which these models are scored on")
     left_out = 0
-    for kind in Likeness:
-        path = folder / f"{kind}_{split}.csv"
-        if not path.is_file():
-            continue
-        whole = read_rated_pairs(path, kind)
-        found = _inside(whole, [sides.of(modality) for modality in _SIDES[kind]])
-        left_out += len(whole) - len(found)
-        if len(found):
-            rated[kind] = found
-    if Likeness.SITS not in rated:
+    for task, whole in frames.items():
+        inside = _inside(task, whole, [sides.of(modality) for modality in task.sides])
+        left_out += len(whole) - len(inside)
+        if len(inside):
+            rated[task] = inside
+    if not rated:
+        first, side = next((whole["first"].iloc[0], task.sides[0]) for task, whole in frames.items())
         raise DatasetError(
-            f"the {split} files in {str(folder)!r} rate no pair of these images and captions; are the ids COCO's?"
+            f"the {split} files in {str(folder)!r} rate no pair of these images and captions: their {side}s are called "
+            f"{first!r} there{strange_ids_hint(sides.of(side).ids, [first])}"
         )
     return Crisscrossed(split, rated, left_out)
 
 
-def _inside(rated: RatedPairs, sides: Sequence[Side]) -> RatedPairs:
+def _inside(task: Likeness, whole: pd.DataFrame, sides: Sequence[Side]) -> RatedPairs:
     """The pairs of which the sides hold both items, in the sides' numbers."""
-    columns = []
-    for ids, side in zip((rated.first, rated.second), sides, strict=True):
-        numbers = [side.number_of.get(str(one), -1) for one in ids.tolist()]
-        columns.append(np.array(numbers, np.int64))
-    kept = (columns[0] >= 0) & (columns[1] >= 0)
-    return RatedPairs(rated.kind, columns[0][kept], columns[1][kept], rated.scores[kept])
+    first, second = (
+        np.array([side.number_of.get(name, _MISSING) for name in whole[column].tolist()], np.int64)
+        for column, side in zip(("first", "second"), sides, strict=True)
+    )
+    kept = (first != _MISSING) & (second != _MISSING)
+    return RatedPairs(task, first[kept], second[kept], whole["score"].to_numpy()[kept])
+
+
+def caption_groups(folder: Path, split: str, captions: Side) -> tuple[Ids, int]:
+    """(C,) a number for each caption's image, as the original pairs of a folder tell it; and of how many none is told.
+
+    A caption of which nothing is told stands alone.
+    """
+    path = rated_file(folder, Likeness.SITS, split)
+    groups = -1 - np.arange(len(captions), dtype=np.int64)
+    if path.is_file():
+        whole = read_scored(path, Likeness.SITS)
+        original = whole[whole["method"] == SamplingMethod.C2I_ORIGINAL.value]
+        number_of = {name: number for number, name in enumerate(dict.fromkeys(original["first"]))}
+        for caption, image in zip(original["second"].tolist(), original["first"].tolist(), strict=True):
+            number = captions.number_of.get(caption, _MISSING)
+            if number != _MISSING:
+                groups[captions.places(np.array([number]))[0]] = number_of[image]
+    return groups, int((groups < 0).sum())
 
 
 def across_task(known: Crisscrossed, wanted: Wanted) -> PositivesTask:
-    """Image to text and text to image."""
+    """Image to text and text to image; the ratings hold some of images and captions."""
     found = across_positives(known.rated[Likeness.SITS])
     return PositivesTask(NAME, {direction: found[Task(direction.value)] for direction in Direction}, wanted)
 
 
 def score_within_sides(
-    model: Model, known: Crisscrossed, sides: Sides, image_of: Ids, wanted: Wanted, progress: Progress
+    model: Model, known: Crisscrossed, sides: Sides, wanted: Wanted, progress: Progress
 ) -> list[Scored]:
-    """Text to text and image to image; nothing for a model without similarities within a side, or without files."""
-    if not isinstance(model.similarities, WithinSides):
+    """Those of text to text and image to image that are asked for and that the model and the ratings have."""
+    if model.within is None:
         return []
-    tasks: list[tuple[Task, Side, Positives]] = []
-    if Likeness.STS in known.rated:
-        own = sides.captions.numbers, image_of
-        tasks.append((Task.T2T, sides.captions, text_positives(known.rated[Likeness.STS], of_images=own)))
-    if Likeness.SIS in known.rated:
-        tasks.append((Task.I2I, sides.images, image_positives(known.rated[Likeness.SIS])))
+    searched: list[tuple[Task, Side, Positives]] = []
+    if known.has(NamedTask.T2T, model):
+        assert known.groups is not None, "the groups are there where captions are searched with captions"
+        own = sides.captions.numbers, known.groups
+        searched.append((Task.T2T, sides.captions, text_positives(known.rated[Likeness.STS], of_images=own)))
+    if known.has(NamedTask.I2I, model):
+        searched.append((Task.I2I, sides.images, image_positives(known.rated[Likeness.SIS])))
     return [
         Scored(NAME, model.name, task.value, _within(model, side, positives, wanted, progress))
-        for task, side, positives in tasks
+        for task, side, positives in searched
         if len(positives)
     ]
 
 
 def _within(model: Model, side: Side, positives: Positives, wanted: Wanted, progress: Progress) -> Values:
     """The values of one side's items searching the others of the same side."""
-    similarities = model.similarities
-    assert isinstance(similarities, WithinSides)
+    similarities = model.within
+    assert similarities is not None
     parts = []
     size = max(1, _CELLS // len(side))
     with progress(f"score {model.name} within {side.plural}", total=len(positives)) as advance:
         for start in range(0, len(positives), size):
             some = positives.query_ids[start : start + size]
             places = side.places(some)
-            found = np.array(similarities.between(side.modality, places, side.modality))
-            found[np.arange(len(some)), places] = -np.inf  # the query itself is not among what is retrieved
-            block = Block(some, side.numbers, found)
+            near = np.array(similarities.between(side.modality, places, side.modality))
+            near[np.arange(len(some)), places] = -np.inf  # the query itself is not among what is retrieved
+            block = Block(some, side.numbers, near)
             parts.append(block_values(block, positives.of_queries(some), wanted.metrics))
             advance(len(some))
     return joined(parts)
 
 
-def rated_similarities(model: Model, known: Crisscrossed, sides: Sides) -> dict[Likeness, ScoredPairs]:
-    """The model's similarities beside each kind of scores that it has them for."""
-    found = {kind: _pair_similarities(model, rated, sides) for kind, rated in known.rated.items()}
-    return {
-        kind: scored_pairs(known.rated[kind], similarities)
-        for kind, similarities in found.items()
-        if similarities is not None
-    }
+def rated_similarities(model: Model, known: Crisscrossed, sides: Sides, kind: Likeness) -> ScoredPairs | None:
+    """The model's similarities beside the scores of a kind; None where it is not asked for or they have it not.
+
+    Raises:
+        MetricError: too few queries are rated for a sampled correlation.
+    """
+    if not known.has(NamedTask(kind.value), model):
+        return None
+    similarities = _pair_similarities(model, known.rated[kind], sides)
+    return None if similarities is None else scored_pairs(known.rated[kind], similarities)
 
 
-def correlations(model: str, rated: Mapping[Likeness, ScoredPairs], sampling: Sampling) -> list[Figure]:
-    """The sampled Spearman correlation of one model with each kind of scores."""
-    return [_correlation(model, pairs, kind, sampling) for kind, pairs in rated.items()]
+def correlation(model: str, pairs: ScoredPairs, kind: Likeness, sampling: Sampling) -> Figure:
+    """The sampled Spearman correlation of one model with one kind of scores.
+
+    Raises:
+        MetricError: the similarities or the scores of a sample are all equal.
+    """
+    drawn = sampled_spearman(pairs, samples=sampling.samples, seed=sampling.seed)
+    ends = drawn.interval(CONFIDENCE)
+    low, high = (ends.low, ends.high) if sampling.intervals else (None, None)
+    return Figure(NAME, model, kind.value, "Spearman", drawn.mean, low, high, drawn.n_queries, std=drawn.std)
 
 
 def compare_correlations(
@@ -185,21 +202,16 @@ def _comparison(
     )
 
 
-def _correlation(model: str, pairs: ScoredPairs, kind: Likeness, sampling: Sampling) -> Figure:
-    drawn = sampled_spearman(pairs, samples=sampling.samples, seed=sampling.seed)
-    ends = drawn.interval(CONFIDENCE)
-    low, high = (ends.low, ends.high) if sampling.intervals else (None, None)
-    return Figure(NAME, model, kind.value, "Spearman", drawn.mean, low, high, drawn.n_queries, std=drawn.std)
-
-
 def _pair_similarities(model: Model, rated: RatedPairs, sides: Sides) -> NDArray[np.float64] | None:
     """(P,) the model's similarities of the pairs; None where it has none of the kind."""
-    one, other = _SIDES[rated.kind]
-    first, second = sides.of(one).places(rated.first), sides.of(other).places(rated.second)
+    first, second = (
+        sides.of(side).places(items)
+        for side, items in zip(rated.kind.sides, (rated.first, rated.second), strict=True)
+    )
     block = _lookup(model, rated.kind)
     if block is None:
         return None
-    found = np.empty(len(rated))
+    near = np.empty(len(rated))
     order = np.argsort(first, kind="stable")
     heads, starts = np.unique(first[order], return_index=True)
     ends = np.append(starts[1:], len(order))
@@ -208,16 +220,16 @@ def _pair_similarities(model: Model, rated: RatedPairs, sides: Sides) -> NDArray
         places = order[starts[begin] : ends[min(begin + _ROWS, len(heads)) - 1]]
         columns = np.unique(second[places])
         table = block(rows, columns)
-        found[places] = table[np.searchsorted(rows, first[places]), np.searchsorted(columns, second[places])]
-    return found
+        near[places] = table[np.searchsorted(rows, first[places]), np.searchsorted(columns, second[places])]
+    return near
 
 
 def _lookup(model: Model, kind: Likeness) -> Callable[[Ids, Ids], NDArray[np.float64]] | None:
     """What gives similarities of some first items with some second ones."""
-    similarities = model.similarities
-    one, other = _SIDES[kind]
-    if isinstance(similarities, WithinSides):
-        return lambda rows, columns: np.asarray(similarities.between(one, rows, other, columns))
+    within, similarities = model.within, model.similarities
+    one, other = kind.sides
+    if within is not None:
+        return lambda rows, columns: np.asarray(within.between(one, rows, other, columns))
     if similarities is not None and kind is Likeness.SITS:
         return lambda rows, columns: similarities.block(Direction.I2T, rows)[:, columns]
     return None

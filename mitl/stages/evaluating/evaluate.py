@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, TypedDict
 
 from mitl.core.whole_files import whole_file
+from mitl.errors import MetricError
 from mitl.metrics.correlation import ScoredPairs
 from mitl.progress import Progress, no_progress
-from mitl.records import Direction, StageResult, several
+from mitl.records import StageResult, several
 from mitl.records.results import printed_by
 from mitl.records.similarity import Likeness
 from mitl.settings import Settings
 from mitl.stages.evaluating.crisscrossed import (
+    NAME,
     compare_correlations,
-    correlations,
+    correlation,
     rated_similarities,
     score_within_sides,
 )
@@ -36,16 +38,19 @@ from mitl.stages.evaluating.figures import (
     value_of,
 )
 from mitl.stages.evaluating.gathering import Gathered, gather
+from mitl.stages.evaluating.pseudo_task import LabelledRatings, on_ratings
 from mitl.stages.evaluating.request import Against, Request
 from mitl.stages.evaluating.scoring import score_model
 from mitl.stages.evaluating.tables import (
     comparison_table,
     correlation_table,
+    labelled_table,
     rsum_table,
     score_tables,
     to_csv,
     to_latex,
 )
+from mitl.stages.evaluating.wanted_tasks import NamedTask
 
 __all__ = ["SCORES_FILE", "evaluate", "evaluate_models"]
 
@@ -73,12 +78,17 @@ class EvaluateCounts(TypedDict):
     ]
     correlations: Annotated[
         Ends,
-        "with `--cxc`: model → sts, sis, sits → mean, std, low, high of Spearman's correlation",
+        "with `--cxc`: model → sts, sis, sits → mean, std, low, high of Spearman's correlation, of those that it has",
     ]
     paired: Annotated[
         list[dict[str, object]],
         "with `--against`: a list of positives, model, against, direction, metric, difference, low, high, p_value, "
         "queries",
+    ]
+    pseudo_labels: Annotated[
+        LabelledRatings | None,
+        "with `--pseudo-labels` and `--cxc`: `pairs` rated, `labels_with_scores` and, by model, `with_scores` and "
+        "`with_labels`: Pearson's correlations over these pairs; else null",
     ]
     rankings_computed: Annotated[int, "rankings not found in `runs/`"]
 
@@ -101,6 +111,7 @@ class _Evaluation:
     """Correlations with CxC's scores."""
     rsums: Sequence[Figure]
     tests: Sequence[Comparison]
+    labelled: LabelledRatings | None
 
 
 def evaluate(
@@ -138,18 +149,15 @@ def evaluate_models(settings: Settings, request: Request, progress: Progress = n
         )
     ]
     rows += _within_sides(gathered, request, progress)
-    rows = _by_set(rows, [task.name for task in gathered.tasks])
+    rows = _by_set(rows, [*(task.name for task in gathered.tasks), NAME])
     found = figures(rows, request.sampling)
-    rated = _rated(gathered)
-    agreement = [
-        one for model, kinds in rated.items() for one in correlations(model, kinds, request.sampling)
-    ]
+    rated, agreement = _correlated(gathered, request)
     sums = rsums(rows, request.sampling)
     tests = []
     if request.paired_with:
         tests = compare(rows, request.paired_with, request.sampling)
         tests += compare_correlations(rated, request.paired_with, request.sampling)
-    made = _Evaluation(found, agreement, sums, tests)
+    made = _Evaluation(found, agreement, sums, tests, _labelled(gathered, rated))
     changed = _write(request, made)
     if gathered.project is not None:
         of_all, environments = gathered.of_all, gathered.environments
@@ -161,34 +169,59 @@ def evaluate_models(settings: Settings, request: Request, progress: Progress = n
 
 
 def _within_sides(gathered: Gathered, request: Request, progress: Progress) -> list[Scored]:
-    """CxC's tasks within one side, of the models that have such similarities."""
-    known, image_of = gathered.crisscrossed, gathered.image_of
-    if known is None or image_of is None:
+    """The tasks within one side, of the models that have such similarities."""
+    known = gathered.crisscrossed
+    if known is None or not known.asked & {NamedTask.T2T, NamedTask.I2I}:
         return []
-    if len(request.directions) < len(Direction):
-        gathered.warnings.append(
-            f"CxC's tasks t2t and i2i have no direction {request.directions[0]}, so they are left out; without "
-            "--direction they are scored"
-        )
-        return []
-    found = []
+    scored = []
     for model in gathered.models:
-        rows = score_within_sides(model, known, gathered.sides, image_of, request.wanted, progress)
-        found += rows
-        if not rows:
+        scored += score_within_sides(model, known, gathered.sides, request.wanted, progress)
+        if model.within is None:
             gathered.warnings.append(
                 f"{model.name} has no similarities of two captions or two images, so CxC's tasks t2t and i2i are "
                 "left out; embeddings have them"
             )
-    return found
+    return scored
 
 
-def _rated(gathered: Gathered) -> dict[str, dict[Likeness, ScoredPairs]]:
-    """Model → kind of CxC's scores → its similarities beside them, of the models that have such."""
+_Rated = dict[str, dict[Likeness, ScoredPairs]]
+"""Model → kind of ratings → its similarities beside them."""
+
+
+def _correlated(gathered: Gathered, request: Request) -> tuple[_Rated, list[Figure]]:
+    """The correlations of the models that have similarities of rated pairs, and what they are taken of.
+
+    Where too few pairs are rated, or too alike, a kind is left out with a warning.
+
+    Raises:
+        MetricError: that is so of a kind that was asked for by name.
+    """
     known = gathered.crisscrossed
-    if known is None:
-        return {}
-    return {model.name: rated_similarities(model, known, gathered.sides) for model in gathered.models}
+    rated: _Rated = {}
+    figures: list[Figure] = []
+    for model in gathered.models if known is not None else ():
+        assert known is not None
+        rated[model.name] = {}
+        for kind in Likeness:
+            try:
+                pairs = rated_similarities(model, known, gathered.sides, kind)
+                if pairs is not None:
+                    figures.append(correlation(model.name, pairs, kind, request.sampling))
+                    rated[model.name][kind] = pairs
+            except MetricError as error:
+                if kind.value in request.tasks:
+                    raise MetricError(f"{model.name} {kind.value}: {error}") from error
+                gathered.warnings.append(f"{model.name}: {kind.value} is left out: {error}")
+    return rated, figures
+
+
+def _labelled(
+    gathered: Gathered, rated: Mapping[str, Mapping[Likeness, ScoredPairs]]
+) -> LabelledRatings | None:
+    """Pseudo-labels beside people's ratings, where both are there."""
+    if gathered.pseudo_labels is None or gathered.crisscrossed is None:
+        return None
+    return on_ratings(gathered.pseudo_labels, gathered.crisscrossed, rated)
 
 
 def _by_set(rows: Iterable[Scored], order: Sequence[str]) -> list[Scored]:
@@ -233,6 +266,7 @@ def _result(request: Request, gathered: Gathered, made: _Evaluation, *, idle: bo
             for one in made.agreement
         ),
         "paired": [asdict(one) for one in made.tests],
+        "pseudo_labels": made.labelled,
         "rankings_computed": gathered.computed,
     }
     paths: EvaluatePaths = {}
@@ -251,6 +285,7 @@ def _result(request: Request, gathered: Gathered, made: _Evaluation, *, idle: bo
             *score_tables(made.figures),
             *rsum_table(made.rsums),
             *correlation_table(made.agreement),
+            *labelled_table(made.labelled),
             *comparison_table(made.tests),
         ),
         lines=("nothing to do: these scores are kept already",) if idle else computed,

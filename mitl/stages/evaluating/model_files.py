@@ -1,4 +1,4 @@
-"""Models as files: embeddings of both sides, a similarity matrix, or rankings."""
+"""Models as files: embeddings of both sides or of one, a similarity matrix, or rankings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,17 @@ from mitl.errors import MetricError
 from mitl.metrics.positives import Ids
 from mitl.metrics.ranks import NOTHING
 from mitl.records import Direction
-from mitl.stages.evaluating.models import Matrix, Model, Ranked, Side, Sides, Vectors, strange_ids_hint
+from mitl.stages.evaluating.models import (
+    BOTH,
+    Matrix,
+    Modality,
+    Model,
+    Ranked,
+    Side,
+    Sides,
+    Vectors,
+    strange_ids_hint,
+)
 from mitl.stages.evaluating.ranking_files import ENDED, RankingTable, id_texts, read_rankings
 from mitl.stages.evaluating.request import ModelFiles, Similarity
 
@@ -34,6 +44,11 @@ class RawModel(Protocol):
     @property
     def name(self) -> str:
         """What the user calls it."""
+        ...
+
+    @property
+    def sides(self) -> frozenset[Modality]:
+        """The sides whose items it knows."""
         ...
 
     def held(self, modality: str) -> Sequence[str]:
@@ -63,13 +78,13 @@ def _read_embeddings(files: ModelFiles, similarity: Similarity) -> EmbeddingMode
 
     assert files.embeddings is not None
     for path in files.embeddings:
-        if not path.is_file():
+        if path is not None and not path.is_file():
             raise MetricError(f"there is no file {str(path)!r}; it should hold embeddings")
     images, captions = (
-        read_embeddings(path, ids)
+        None if path is None else read_embeddings(path, ids)
         for path, ids in zip(files.embeddings, (files.image_ids, files.caption_ids), strict=True)
     )
-    if images.embedding.shape[1:] != captions.embedding.shape[1:]:
+    if images and captions and images.embedding.shape[1:] != captions.embedding.shape[1:]:
         raise MetricError(
             f"embeddings of model {files.name!r} differ in width: images {_width(images)}, captions "
             f"{_width(captions)}; take both from one model"
@@ -96,25 +111,35 @@ def _read_rankings(files: ModelFiles) -> RankingModel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EmbeddingModel:
-    """Embeddings of both sides."""
+    """Embeddings of both sides, or of one alone."""
 
     name: str
-    images: EmbeddingTable
-    captions: EmbeddingTable
+    images: EmbeddingTable | None
+    captions: EmbeddingTable | None
     similarity: Similarity
+
+    @property
+    def sides(self) -> frozenset[Modality]:
+        """Those that have embeddings."""
+        known = {"image": self.images, "caption": self.captions}
+        return frozenset(modality for modality, table in known.items() if table is not None)
 
     def held(self, modality: str) -> Sequence[str]:
         """The ids of the embeddings."""
-        return list((self.images if modality == "image" else self.captions).row_of)
+        table = self.images if modality == "image" else self.captions
+        return () if table is None else list(table.row_of)
 
     def fitted(self, sides: Sides, directions: Sequence[Direction]) -> Model:
         """Rows in the order of the sides, scaled to unit length for cosines."""
-        return Model(self.name, similarities=Vectors(self._rows(sides.images), self._rows(sides.captions)))
+        vectors = Vectors(self._rows(self.images, sides.images), self._rows(self.captions, sides.captions))
+        both = self.sides == BOTH
+        return Model(self.name, similarities=vectors if both else None, within=vectors, sides=self.sides)
 
-    def _rows(self, side: Side) -> NDArray[np.float32]:
+    def _rows(self, table: EmbeddingTable | None, side: Side) -> NDArray[np.float32] | None:
         from annotators.base import unit_rows
 
-        table = self.images if side.modality == "image" else self.captions
+        if table is None:
+            return None
         rows = np.asarray(table.embedding[_places(table.path, table.row_of, side)])
         if self.similarity != "cosine":
             return rows
@@ -137,6 +162,7 @@ class SimilarityModel:
     image_row: Mapping[str, int]
     caption_column: Mapping[str, int]
     values: NDArray[Any]
+    sides: frozenset[Modality] = BOTH
 
     def held(self, modality: str) -> Sequence[str]:
         """The ids of the rows or columns."""
@@ -155,6 +181,7 @@ class RankingModel:
 
     name: str
     tables: Mapping[Direction, RankingTable]
+    sides: frozenset[Modality] = BOTH
 
     def held(self, modality: str) -> Sequence[str]:
         """The ids that search or are found."""
@@ -199,6 +226,22 @@ class RankingModel:
             numbers[rows],  # ENDED is -1, which reads the last number
             np.asarray((rows != ENDED).sum(axis=1), np.int64),
         )
+
+
+def read_caption_vectors(path: Path, captions: Side) -> NDArray[np.float32]:
+    """(C, D) the embeddings of a file in the captions' order.
+
+    Raises:
+        MetricError, AnnotatorError: the file is missing or malformed, lacks a caption or has several vectors of each.
+    """
+    from annotators.inputs.embedding_files import read_embeddings
+
+    if not path.is_file():
+        raise MetricError(f"there is no file {str(path)!r}; it should hold the captions' embeddings")
+    table = read_embeddings(path)
+    if table.embedding.ndim != 2:
+        raise MetricError(f"{str(path)!r} has several vectors of a caption; pseudo-labels are made from one")
+    return np.asarray(table.embedding[_places(table.path, table.row_of, captions)])
 
 
 def _places(path: Path, place_of: Mapping[str, int], side: Side) -> Ids:

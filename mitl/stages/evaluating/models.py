@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from mitl.records import Direction, IdKind
 
 Modality = str
 """``image`` or ``caption``."""
+BOTH: frozenset[Modality] = frozenset({"image", "caption"})
 EVERY = slice(None)
 _CELLS = 1 << 24
 """Similarities held at once: some 64 MB in float32."""
@@ -137,9 +138,8 @@ class Similarities(Protocol):
         ...
 
 
-@runtime_checkable
-class WithinSides(Similarities, Protocol):
-    """Similarities of two items of one side as well."""
+class ItemSimilarities(Protocol):
+    """Similarities of two items of one side; of two sides as well, where it has both."""
 
     def between(
         self, modality: str, rows: slice | Ids, other: str, columns: slice | Ids = EVERY
@@ -150,14 +150,19 @@ class WithinSides(Similarities, Protocol):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Vectors:
-    """Embeddings in the order of both sides: (I, D) and (C, D), or (I, K, D) and (C, K, D) for the best of K x K."""
+    """Embeddings in the order of the sides: (I, D) and (C, D), or (I, K, D) and (C, K, D) for the best of K x K.
 
-    images: NDArray[Any]
-    captions: NDArray[Any]
+    A model of one modality has those of its own side alone.
+    """
+
+    images: NDArray[Any] | None
+    captions: NDArray[Any] | None
 
     def side(self, modality: str) -> NDArray[Any]:
         """The images' or the captions'."""
-        return self.images if modality == "image" else self.captions
+        vectors = self.images if modality == "image" else self.captions
+        assert vectors is not None, f"nobody asks a model without {modality}s for them"
+        return vectors
 
     def block(self, direction: Direction, rows: slice | Ids) -> NDArray[np.float32]:
         """(B, G) inner products, or the best of the K x K."""
@@ -197,8 +202,18 @@ class Model:
     name: str
     rankings: Mapping[Direction, Ranked] = field(default_factory=dict)
     similarities: Similarities | None = None
+    """Of images with captions."""
+    within: ItemSimilarities | None = None
+    """Of two items of a side, of each side that it knows."""
+    sides: frozenset[Modality] = BOTH
+    """The sides whose items it knows."""
     cut: bool = False
     """Whether the rankings are only as deep as the tasks that are not ``deep`` need."""
+
+    @property
+    def is_one_sided(self) -> bool:
+        """Whether it knows images alone, or captions alone."""
+        return self.sides != BOTH
 
 
 @dataclass(frozen=True, eq=False)

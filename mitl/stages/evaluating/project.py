@@ -7,7 +7,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from numpy.typing import NDArray
 
@@ -142,10 +142,10 @@ class AnnotatorSimilarities(AcrossSimilarities):
     """The same of an annotator that compares items of one side as well."""
 
     def between(
-        self, modality: Modality, rows: slice | Ids, other: Modality, columns: slice | Ids = EVERY
+        self, modality: str, rows: slice | Ids, other: str, columns: slice | Ids = EVERY
     ) -> NDArray[Any]:
         """(B, G) of some items of one side with some of another, or of the same one."""
-        return self._between(modality, rows, other, columns)
+        return self._between(cast(Modality, modality), rows, cast(Modality, other), columns)
 
 
 def similarities_of(

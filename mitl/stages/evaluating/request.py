@@ -13,6 +13,7 @@ from mitl.metrics.positives import Short
 from mitl.metrics.table import USUAL, Asked, asked_metrics
 from mitl.records import Direction
 from mitl.stages.evaluating.figures import Sampling
+from mitl.stages.evaluating.wanted_tasks import NamedTask
 
 Similarity = Literal["dot", "cosine"]
 
@@ -35,8 +36,8 @@ class ModelFiles:
     """The files of one model, before they are read; one of the three kinds."""
 
     name: str
-    embeddings: tuple[Path, Path] | None = None
-    """Of the images and of the captions."""
+    embeddings: tuple[Path | None, Path | None] | None = None
+    """Of the images and of the captions; one of them may be missing."""
     similarities: Path | None = None
     rankings: tuple[Path, ...] = ()
     image_ids: Path | None = None
@@ -50,11 +51,17 @@ class Against:
     release: Path | None = None
     official: Sequence[str] = ()
     cxc: Path | None = None
-    """Folder of CxC's three CSVs."""
+    """Folder of ratings in CxC's layout."""
+    split: str | None = None
+    """Of that folder; see ``choose_split`` where None."""
     objects: Sequence[Path] = ()
     """Files that say which objects an image shows."""
     graded: bool = False
     """Whether graded labels of the release and of CxC are scored too."""
+    pseudo_labels: bool = False
+    """Whether models are compared with labels made from the captions' likeness."""
+    label_embeddings: Path | None = None
+    """The captions' embeddings that these labels are made from; of the sentence encoder where None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +71,12 @@ class Request:
     against: Against = field(default_factory=Against)
     models: Sequence[ModelFiles] = ()
     annotators: Sequence[str] = ()
+    baselines: Sequence[str] = ()
+    """Built-in models of one modality, by name."""
+    captions: Path | None = None
+    """The captions' texts, outside a project."""
+    tasks: Sequence[NamedTask] = ()
+    """Those that are asked for by name; all that a model can do where none is."""
     similarity: Similarity = "dot"
     directions: Sequence[Direction] = tuple(Direction)
     wanted: Wanted = field(default_factory=Wanted)
@@ -74,7 +87,7 @@ class Request:
     latex: Path | None = None
 
     def __post_init__(self) -> None:
-        names = [*(model.name for model in self.models), *self.annotators]
+        names = [*(model.name for model in self.models), *self.baselines, *self.annotators]
         twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
         if twice is not None:
             raise UsageError(f"two models are called {twice!r}; give each a name of its own")
@@ -106,13 +119,10 @@ def files_of_options(
     """The model that single options name, or none.
 
     Raises:
-        UsageError: one side of embeddings alone, files of two kinds, or ids or a name without such files.
+        UsageError: files of two kinds, or ids or a name without such files.
     """
-    if (images is None) != (captions is None):
-        given, missing = ("image", "caption") if captions is None else ("caption", "image")
-        raise UsageError(f"--{given}-embeddings need --{missing}-embeddings beside them")
     found = []
-    if images is not None and captions is not None:
+    if images is not None or captions is not None:
         found.append(ModelFiles(name or "embeddings", (images, captions)))
     if similarities is not None:
         found.append(ModelFiles(name or "similarities", similarities=similarities))
@@ -122,35 +132,44 @@ def files_of_options(
         raise UsageError("files of one kind make a model; name several models by --model NAME=FILE[,FILE]")
     if (image_ids or caption_ids) and not (found and not rankings):
         raise UsageError("--image-ids and --caption-ids belong to embeddings or similarities in a .npy")
+    for side, ids, embeddings in (("image", image_ids, images), ("caption", caption_ids, captions)):
+        if ids and similarities is None and embeddings is None:
+            raise UsageError(f"--{side}-ids are given, but no --{side}-embeddings; give both, or neither")
     if name and not found:
         raise UsageError("--name belongs to embeddings, similarities or rankings; --model names its own")
     return [replace(one, image_ids=image_ids, caption_ids=caption_ids) for one in found]
 
 
 def parse_model(text: str) -> ModelFiles:
-    """``NAME=FILE[,FILE]`` as files whose kind is read from them.
+    """``NAME=FILE[,FILE]`` as files whose kind is read from them; embeddings may leave a side empty.
 
     Raises:
         UsageError: no name, no file, or more files than a model has.
         MetricError: a file is missing or holds none of the three kinds.
     """
     name, equals, rest = text.partition("=")
-    files = tuple(Path(part) for part in rest.split(",") if part)
-    if not equals or not name or not files or len(files) > 2:
+    parts = [Path(part) if part else None for part in rest.split(",")]
+    files = tuple(part for part in parts if part is not None)
+    if not equals or not name or not files or len(parts) > 2:
         raise UsageError(
-            f"{text!r} names no model; write NAME=IMAGES,CAPTIONS for embeddings, NAME=FILE for similarities, or "
-            "NAME=I2T,T2I for rankings"
+            f"{text!r} names no model; write NAME=IMAGES,CAPTIONS for embeddings (NAME=IMAGES, or NAME=,CAPTIONS for "
+            "one side alone), NAME=FILE for similarities, or NAME=I2T,T2I for rankings"
         )
     for path in files:
         if not path.is_file():
             raise MetricError(f"there is no file {str(path)!r}; it should hold a part of the model {name!r}")
     kinds = {_kind(path) for path in files}
-    if kinds == {"similarities"} and len(files) == 1:
+    if kinds == {"similarities"} and len(parts) == 1:
         return ModelFiles(name, similarities=files[0])
     if kinds == {"rankings"}:
         return ModelFiles(name, rankings=files)
-    if kinds <= {"embeddings", "similarities"} and len(files) == 2:
-        return ModelFiles(name, embeddings=(files[0], files[1]))
+    if kinds <= {"embeddings", "similarities"} and len(parts) == 2:
+        return ModelFiles(name, embeddings=(parts[0], parts[1]))
+    if kinds == {"embeddings"}:
+        raise UsageError(
+            f"{text!r} does not say whose embeddings it holds; write {name}=FILE, for images alone, {name}=,FILE for "
+            f"captions alone, or two files of embeddings {name}=IMAGES,CAPTIONS"
+        )
     raise UsageError(
         f"the files of {text!r} hold {' and '.join(sorted(kinds))}; a model is two files of embeddings, one of "
         "similarities, or one or two of rankings"

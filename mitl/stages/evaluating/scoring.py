@@ -67,11 +67,13 @@ def score_model(
     short: Short,
     progress: Progress,
 ) -> list[Scored]:
-    """The model on all tasks, in their order.
+    """The model on all tasks, in their order; nothing of a model of one modality, since they all have two sides.
 
     Raises:
         MetricError: a metric is undefined for what the model brings; the query is named by its own id.
     """
+    if model.is_one_sided:
+        return []
     found: dict[tuple[str, Direction], Scored] = {}
     for direction in directions:
         by_blocks = []

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from mitl.metrics.table import metric_named
 from mitl.records import Table
 from mitl.stages.evaluating.figures import Comparison, Figure
+from mitl.stages.evaluating.pseudo_task import LabelledRatings
 
 COLUMNS = (
     "positives",
@@ -27,7 +28,7 @@ COLUMNS = (
     "difference_high",
     "p_value",
 )
-_FROM_MINUS_1 = ("Kendall", "Spearman")
+_FROM_MINUS_1 = ("Kendall", "Spearman", "Pearson")
 """Metrics that lie between -1 and 1, where the third digit tells models apart, by the beginnings of their names."""
 
 
@@ -90,7 +91,7 @@ def rsum_table(rsums: Sequence[Figure]) -> tuple[Table, ...]:
 
 
 def correlation_table(agreement: Sequence[Figure]) -> tuple[Table, ...]:
-    """One row a model, a column a kind of CxC's scores; nothing where there is none."""
+    """One row a model, a column a kind of people's scores; nothing where there is none."""
     if not agreement:
         return ()
     kinds = list(dict.fromkeys(one.direction for one in agreement))
@@ -99,8 +100,21 @@ def correlation_table(agreement: Sequence[Figure]) -> tuple[Table, ...]:
         (model, *(_with_std(known.get((model, kind))) for kind in kinds))
         for model in dict.fromkeys(one.model for one in agreement)
     )
-    title = "Spearman's correlation with CxC's scores x 100: mean ± standard deviation of the samples"
+    title = "Spearman's correlation with people's scores x 100: mean ± standard deviation of the samples"
     return (Table(title, ("model", *(kind.upper() for kind in kinds)), body),)
+
+
+def labelled_table(labelled: LabelledRatings | None) -> tuple[Table, ...]:
+    """Pseudo-labels and models over the rated pairs; nothing where there are none."""
+    if labelled is None:
+        return ()
+    rows = [
+        (model, f"{one['with_scores']:.3f}", f"{one['with_labels']:.3f}")
+        for model, one in labelled["models"].items()
+    ]
+    title = f"Pearson's correlation over {labelled['pairs']:,} rated pairs of images and captions"
+    head = ("pseudo-labels", f"{labelled['labels_with_scores']:.3f}", None)
+    return (Table(title, ("", "people's scores", "pseudo-labels"), (head, *rows)),)
 
 
 def _with_std(figure: Figure | None) -> str | None:

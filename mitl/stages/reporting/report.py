@@ -34,7 +34,7 @@ from mitl.stages.analysing.correlations import CORRELATIONS
 from mitl.stages.analysing.multiplicity import MULTIPLICITY
 from mitl.stages.analysing.rankings import DIVERSITY, LABEL_ORDER
 from mitl.stages.analysing.snapshot import ProjectSnapshot, read_project
-from mitl.stages.analysing.table import Analysis, AnalysisInput
+from mitl.stages.analysing.table import Analysis, AnalysisInput, Options
 from mitl.stages.evaluating.figures import SCORES_FILE
 from mitl.stages.releasing.origins import proposal_runs
 from mitl.stages.reporting.crowd import batch_rows, crowd_stats, money_stats, preference
@@ -82,9 +82,9 @@ class _File(TypedDict):
     bytes: Annotated[int, "size of the file"]
 
 
-@printed_by("report", "demo")
+@printed_by("report")
 class ReportCounts(_File, Headline):
-    """What `mitl report` counts, and `mitl demo`, which ends with a report."""
+    """What `mitl report` counts."""
 
 
 @printed_by("report", key="paths")
@@ -110,16 +110,24 @@ class ReportSource:
 
 
 def report(
-    settings: Settings, out: Path | None = None, environment: Environment | None = None
+    settings: Settings,
+    out: Path | None = None,
+    environment: Environment | None = None,
+    *,
+    ratings: Path | None = None,
 ) -> StageResult:
     """Write the report of one environment; the same data give the same bytes.
 
     Args:
         out: the file; None takes the environment's own, see :func:`report_file`.
+        ratings: a folder of ratings in CxC's layout, shown beside the project's own.
+
+    Raises:
+        DatasetError: that folder cannot be read.
     """
     with _no_sweeps():
         source = collect(settings, environment)
-        data = report_input(source)
+        data = report_input(source, Options(ratings=ratings))
     file = out or source.file
     content = render_report(data).encode("utf-8")
     changed = _write(file, content)
@@ -195,10 +203,10 @@ def report_file(session: Session, project: Path, environment: Environment) -> Pa
     return project / f"report-{environment.value}.html"
 
 
-def report_input(source: ReportSource) -> ReportInput:
+def report_input(source: ReportSource, options: Options | None = None) -> ReportInput:
     """All that the report shows."""
     project = source.project
-    of = AnalysisInput.of(project)
+    of = AnalysisInput.of(project, options)
     merged = project.merged if project.stored or project.ratings else None
     true = packed_truth(project) if project.has_truth and project.proposals else None
     scores = evaluation(project.settings, [row.name for row in project.annotators])
@@ -272,9 +280,12 @@ def _sections(of: AnalysisInput) -> Iterator[AnalysisSection]:
         try:
             shown = analysis.show(analysis.compute(of), of)
         except MitlError as error:
-            yield AnalysisSection(analysis.section, why_not=str(error))
+            if of.options.names_file_of(analysis.name):
+                raise
+            if not analysis.optional:
+                yield AnalysisSection(analysis.section, why_not=str(error))
         else:
-            yield AnalysisSection(analysis.section, shown.tables, shown.lines, shown.drawings)
+            yield AnalysisSection(analysis.section, shown.tables, shown.lines, shown.drawings, shown.captions)
 
 
 def evaluation(settings: Settings, order: Sequence[str] = ()) -> tuple[EvaluationScore, ...]:

@@ -1,0 +1,237 @@
+"""The crisscrossed mode on a generated world: likeness within a side, then across, from an empty folder to the report.
+
+The truth of every pair is known there, so that the demo ends with how well people's ratings, taken together, follow it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+import numpy as np
+from scipy.stats import rankdata
+
+from mitl.campaign.kinds.similarity.planning import RatePairs
+from mitl.campaign.kinds.similarity.scores import score_ratings
+from mitl.campaign.kinds.similarity.standing import standing
+from mitl.campaign.publish import publish
+from mitl.crowd.context import open_context
+from mitl.crowd.populations import parse_population
+from mitl.datasets.scenes.files import read_world
+from mitl.datasets.scenes.similarity import graded_similarity
+from mitl.metrics.correlation import pearson
+from mitl.progress import Progress, no_progress
+from mitl.records import Environment, StageResult, Table
+from mitl.records.similarity import TASKS, Likeness
+from mitl.settings import WORLD_FOLDER, Settings
+from mitl.stages.demo_steps import DemoPaths, Mark, Steps, make_world
+from mitl.stages.evaluating.evaluate import evaluate_models
+from mitl.stages.evaluating.request import Against, Request
+from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.proposing.crisscross import CrisscrossOptions, crisscross
+from mitl.stages.releasing.release_ratings import release_ratings
+from mitl.stages.reporting.report import report
+from mitl.stages.reviewing.review import settle
+from mitl.stages.simulate import simulate
+
+SANDBOX = Environment.SANDBOX
+N_IMAGES = 40
+"""A small world: every image and caption brings pairs, and each pair is rated five times."""
+POPULATION = "careful:0.7,hasty:0.1,one-number:0.1,random:0.1"
+MARK = "crisscross-demo.json"
+MAX_ROUNDS = 10
+"""Asking again ends long before; the bound keeps a population of nothing but random raters finite."""
+PHASES: Sequence[Sequence[Likeness]] = ((Likeness.STS, Likeness.SIS), (Likeness.SITS,))
+"""What is rated within a side, from which follows what is rated across."""
+MODEL, BASELINE = "clip-mini", "bag-of-words"
+"""What is scored by the ratings: a model of both sides, and one of captions alone."""
+SAMPLES = 1000
+
+
+class LikenessCounts(TypedDict, total=False):
+    """How well ratings follow the known truth."""
+
+    tasks: Annotated[
+        dict[str, dict[str, Any]],
+        "`--crisscross`: sts, sis, sits → pairs; ratings that count; spearman, pearson (value, low, high) of scores "
+        "with the known likeness of the pairs; off, their mean distance in points; one, Spearman's correlation of "
+        "single ratings",
+    ]
+    correlations: Annotated[
+        dict[str, dict[str, float]],
+        "`--crisscross`: model → task → Spearman's correlation with people's scores, as CxC samples it",
+    ]
+
+
+def crisscross_demo(
+    folder: Path,
+    *,
+    n_images: int = N_IMAGES,
+    population: str = POPULATION,
+    seed: int = 0,
+    say: Callable[[str], None] | None = None,
+    progress: Progress = no_progress,
+) -> StageResult:
+    """Walk both phases in ``folder``; every step is safe to repeat, so an interrupted demo goes on where it was."""
+    parse_population(population)  # a wrong word is better named before the first step than after half of them
+    started = time.monotonic()
+    steps = Steps(say or (lambda line: None))
+    release, page = folder / "ratings", folder / "report.html"
+    asked = {"version": version("mitl"), "n_images": n_images, "population": population, "seed": seed}
+    mark = Mark(folder, MARK, release.name, asked)
+    counts = mark.counts()
+    if counts is not None:
+        return _result("nothing_to_do", counts, release, page, 0.0)
+    settings = make_world(folder, n_images, seed, steps, progress)
+    for phase, tasks in enumerate(PHASES, 1):
+        options = CrisscrossOptions(phase=phase)
+        steps.run(
+            f"propose --scheme crisscross --phase {phase}",
+            partial(crisscross, settings, options, progress=progress),
+        )
+        _rate(settings, tasks, population, steps, progress)
+    steps.run("rate scores", partial(score_ratings, settings, SANDBOX))
+    released = steps.run(
+        f"rate release --out {release.name}",
+        partial(release_ratings, settings, release, SANDBOX, replace_earlier=True),
+    )
+    request = Request(against=Against(cxc=release), annotators=(MODEL,), baselines=(BASELINE,))
+    evaluated = steps.run(
+        f"evaluate --cxc {release.name} --annotator {MODEL} --baseline {BASELINE}",
+        partial(evaluate_models, settings, request, progress),
+    )
+    written = steps.run("report", partial(report, settings, page, SANDBOX))
+    sampled: Any = evaluated.counts["correlations"]
+    means = {model: {task: one["mean"] for task, one in of.items()} for model, of in sampled.items()}
+    counts = dict(LikenessCounts(tasks=against_truth(settings), correlations=means))
+    mark.write(counts)
+    # Release and report hold what every step came to: where they are the same, no step did anything.
+    done = {released.status, written.status} != {"nothing_to_do"}
+    seconds = time.monotonic() - started
+    return _result("done" if done else "nothing_to_do", counts, release, page, seconds)
+
+
+def _rate(
+    settings: Settings, tasks: Sequence[Likeness], population: str, steps: Steps, progress: Progress
+) -> None:
+    """Post, answer, harvest and review until every pair has its ratings."""
+    for _ in range(MAX_ROUNDS):
+        results = [
+            steps.run(
+                f"rate publish --sandbox --task {task}",
+                partial(
+                    publish,
+                    settings,
+                    RatePairs(SANDBOX, direction=task.value),
+                    confirm=lambda total: True,
+                    progress=progress,
+                ),
+            )
+            for task in tasks
+        ]
+        results.append(
+            steps.run(
+                f"simulate --workers {population}",
+                partial(simulate, settings, SANDBOX, population=population, progress=progress),
+            )
+        )
+        results.append(steps.run("harvest", partial(harvest, settings, SANDBOX, progress=progress)))
+        results.append(steps.run("review settle", partial(settle, settings, SANDBOX, progress=progress)))
+        if all(result.status == "nothing_to_do" for result in results):
+            return
+
+
+def against_truth(settings: Settings, *, seed: int = 0) -> dict[str, dict[str, Any]]:
+    """By task how well the scores of a generated world's pairs follow their known likeness.
+
+    Intervals are 95 % percentiles of ``SAMPLES`` bootstrap samples of pairs.
+    """
+    world = read_world(settings.project / WORLD_FOLDER)
+    with open_context(settings, SANDBOX, read_only=True) as context:
+        known = standing(context)
+    tasks = {}
+    for task in TASKS:
+        ratings, orders = known.of(task)
+        pairs = orders[orders["n_ratings"] > 0].drop_duplicates("pair")
+        if len(pairs) < 3:
+            continue
+        truth = graded_similarity(world, task, *map(list, zip(*known.named(task, pairs), strict=True)))
+        scores = pairs["score"].to_numpy()
+        of_pair = dict(zip(pairs["pair"].tolist(), truth.tolist(), strict=True))
+        alone = np.array([of_pair[pair] for pair in ratings["pair"].tolist()])
+        rng = np.random.default_rng(seed)
+        samples = rng.integers(len(pairs), size=(SAMPLES, len(pairs)))
+        tasks[task.value] = {
+            "pairs": len(pairs),
+            "ratings": len(ratings),
+            "spearman": _estimate(_spearman, scores, truth, samples),
+            "pearson": _estimate(pearson, scores, truth, samples),
+            "off": float(np.abs(scores - truth).mean()),
+            "one": _spearman(ratings["score"].to_numpy(), alone),
+        }
+    return tasks
+
+
+def _spearman(one: np.ndarray, other: np.ndarray) -> float:
+    return pearson(rankdata(one), rankdata(other))
+
+
+def _estimate(
+    correlation: Callable[[np.ndarray, np.ndarray], float],
+    scores: np.ndarray,
+    truth: np.ndarray,
+    samples: np.ndarray,
+) -> dict[str, float]:
+    """A correlation with the ends of its interval."""
+    drawn = [correlation(scores[places], truth[places]) for places in samples]
+    low, high = np.quantile(drawn, [0.025, 0.975]).tolist()
+    return {"value": correlation(scores, truth), "low": low, "high": high}
+
+
+def _result(status: str, counts: dict[str, Any], release: Path, page: Path, seconds: float) -> StageResult:
+    def estimate(of: dict[str, float]) -> str:
+        return f"{of['value']:.3f} ({of['low']:.3f}–{of['high']:.3f})"
+
+    rows = tuple(
+        (
+            task.upper(),
+            of["pairs"],
+            of["ratings"],
+            f"{of['one']:.3f}",
+            estimate(of["spearman"]),
+            estimate(of["pearson"]),
+            f"{of['off']:.2f}",
+        )
+        for task, of in counts["tasks"].items()
+    )
+    models = tuple(
+        (model, *(f"{of[task]:.3f}" if task in of else "–" for task in TASKS))
+        for model, of in counts["correlations"].items()
+    )
+    columns = ("task", "pairs", "ratings", "one rating", "scores: Spearman", "Pearson", "points apart")
+    paths: DemoPaths = {"release": str(release), "report": str(page)}
+    return StageResult(
+        status=status,
+        counts=counts,
+        paths=paths,
+        tables=(
+            Table("people's ratings against the known likeness, with 95 % intervals", columns, rows),
+            Table(
+                "models against people's scores: Spearman as CxC samples it",
+                ("model", *map(str.upper, TASKS)),
+                models,
+            ),
+        ),
+        lines=(
+            f"scores in CxC's layout: {release}",
+            f"done in {seconds:.0f} s; the report is {page}"
+            if status == "done"
+            else f"nothing to do: the demo is complete; its report is {page}",
+        ),
+        next=f"mitl rate scores --project {release.parent} --method model  (another way to a score); "
+        f"mitl analyse similarity --project {release.parent}",
+    )

@@ -1,0 +1,124 @@
+"""Which models are scored on which tasks, and what of it cannot go together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mitl.errors import UsageError
+from mitl.records import Direction
+from mitl.records.similarity import Likeness
+from mitl.stages.evaluating.baselines import BASELINES
+from mitl.stages.evaluating.model_files import RawModel
+from mitl.stages.evaluating.models import BOTH, Modality
+from mitl.stages.evaluating.project import Project
+from mitl.stages.evaluating.request import Request
+from mitl.stages.evaluating.wanted_tasks import EVERY_TASK, NamedTask, alone, doable, refuse_undoable
+
+
+def refuse_empty(request: Request, project: Project | None, official: Sequence[str]) -> None:
+    """UsageError where nothing is to be scored, or against nothing, or what was named does not go together."""
+    against = request.against
+    if project is not None and official and project.kind != "coco":
+        raise UsageError(
+            f"the official sets are COCO's, but this project holds {project.dataset!r} of kind {project.kind!r}; "
+            "leave --official out, or score files outside the project"
+        )
+    if project is not None and request.captions is not None:
+        raise UsageError("the project holds its captions; leave --captions out, or work outside the project")
+    if project is None and not (request.models or request.baselines):
+        raise UsageError("there is no model to score; give its files, such as --model, or a --baseline")
+    rated = next((task for task in request.tasks if task.needs_ratings), None)
+    if rated is not None and against.cxc is None:
+        raise UsageError(f"the task {rated.value} needs ratings; give --cxc FOLDER beside it")
+    if project is None and not (official or against.release or against.cxc or against.pseudo_labels):
+        raise UsageError(
+            "there is nothing to score the models against; give --release DIR, --official all or --cxc FOLDER, or "
+            "work in a project"
+        )
+    if against.graded and not (against.release or against.cxc):
+        raise UsageError("--graded needs what is graded; give --release DIR or --cxc FOLDER beside it")
+    if project is None and request.baselines and request.captions is None:
+        raise UsageError(
+            f"the baseline {request.baselines[0]} reads a project's items, or the words of captions; work in a "
+            "project, or give --captions FILE with caption_id, image_id and text"
+        )
+    if against.split is not None and against.cxc is None:
+        raise UsageError("--split is one of a folder of ratings; give --cxc FOLDER beside it")
+    if against.label_embeddings is not None and not against.pseudo_labels:
+        raise UsageError("--label-embeddings are what --pseudo-labels are made from; give both, or neither")
+
+
+Comers = Sequence[tuple[str, frozenset[Modality]]]
+"""The models that will be scored: name, and the sides that each knows."""
+
+
+def comers_of(request: Request, raw: Sequence[RawModel], project: Project | None) -> Comers:
+    names = () if project is None else scored_annotators(request, project)
+    return (
+        *((model.name, model.sides) for model in raw),
+        *((name, frozenset({BASELINES[name]})) for name in request.baselines),
+        *((name, BOTH) for name in names),
+    )
+
+
+def scored_annotators(request: Request, project: Project) -> tuple[str, ...]:
+    """The project's annotators that are scored."""
+    others = request.models or request.baselines
+    return tuple(request.annotators) or (() if others else project.annotators)
+
+
+def likenesses(sides: frozenset[Modality]) -> frozenset[Likeness]:
+    """The ratings that a model of these sides can be scored on."""
+    return frozenset(task.likeness for task in NamedTask if task.sides <= sides)
+
+
+def refuse_one_sided(request: Request, comers: Comers) -> None:
+    """UsageError where something with two sides is asked for by name, or nothing else is, and no model has both."""
+    named = list(request.tasks)
+    if not named and len(request.directions) == 1:
+        named = [NamedTask(request.directions[0].value)]
+    refuse_undoable(comers, named)
+    if not comers or any(sides == BOTH for _, sides in comers):
+        return
+    against = request.against
+    options = {
+        "--release": against.release is not None,
+        "--official": bool(against.official),
+        "--objects": bool(against.objects),
+        "--graded": against.graded,
+        "--pseudo-labels": against.pseudo_labels,
+    }
+    name, sides = comers[0]
+    option = next((option for option, given in options.items() if given), None)
+    if option is not None:
+        raise UsageError(
+            f"{option} compares images with captions, but {name} holds {alone(sides)}; give embeddings of both sides, "
+            f"or --cxc FOLDER for {', '.join(doable(sides))}"
+        )
+    if against.cxc is None:
+        raise UsageError(
+            f"{name} holds {alone(sides)}, which can be scored on {', '.join(doable(sides))}; give --cxc FOLDER"
+        )
+
+
+def asked_tasks(request: Request) -> frozenset[NamedTask]:
+    """The tasks that are asked for: those named, else all but those that a single direction leaves out."""
+    if request.tasks:
+        return frozenset(request.tasks)
+    if len(request.directions) == len(Direction):
+        return EVERY_TASK
+    return EVERY_TASK - {NamedTask.T2T, NamedTask.I2I}
+
+
+def left_out(request: Request, comers: Comers) -> Iterator[str]:
+    """What is not scored because of a direction or of the sides that a model lacks, a sentence each."""
+    tasks = asked_tasks(request)
+    if request.against.cxc is not None and not request.tasks and len(request.directions) < len(Direction):
+        yield (
+            f"CxC's tasks t2t and i2i have no direction {request.directions[0]}, so they are left out; without "
+            "--direction they are scored"
+        )
+    for name, sides in comers:
+        missing = [task.value for task in NamedTask if task in tasks and not task.sides <= sides]
+        if missing:
+            yield f"{name} holds {alone(sides)}, so {', '.join(missing)} are left out"

@@ -1,0 +1,156 @@
+"""Built-in models of one modality, asked for by name: weighted words, encoders of captions, a backbone of pictures.
+
+They stand where CxC's tables 3 to 5 have a bag of words, a sentence encoder and image networks, made from what can be
+installed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mitl.errors import MetricError, UsageError
+from mitl.metrics.positives import Ids
+from mitl.progress import Progress
+from mitl.records import CaptionItem
+from mitl.settings import Settings
+from mitl.stages.evaluating.models import EVERY, ItemSimilarities, Modality, Model, Sides, Vectors
+from mitl.stages.evaluating.project import Project
+from mitl.stages.evaluating.texts import Texts
+
+if TYPE_CHECKING:
+    from annotators.item_encoders import OneSided
+
+BAG_OF_WORDS, SENTENCES, WORDS, BACKBONE = "bag-of-words", "sentences", "words", "efficientnet-lite0"
+BASELINES: dict[str, Modality] = {
+    BAG_OF_WORDS: "caption",
+    SENTENCES: "caption",
+    WORDS: "caption",
+    BACKBONE: "image",
+}
+"""Name → the side that it knows; all but the first are encoders that proposals use too."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class WordVectors:
+    """Sparse unit rows over words, (C, vocabulary), in the order of the captions."""
+
+    weights: Any
+    vectors: Any
+
+    def between(
+        self, modality: str, rows: slice | Ids, other: str, columns: slice | Ids = EVERY
+    ) -> NDArray[Any]:
+        """(B, G) cosines of captions; 0 where they share no word."""
+        products: NDArray[np.float64] = self.weights.products(self.vectors[rows], self.vectors[columns])
+        return products
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BaselineInput:
+    """What baselines are made from."""
+
+    settings: Settings
+    sides: Sides
+    project: Project | None
+    texts: Texts | None
+    """Of the captions, where they are at hand."""
+    progress: Progress
+
+    def words(self, what: str) -> list[str]:
+        """The captions' texts in their order; UsageError where there are none."""
+        if self.texts is None:
+            raise UsageError(
+                f"{what} reads the captions' words; give --captions FILE with caption_id, image_id and text, or work "
+                "in a project"
+            )
+        return self.texts.of(self.sides.captions)
+
+
+def check_baselines(names: Sequence[str]) -> None:
+    """UsageError where there is none of a name."""
+    unknown = next((name for name in names if name not in BASELINES), None)
+    if unknown is not None:
+        raise UsageError(f"no baseline called {unknown!r}; known: {', '.join(BASELINES)}")
+
+
+def fitted_baseline(name: str, of: BaselineInput) -> Model:
+    """The baseline of that name.
+
+    Raises:
+        UsageError: the captions' texts, or the pictures, are not at hand.
+        AnnotatorError: what it needs is not installed.
+    """
+    if name == BAG_OF_WORDS:
+        similarities: ItemSimilarities = bag_of_words(of.words(f"the baseline {name}"))
+    elif BASELINES[name] == "caption":
+        similarities = Vectors(None, caption_vectors(name, of, f"the baseline {name}"))
+    else:
+        similarities = Vectors(_image_vectors(name, of), None)
+    return Model(name, within=similarities, sides=frozenset({BASELINES[name]}))
+
+
+def bag_of_words(texts: Sequence[str]) -> WordVectors:
+    """Words weighted by TF-IDF over these captions, without their order."""
+    from annotators.pivot import WeightedWords
+
+    weights = WeightedWords(longest=1)
+    try:
+        weights.fit(texts)
+    except ValueError as error:
+        raise MetricError(f"the words of these captions cannot be weighed: {error}") from error
+    return WordVectors(weights, weights.vectors(texts))
+
+
+def caption_vectors(name: str, of: BaselineInput, what: str) -> NDArray[np.float32]:
+    """(C, D) unit rows of an encoder of captions, in their order; a project keeps them.
+
+    Args:
+        what: who asks, for messages.
+    """
+    texts = of.words(what)
+    encoder = _encoder(name, "caption")
+    if of.project is not None:
+        return _kept(encoder, of)
+    numbers = of.sides.captions.numbers.tolist()
+    items = zip(numbers, of.sides.captions.ids, texts, strict=True)
+    return encoder.vectors([CaptionItem(number, one, 0, text) for number, one, text in items])
+
+
+def _image_vectors(name: str, of: BaselineInput) -> NDArray[np.float32]:
+    """(I, D) unit rows of an encoder of pictures, in the images' order."""
+    if of.project is None:
+        raise UsageError(
+            f"the baseline {name} looks at pictures; work in a project with `mitl init --images FOLDER`, or give "
+            "--image-embeddings"
+        )
+    from mitl.stages.proposing.ranking import require_pictures
+
+    encoder = _encoder(name, "image")
+    require_pictures(encoder, of.project.items.images)
+    return _kept(encoder, of)
+
+
+def _encoder(name: str, modality: Any) -> OneSided:
+    from annotators.item_encoders import OneSided, build_encoder
+
+    encoder = build_encoder(name, modality, {}, Path())
+    assert isinstance(encoder, OneSided)
+    return encoder
+
+
+def _kept(encoder: OneSided, of: BaselineInput) -> NDArray[np.float32]:
+    """The rows that the project keeps, or makes and keeps now."""
+    from mitl.stages.proposing.computing import ComputeContext
+
+    assert of.project is not None
+    items = of.project.items
+    compute = ComputeContext.of(of.settings, progress=of.progress)
+    side = items.images if encoder.modality == "image" else items.captions
+    rows: NDArray[np.float32] = compute.encoded(encoder, encoder.modality, side).arrays["embedding"]
+    return rows

@@ -1,0 +1,110 @@
+"""Sets of positives that images and captions are compared by: official ones, a release's, COCO 1K's folds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+
+from mitl.datasets.official import OfficialSet
+from mitl.errors import MetricError, UsageError
+from mitl.metrics.official import Fold, split_folds
+from mitl.metrics.positives import Positives, locate
+from mitl.positives.folders import MANIFEST, read_manifest
+from mitl.positives.loading import official_positives, read_positives_json, read_release
+from mitl.records import Direction
+from mitl.stages.evaluating.models import Side, Sides, strange_ids_hint
+
+OFFICIAL = ("original", "cxc", "eccv")
+FOLDS = "original-1k"
+"""The original positives in the five folds of 1,000 images and 5,000 captions."""
+EVERY = "all"
+OFFICIAL_PREFIX = "official-"
+OFFICIAL_CHOICES = ("original", FOLDS, "cxc", "eccv", EVERY)
+
+ByQuery = Mapping[Direction, Mapping[str, Sequence[str]]]
+"""Direction → query id → ids of its positives."""
+
+
+def official_names(wanted: Sequence[str]) -> tuple[str, ...]:
+    """The official sets that ``--official`` asks for, each once.
+
+    Raises:
+        UsageError: there is no such set.
+    """
+    for name in wanted:
+        if name not in OFFICIAL_CHOICES:
+            known = ", ".join([*OFFICIAL, FOLDS, EVERY])
+            raise UsageError(f"no official set called {name!r}; known: {known}")
+    return OFFICIAL_CHOICES[:-1] if EVERY in wanted else tuple(dict.fromkeys(wanted))
+
+
+def release_by_query(folder: Path) -> ByQuery:
+    """The positives of a release, or of a folder that holds the two JSONs alone; ReleaseError where it is neither."""
+    jsons = folder / "image_to_caption.json"
+    if jsons.is_file() and not (folder / MANIFEST).is_file():
+        return read_positives_json(folder).by_query
+    return read_release(folder).by_query
+
+
+def environment_of(folder: Path) -> str | None:
+    """The environment whose answers a release holds; None where it does not say."""
+    if not (folder / MANIFEST).is_file():
+        return None
+    named = read_manifest(folder).get("environment")
+    return named if isinstance(named, str) else None
+
+
+def official_by_query(name: str) -> ByQuery:
+    """The positives of an official set; DatasetError where the package is not installed."""
+    return official_positives(cast(OfficialSet, name)).by_query
+
+
+def located(
+    name: str, by_query: ByQuery, sides: Sides, *, inside: bool = False
+) -> dict[Direction, Positives]:
+    """The set in the sides' numbers; items that the gallery lacks still count in R, as in the official scores.
+
+    Args:
+        inside: leave out the queries that the sides lack.
+
+    Raises:
+        MetricError: the sides lack a query.
+    """
+    found = {}
+    for direction in Direction:
+        queries = sides.queries(direction).number_of
+        table = by_query.get(direction, {})
+        if inside:
+            table = {query: items for query, items in table.items() if query in queries}
+        _refuse_missing(name, table, sides.queries(direction))
+        found[direction] = locate(table, queries, sides.gallery(direction).number_of).positives
+    return found
+
+
+def _refuse_missing(name: str, table: Mapping[str, Sequence[str]], side: Side) -> None:
+    missing = [query for query in table if query not in side.number_of]
+    if missing:
+        raise MetricError(
+            f"{len(missing):,} of the {len(table):,} {side.plural} that {name} lists as queries are not among the "
+            f"{len(side):,} searched; first: {missing[0]!r}{strange_ids_hint(list(table), side.ids)}; give the model "
+            "all of them"
+        )
+
+
+def coco_folds(sides: Sides) -> Mapping[Direction, tuple[Fold, ...]] | None:
+    """The five folds in the sides' numbers; None where an official item is missing."""
+    from mitl.datasets.official import coco_test_ids
+
+    captions = coco_test_ids()
+    originals = official_by_query("original")
+    if not (
+        set(captions) <= set(sides.captions.ids) and set(originals[Direction.I2T]) <= set(sides.images.ids)
+    ):
+        return None
+    known = located(FOLDS, originals, sides)
+    numbers = np.array([sides.captions.number_of[one] for one in captions], np.int64)
+    there, back = split_folds(numbers, known[Direction.T2I], known[Direction.I2T])
+    return {Direction.I2T: there, Direction.T2I: back}
