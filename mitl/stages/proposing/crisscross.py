@@ -26,6 +26,7 @@ from mitl.db.session import open_database
 from mitl.db.store import similarity as similarity_store
 from mitl.db.store.items import DatasetRow
 from mitl.errors import ProposalError, UsageError
+from mitl.judgements.similarity import ENOUGH
 from mitl.progress import Progress, no_progress
 from mitl.proposals.crisscross import (
     NEIGHBOURS,
@@ -68,8 +69,6 @@ from mitl.stages.proposing.ranking import Items, read_items
 FOLDER = "crisscross"
 CANDIDATES_AN_IMAGE = 4
 """Captions that each image is compared with in phase 2 beside its own: CxC has 19,722 and 19,833 for 5,000 images."""
-RATINGS = 5
-"""Ratings of a pair that phase 2 waits for, as many as CxC asked for."""
 RATE = "mitl rate publish --task {task} --sandbox"
 NEAREST_FIRST = (SamplingMethod.I2I_CSIM, SamplingMethod.C2C_ISIM)
 """What phase 2 follows from; co-captions lead to original pairs only."""
@@ -163,7 +162,7 @@ def crisscross(
         ratings = Ratings.of(
             similarity_store.ratings(session, environment),
             project.of(*NEAREST_FIRST),
-            RATINGS if options.min_ratings is None else options.min_ratings,
+            ENOUGH if options.min_ratings is None else options.min_ratings,
         )
     if ratings.missing:
         is_asked = options.phase == 2 or options.of_phase_2

@@ -6,16 +6,11 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from mitl.judgements.similarity import aggregate, counting
 from mitl.proposals.crisscross import RATED
-from mitl.records import Outcome, Table
+from mitl.records import Table
 from mitl.records.frames import frame
-from mitl.records.similarity import (
-    METHODS,
-    SIMILARITY_ROLES,
-    Likeness,
-    SamplingMethod,
-    SimilarityRole,
-)
+from mitl.records.similarity import METHODS, Likeness, SamplingMethod
 from mitl.stages.proposing.crisscross_counts import RatingCounts
 
 
@@ -32,18 +27,12 @@ class Ratings:
     def of(cls, ratings: pd.DataFrame, samples: pd.DataFrame, enough: int) -> Ratings:
         """From ``RATINGS`` of one environment and the ``SAMPLES`` that phase 2 follows from.
 
-        A rating counts that was given, not taken back by an exclusion, and not for a control; of one worker's several
-        on a pair the first.
+        Which ratings count, `mitl.judgements.similarity` says; a score is their plain mean, as in CxC.
         """
-        counted = ratings[
-            ratings["usable"]
-            & (ratings["outcome"] == tuple(Outcome).index(Outcome.ANSWERED))
-            & (ratings["role"] == SIMILARITY_ROLES.index(SimilarityRole.ASKED))
-        ].drop_duplicates(["pair", "worker"])
-        by_pair = counted.groupby("pair")["score"]
+        scores = aggregate(counting(ratings)).scores.set_index("pair")
         orders = samples[["pair", "first", "second", "method"]].drop_duplicates(ignore_index=True)
-        n = orders["pair"].map(by_pair.size()).fillna(0).astype("int64")
-        return cls(orders.assign(n=n, score=orders["pair"].map(by_pair.mean())), enough)
+        n = orders["pair"].map(scores["n_ratings"]).fillna(0).astype("int64")
+        return cls(orders.assign(n=n, score=orders["pair"].map(scores["score"])), enough)
 
     @property
     def missing(self) -> int:
