@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from cli_kit import ok
 from docs_kit import ROOT, blocks, mitl_lines
+from rated_kit import write_ratings
 from world_kit import ANNOTATORS, make_world, run_build, run_propose, work_until_done
 
 from mitl.analysis.correlations import read_scores
@@ -22,6 +23,7 @@ def project(tmp_path_factory):
     work_until_done(settings)
     run_build(settings)
     (folder / "scores.csv").write_text(blocks(DOCUMENT, "csv")[0])
+    write_ratings(folder / "cxc")
     return folder
 
 
@@ -30,7 +32,7 @@ def test_the_commands_run(project, monkeypatch):
     monkeypatch.chdir(project)
     lines = mitl_lines(DOCUMENT)
 
-    assert len(lines) == 6
+    assert len(lines) == 7
     for words in lines:
         ok(*(",".join(ANNOTATORS) if word == "pvse-mini,pcme-mini" else word for word in words))
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from contextlib import chdir, redirect_stdout
 from io import StringIO
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from cli_kit import ok
 from docs_kit import ROOT, blocks, mitl_lines
@@ -83,13 +85,18 @@ def _write_release(folder: Path) -> None:
     (folder / "release" / "caption_to_image.json").write_text(json.dumps(backward))
 
 
-def test_the_commands_run(folder, monkeypatch):
-    """In order, each with a table; the last writes what it says."""
+def test_the_commands_run(folder, tmp_path, monkeypatch):
+    """In order, each with a table, the one with its own captions outside the project; one writes what it says."""
+    outside = tmp_path / "outside"
+    shutil.copytree(folder / "cxc", outside / "cxc")
+    pd.read_csv(folder / "captions.csv").to_parquet(outside / "captions.parquet")
     monkeypatch.chdir(folder)
     lines = mitl_lines(DOCUMENT)
 
-    assert len(lines) == 6
+    assert len(lines) == 11
     for words in lines:
+        if "--captions" in words:
+            monkeypatch.chdir(outside)
         assert "model " in ok(*words, "--samples", "50").out, words
     assert (folder / "scores.csv").is_file() and (folder / "scores.tex").is_file()
 
@@ -114,7 +121,7 @@ def test_the_python_runs():
 def test_every_set_and_metric_is_told(folder, monkeypatch):
     """Each name that the command prints stands on the page in code."""
     monkeypatch.chdir(folder)
-    words = next(words for words in mitl_lines(DOCUMENT) if "--graded" in words)
+    words = [*next(words for words in mitl_lines(DOCUMENT) if "--graded" in words), "--pseudo-labels"]
     counts = ok(*words, "--metrics", "R@1,R-Precision,mAP@R,median-rank", "--samples", "50", "--json")
 
     scores = counts.json["counts"]["scores"]
