@@ -221,6 +221,8 @@ def _templates() -> jinja2.Environment:
         "SHORT_DECISIONS",
         "STANDINGS",
         "ENVIRONMENTS",
+        "FINDINGS",
+        "RATER_MARKS",
     ):
         made.globals[name] = getattr(words, name)
     made.globals["Label"] = Label

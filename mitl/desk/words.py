@@ -49,6 +49,10 @@ FINDINGS = {
     "similarity_control_missing": "A control was not rated.",
     "one_number": "All pairs were rated with one number.",
     "no_rating": "No pair was rated.",
+    "one_number_rater": "The rater gives one number.",
+    "straight_line": "The rater's answers repeat.",
+    "drift": "The rater drifts.",
+    "rating_controls": "The rater's record on controls is poor.",
     "bad_record": "The worker's record on controls is poor.",
     "too_fast": "Faster than a person can look.",
     "excluded_worker": "The worker is excluded already.",
@@ -66,6 +70,13 @@ FINDINGS = {
     "bad_value": "The form brought a value that the page does not offer.",
     "more_findings": "There is more of the same kind.",
 }
+RATER_MARKS = {
+    "one_number_rater": "one number",
+    "straight_line": "answers repeat",
+    "drift": "drift",
+    "rating_controls": "poor on controls",
+}
+"""What is odd about a rater, in the table of all."""
 _ON_CARDS = frozenset({"gold_positive_failed", "gold_negative_failed"})
 """Their details are rows; the page shows those pairs in full."""
 _REASONS = {choice.value: choice.said for question in RATIONALE for choice in question.choices if choice.said}

@@ -230,7 +230,8 @@ def _conduct(
         own: the rater's scores of pairs that were asked; ``every``: with the controls.
         asked: everybody's scores of pairs that were asked.
     """
-    residuals = own["residual"].dropna().to_numpy()
+    known = own.dropna(subset="residual")
+    scores, residuals = known["score"].to_numpy(), known["residual"].to_numpy()
     others = asked[asked["pair"].isin(own["pair"]) & (asked["worker"] != own["worker"].iloc[0])]
     compared = rows(*(every[name].to_numpy() for name in ("score", "pair", "assignment", "place")))
     timed = every[every["active_ms"] > 0]
@@ -239,7 +240,7 @@ def _conduct(
         n=len(own),
         one_number=_one_number(own, others),
         line=min(compared, key=lambda row: (row.p, row.lag), default=None),
-        drift=drift(residuals.tolist()),
+        drift=drift(scores, scores - residuals),
         offset=float(residuals.mean()) if len(residuals) else None,
         controls=_controls(every),
         median_s=float(timed["active_ms"].median() / 1000) if len(timed) else None,

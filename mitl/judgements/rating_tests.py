@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,7 +22,7 @@ LEAST_SCORES = 20
 """From which on a drift tells something: two pages."""
 LEAST_DRIFT = 0.5
 """Half a level from the first to the last answer; positives begin at a whole or half level (CxC, figure 4)."""
-CONFIDENCE = 0.99
+CONFIDENCE = 0.999
 """Of the interval of a drift."""
 
 
@@ -138,7 +137,7 @@ class Drift:
     change: float
     low: float
     high: float
-    """99 % interval of the change."""
+    """99.9 % interval of the change."""
     n: int
 
     @property
@@ -153,28 +152,43 @@ class Drift:
         way = "rise" if self.change > 0 else "fall"
         low, high = sorted((abs(self.low), abs(self.high)))
         return (
-            f"beside the others on the same pairs, scores {way} by {abs(self.change):.2f} from the first to the last "
-            f"of {self.n:,} (99 % interval {low:.2f} to {high:.2f})"
+            f"beside what others give, scores {way} by {abs(self.change):.2f} from the first to the last "
+            f"of {self.n:,} (99.9 % interval {low:.2f} to {high:.2f})"
         )
 
 
-def drift(residuals: Sequence[float]) -> Drift | None:
-    """The trend of these residuals in their order; None for fewer than three.
+def drift(scores: Floats, others: Floats) -> Drift | None:
+    """The trend of a rater's scores in their order, at the same mean of the others; None for fewer than four.
 
-    The slope is that of least squares with its interval by Student's t (Draper and Smith, Applied Regression Analysis,
-    section 1.4), over the whole way from the first to the last.
+    Least squares of the score on the others' mean of the pair and on the order, with the interval of the second slope
+    by Student's t (Draper and Smith, Applied Regression Analysis, chapter 5), over the whole way from first to last.
+    The others' mean stands there with a slope of its own, so that a rater who uses less of the scale, or none of it,
+    does not drift where high pairs happen to come late.
+
+    Args:
+        scores: (answers,), in the order of answering.
+        others: (answers,), the others' mean of the same pair.
     """
     from scipy.special import stdtrit
 
-    y = np.asarray(residuals, np.float64)
-    n = len(y)
-    if n < 3:
+    n = len(scores)
+    if n < 4:
         return None
-    x = np.arange(n) - (n - 1) / 2
-    square = float((x * x).sum())
-    slope = float((x * y).sum()) / square
-    left = y - y.mean() - slope * x
-    error = float(np.sqrt((left * left).sum() / (n - 2) / square))
-    wide = float(stdtrit(n - 2, 1 - (1 - CONFIDENCE) / 2)) * error
+    order = np.arange(n) - (n - 1) / 2
+    level = others - others.mean()
+    spread = float(level @ level)
+    if spread > 0:  # what of the order the level does not tell already
+        order = order - level * float(level @ order) / spread
+    square = float(order @ order)
+    if square < 1e-9 * n:
+        return None
+    left = scores - scores.mean()
+    if spread > 0:
+        left = left - level * float(level @ left) / spread
+    slope = float(order @ left) / square
+    left = left - slope * order
+    free = n - 2 - (spread > 0)
+    error = float(np.sqrt(left @ left / free / square))
+    wide = float(stdtrit(free, 1 - (1 - CONFIDENCE) / 2)) * error
     way = n - 1
     return Drift(slope * way, (slope - wide) * way, (slope + wide) * way, n)

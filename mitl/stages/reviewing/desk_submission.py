@@ -14,7 +14,7 @@ from mitl.crowd.context import Context
 from mitl.db.store import answers as answer_store
 from mitl.db.store import desk as desk_store
 from mitl.db.store import hits as hit_store
-from mitl.db.store import ledger
+from mitl.db.store import ledger, rating_pages
 from mitl.db.store.answers import AssignmentRow
 from mitl.db.store.desk import AnswerRow
 from mitl.judgements.conduct import haste
@@ -33,6 +33,7 @@ from mitl.records import (
 )
 from mitl.records.gold_rule import GoldRule
 from mitl.records.questions import RATIONALE, TEXT, Given
+from mitl.records.similarity import GivenRating
 from mitl.stages.reviewing.decisions import Rejection, find_submission, rejection_of
 
 HASTE = "too_fast"
@@ -132,6 +133,10 @@ class Strip:
     active_s: float | None
     passed: tuple[bool | None, ...]
     """Of each cell: whether the control was passed; None for other pairs and where it was not answered."""
+    ratings: tuple[GivenRating, ...] = ()
+    """In place of cells where the page asked for ratings."""
+    is_other: bool = False
+    """Whether the page asked something else than pairs."""
 
     @property
     def golds(self) -> tuple[int, int]:
@@ -211,10 +216,14 @@ def strips(session: Session, environment: Environment, worker_id: int, rule: Gol
     answers: dict[int, list[AnswerRow]] = defaultdict(list)
     for answer in desk_store.answers_of_worker(session, worker_id):
         answers[answer.assignment_id].append(answer)
+    rows = answer_store.assignments(session, environment, worker_id=worker_id)
+    rated = rating_pages.answers(session, [row.id for row in rows if row.id not in answers])
+    others = hit_store.other_kinds(session, environment)
     found = []
-    for row in reversed(answer_store.assignments(session, environment, worker_id=worker_id)):
-        cells = answers[row.id]
-        times = [cell.active_ms / 1000 for cell in cells if cell.active_ms]
+    for row in reversed(rows):
+        cells, ratings = answers[row.id], rated.get(row.id, [])
+        measured = [*(cell.active_ms for cell in cells), *(rating.active_ms for rating in ratings)]
+        times = [active_ms / 1000 for active_ms in measured if active_ms]
         passed = (rule.passed(cell.role, cell.label) if cell.role.is_gold else None for cell in cells)
         found.append(
             Strip(
@@ -222,6 +231,8 @@ def strips(session: Session, environment: Environment, worker_id: int, rule: Gol
                 cells=tuple(cells),
                 active_s=sum(times) if times else None,
                 passed=tuple(passed),
+                ratings=tuple(ratings),
+                is_other=row.hit_id in others,
             )
         )
     return tuple(found)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 from mitl.crowd.golds import gold_state
 from mitl.db.store import answers as cap_store
 from mitl.db.store import desk as desk_store
+from mitl.db.store import similarity as similarity_store
 from mitl.db.store.columns import answer_columns
 from mitl.db.store.desk import WorkerSubmissions
 from mitl.db.store.ledger import SettledWork
@@ -28,6 +29,7 @@ from mitl.judgements.conduct import (
     medians_s,
 )
 from mitl.judgements.gold_records import GoldRecord, GoldState
+from mitl.judgements.rating_conduct import RatingConduct, rating_conduct
 from mitl.judgements.wages import work_time
 from mitl.records import Decision, Environment, Label
 from mitl.records.frames import LABELS, is_gold, is_labelled
@@ -52,6 +54,8 @@ class Habit:
     """With others; None where nobody else answered the same pairs."""
     consistency: Agreement | None = None
     """With the worker's own earlier answers; None where no pair came twice."""
+    rating: RatingConduct | None = None
+    """How they rate likeness; None where they have not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,10 @@ def habits(session: Session, environment: Environment, rule: GoldRule) -> Habits
     every = answer_columns(session, environment)
     golds = gold_state(session, environment, rule, every)
     by_worker = _all_habits(every, desk_store.worker_names(session, environment), golds)
+    rated = rating_conduct(similarity_store.ratings(session, environment))
+    by_worker |= {
+        name: replace(by_worker.get(name, Habit()), rating=rating) for name, rating in rated.items()
+    }
     return Habits(
         of=by_worker,
         golds=golds,
@@ -193,6 +201,14 @@ class Crowd:
     def golds(self) -> GoldState:
         """Records and withdrawn controls."""
         return self.habits.golds
+
+    @property
+    def raters(self) -> list[Evidence]:
+        """Those who rated likeness, what is odd first."""
+        return sorted(
+            (one for one in self.workers if one.rating is not None),
+            key=lambda one: (one.rating is not None and -len(one.rating.findings), one.worker),
+        )
 
     def find(self, worker_id: int) -> Evidence | None:
         """The worker of this row."""

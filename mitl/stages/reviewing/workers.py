@@ -20,6 +20,7 @@ from mitl.records import Environment, StageResult, Table
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.reviewing.evidence import Evidence, crowd, habits, usual_seconds
+from mitl.stages.reviewing.raters import rater_lines, rater_row, rater_table
 
 NOBODY = "nothing to show: nobody has submitted work yet"
 
@@ -40,6 +41,17 @@ class WorkersCounts(TypedDict):
         "longest_run_of, entropy_bits, agreement, agreement_of (with "
         "others, of so many comparisons), consistency, consistency_of (with own earlier answers), earned_cents, "
         "hourly_cents; with `--by-hits` each bin: above, most, workers, submitted, approved, approve_ratio",
+    ]
+    raters: NotRequired[
+        Annotated[
+            Sequence[Mapping[str, object]],
+            "those who rated likeness, left out where nobody did; each: worker, ratings (of pairs that were asked), "
+            "one_number (around which most scores lie), one_number_share, one_number_others (share of the others' "
+            "scores there), spread (standard deviation), repeats, repeats_of (answers equal to the one repeats_lag "
+            "places before; 0 is the page before), repeats_expected (by chance), repeats_longest, offset (from the "
+            "others), drift (from first to last answer), drift_low, drift_high (its 99.9 % interval), controls, "
+            "controls_passed, seconds_a_pair, speed (over the usual), findings (code, detail)",
+        ]
     ]
 
 
@@ -66,13 +78,20 @@ def workers(
     floor_s = settings.min_seconds_a_pair
     rows = [_row(one, hourly.get(one.worker), seconds.get(one.worker), floor_s) for one in people]
     counts = WorkersCounts(environment=chosen.value, workers=len(people), rows=rows)
+    raters = {one.worker: one.rating for one in people if one.rating is not None}
+    if raters:
+        counts["raters"] = [rater_row(worker, rating) for worker, rating in raters.items()]
     if not people:
         return StageResult(status="nothing_to_do", counts=counts, lines=(NOBODY,))
     return StageResult(
         counts=counts,
         paths=write_rows(csv, rows),
-        tables=(_work(chosen, people, hourly), _conduct(people, floor_s)),
-        lines=_lines(settings, people, csv),
+        tables=(
+            _work(chosen, people, hourly),
+            _conduct(people, floor_s),
+            *([rater_table(raters, floor_s)] if raters else []),
+        ),
+        lines=(*_lines(settings, people, csv), *rater_lines(raters)),
     )
 
 

@@ -211,7 +211,8 @@ class Similarity:
         fields = ("place", "role", "score", "expected", "s", "own words", "first", "second")
         title = f"submission {row.id} · HIT {row.batch}:{row.number} · ratings"
         conduct = rating_conduct(similarity_store.ratings_beside(session, row.worker_id)).get(row.worker)
-        return Table(title, fields, rows), RULE if conduct is None else f"{RULE}\nthe rater: {conduct.text}"
+        said = [] if conduct is None else [conduct.text, *(finding.detail for finding in conduct.findings)]
+        return Table(title, fields, rows), "\n".join([RULE, *(f"the rater: {line}" for line in said)])
 
 
 KIND = Similarity()

@@ -1,0 +1,146 @@
+"""Who gives one number, drifts or straight-lines shows on the desk and in `mitl workers`; honest raters stay plain."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+
+import pytest
+from axe_kit import violations
+from cli_kit import clear_environment, ok
+from desk_kit import open_desk, written
+from similarity_kit import rate, run_rate, sample_pairs
+from world_kit import SANDBOX, make_world
+
+from mitl.cli.reference import COUNTS
+from mitl.records.similarity import SimilarityRole
+from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.reviewing.workers import workers
+
+pytest_plugins = ("browser_fixtures",)
+N = 40
+STYLES = ("honest", "honest", "honest", "one number", "drift", "line")
+
+
+@pytest.fixture(scope="module")
+def rated(tmp_path_factory):
+    """A project whose forty pairs of captions six people have rated, each in their own way."""
+    settings = make_world(tmp_path_factory.mktemp("raters") / "p", n_images=N)
+    sample_pairs(settings, n=N)
+    run_rate(settings, "sts", assignments=len(STYLES))
+    rng = random.Random(4)
+    done: Counter[int] = Counter()
+
+    def truth(item):
+        known = {SimilarityRole.IDENTICAL: 4.8, SimilarityRole.RANDOM: 0.3}
+        return known.get(item.role, 1 + (7 * item.left + 3 * item.right) % 30 / 10)
+
+    def rater(worker, item):
+        at = done[worker]
+        done[worker] += 1
+        score = {
+            "honest": truth(item) + rng.gauss(0, 0.3),
+            "one number": 3 + rng.uniform(-0.04, 0.04),
+            "drift": 0.4 * truth(item) + at / 57 * 2.5 + rng.gauss(0, 0.2),
+            "line": at // 10 * 37 % 11 / 2,
+        }[STYLES[worker]]
+        return round(min(max(score, 0), 5), 2)
+
+    rate(settings, [rater] * len(STYLES), ms=9000)
+    harvest(settings, SANDBOX)
+    return settings
+
+
+@pytest.fixture
+def raters(rated):
+    """As `mitl workers` counts them, by what was noticed first."""
+    return workers(rated).counts["raters"]
+
+
+def noticed(rater):
+    """Codes."""
+    return {finding["code"] for finding in rater["findings"]}
+
+
+def test_each_habit_is_noticed_and_nobody_honest(raters):
+    """One number, drift and straight line each on one rater, with figures."""
+    by_code = {
+        code: [rater for rater in raters if code in noticed(rater)]
+        for code in ("one_number_rater", "straight_line", "drift")
+    }
+    ((one,), (line,)) = by_code["one_number_rater"], by_code["straight_line"]
+    (drifting,) = (
+        rater for rater in by_code["drift"] if rater is not line
+    )  # lines of rising height drift too
+
+    assert len([rater for rater in raters if not noticed(rater)]) == STYLES.count("honest")
+    assert one["one_number_share"] == 1 and one["spread"] < 0.05
+    assert line["repeats_longest"] >= 9 and drifting["drift_low"] > 0.5
+    assert all(rater["ratings"] == N and rater["seconds_a_pair"] == 9 for rater in raters)
+
+
+def test_workers_tells_them_in_a_table_and_in_words(rated, raters, monkeypatch):
+    """A row for each rater, a sentence for each finding, and documented keys of --json."""
+    clear_environment(monkeypatch)
+    odd = [rater for rater in raters if rater["findings"]]
+
+    said = ok("workers", "--project", rated.project).out
+    printed = ok("workers", "--project", rated.project, "--json").json
+
+    assert f"raters of likeness: {len(STYLES)}" in said
+    words = re.sub(r"\s+", " ", said)
+    for rater in odd:
+        for finding in rater["findings"]:
+            assert f"{rater['worker']}: {finding['detail']}" in words
+    assert printed["counts"]["raters"] == raters
+    documented = str(COUNTS["workers"]["raters"])
+    assert [key for key in raters[0] if key not in documented] == []
+
+
+def test_the_workers_page_lists_raters_the_odd_first(rated, raters):
+    """In words, with a link to the panel that says how."""
+    with open_desk(rated) as desk:
+        page = desk.get("/workers")
+
+    text = written(page)
+    odd, plain = text.index("one number"), text.rindex("nothing")
+    assert odd < plain and "Raters of likeness" in text
+    for word in ("drift", "answers repeat", "poor on controls"):
+        assert word in text
+    assert len(re.findall(r'href="/workers/\d+#ratings"', page.text)) == len(STYLES)
+
+
+def test_a_raters_page_shows_what_was_noticed_and_the_scores(rated, raters):
+    """Findings in sentences, two drawings with words for who cannot see them, and scores in place of labels."""
+    with open_desk(rated) as desk:
+        for rater in raters:
+            number = next(
+                one.id for one in desk.desk.crowd(*_now(desk)).workers if one.worker == rater["worker"]
+            )
+            page = desk.get(f"/workers/{number}")
+            text = written(page)
+            for finding in rater["findings"]:
+                assert finding["detail"][1:] in text.replace("&#39;", "'")
+            assert ("Nothing odd" in text) == (not rater["findings"])
+            assert page.text.count('role="img" aria-label="S') >= 2
+            assert page.text.count('class="cell score"') >= N
+            assert "unreadable" not in text
+
+
+def _now(desk):
+    with desk.desk.reading() as context:
+        return context, desk.desk.frame(context)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_pages_are_accessible_and_fit(rated, new_page, width):
+    """axe finds nothing wrong in either color scheme; nothing is wider than the screen."""
+    with open_desk(rated) as desk:
+        page = new_page(viewport={"width": width, "height": 900})
+        page.goto(f"{desk.url}/?token={desk.desk.access.token}")
+        for path in ("/workers", *(f"/workers/{number}" for number in range(1, len(STYLES) + 1))):
+            page.goto(desk.url + path)
+            assert violations(page) == []
+            assert page.evaluate("document.documentElement.scrollWidth") == width
