@@ -8,6 +8,7 @@ from pathlib import Path
 
 from mitl.crowd.populations import Truth
 from mitl.datasets.scenes.files import read_world
+from mitl.datasets.scenes.similarity import graded_similarity
 from mitl.db.session import open_database
 from mitl.db.store import items as item_store
 from mitl.errors import UsageError
@@ -78,8 +79,6 @@ def graded_truth_source(settings: Settings, name: str) -> GradedTruthOf:
     """
     require_known(name)
     if name == "scenes":
-        from mitl.datasets.scenes.similarity import graded_similarity
-
         world = read_world(settings.project / WORLD_FOLDER)
         return lambda task, first, second: graded_similarity(world, task, first, second).tolist()
     truth_of = truth_source(settings, name)

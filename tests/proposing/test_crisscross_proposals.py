@@ -21,6 +21,7 @@ from mitl.records import Decision
 from mitl.records.similarity import METHODS, Likeness, SamplingMethod
 from mitl.settings import Settings
 from mitl.stages.proposing import crisscross as stage
+from mitl.stages.proposing.crisscross_samples import FOLDER
 
 N_IMAGES = 12
 N_CAPTIONS = 5 * N_IMAGES
@@ -138,7 +139,7 @@ def test_a_kept_file_that_is_damaged_is_made_again(project):
     """A file cut off is no reason to stop."""
     ok(*PHASE_1)
     before = samples_of(project)
-    (kept,) = (project.runs / stage.FOLDER).glob("*.parquet")
+    (kept,) = (project.runs / FOLDER).glob("*.parquet")
     kept.write_bytes(kept.read_bytes()[:100])
 
     assert ok(*PHASE_1, "--json").json["status"] == "nothing_to_do"
@@ -198,6 +199,10 @@ def test_ratings_that_are_short_or_do_not_count_are_named(sampled, tmp_path, mon
 
     pairs = of(samples_of(settings), SamplingMethod.I2I_CSIM)["pair"].nunique()
     assert f"1 have 3 of 5, {pairs - 1:,} have 5 or more of 5" in error
+    assert (
+        "run `mitl review` for what waits for a person, then `mitl rate publish --task sts --sandbox`"
+        in error
+    )
     assert waiting["counts"]["ratings"]["i2i_csim"]["complete"] == pairs - 1
     assert waiting["counts"]["ratings"]["c2c_isim"]["by_ratings"] == {
         "0": of(samples_of(settings), SamplingMethod.C2C_ISIM)["pair"].nunique()

@@ -1,7 +1,8 @@
 """Scenes: a generated world of pictures and captions in which the truth of every pair is known.
 
 ``generate`` makes a world from a seed, ``write_world`` and ``read_world`` keep it in a folder, ``draw`` makes
-the picture of a scene, ``truth`` and ``truth_matrix`` say how well captions fit pictures.
+the picture of a scene, ``truth`` and ``truth_matrix`` say how well captions fit pictures, ``graded_similarity`` how
+like any two items are.
 """
 
 from mitl.datasets.scenes.drawing import draw
@@ -17,6 +18,7 @@ from mitl.datasets.scenes.graph import (
     Spot,
     relation_holds,
 )
+from mitl.datasets.scenes.similarity import graded_similarity
 from mitl.datasets.scenes.truth import Assertion, Meaning, RelationAssertion, Truth, truth
 from mitl.datasets.scenes.world import Defect, Description, World, generate, truth_matrix
 
@@ -38,6 +40,7 @@ __all__ = [
     "World",
     "draw",
     "generate",
+    "graded_similarity",
     "read_world",
     "relation_holds",
     "truth",

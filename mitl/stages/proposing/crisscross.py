@@ -7,20 +7,15 @@ said of phase 1 and is made from the database each time.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import cast
 
-import numpy as np
 import pandas as pd
 from sqlalchemy.orm import Session
 
 from annotators.base import Modality
-from mitl.core.whole_files import one_clear_line, whole_file
 from mitl.crowd.context import choose_environment
 from mitl.db.session import open_database
 from mitl.db.store import similarity as similarity_store
@@ -42,7 +37,7 @@ from mitl.proposals.crisscross import (
 from mitl.records import Environment, StageResult
 from mitl.records.frames import frame
 from mitl.records.results import several
-from mitl.records.similarity import METHODS, SAMPLES, SamplingMethod
+from mitl.records.similarity import METHODS, SamplingMethod
 from mitl.retrieval.engines import LocalEngine
 from mitl.retrieval.products import Backend
 from mitl.settings import Settings
@@ -64,12 +59,14 @@ from mitl.stages.proposing.crisscross_encoders import (
     side_encoders,
 )
 from mitl.stages.proposing.crisscross_ratings import Ratings
+from mitl.stages.proposing.crisscross_samples import KeptSamples, new_rows
 from mitl.stages.proposing.ranking import Items, read_items
 
-FOLDER = "crisscross"
+VERSION = 1
+"""Raised when the same configuration samples other pairs, so that kept ones are not taken for them."""
 CANDIDATES_AN_IMAGE = 4
 """Captions that each image is compared with in phase 2 beside its own: CxC has 19,722 and 19,833 for 5,000 images."""
-RATE = "mitl rate publish --task {task} --sandbox"
+RATE = "mitl rate publish --task {task} --{environment}"
 NEAREST_FIRST = (SamplingMethod.I2I_CSIM, SamplingMethod.C2C_ISIM)
 """What phase 2 follows from; co-captions lead to original pairs only."""
 
@@ -193,25 +190,26 @@ def _phase(options: CrisscrossOptions, project: _Project) -> int:
 
 def _within(project: _Project, options: CrisscrossOptions, progress: Progress) -> StageResult:
     """Phase 1: image pairs, caption pairs and co-captions."""
-    settings, items = project.settings, project.items
+    settings, items, groups = project.settings, project.items, project.groups
     compute = ComputeContext.of(settings, LocalEngine(cast(Backend, options.backend)), progress)
     are_scenes = project.dataset.kind == "scenes"
     choose = partial(side_encoders, settings, items, compute, are_scenes=are_scenes)
     texts, images = choose("caption", options.text_encoders), choose("image", options.image_encoders)
     neighbours = NEIGHBOURS if options.neighbours is None else options.neighbours
     config = {
+        "version": VERSION,
         "content": project.dataset.content_sha256,
         "texts": [(run.name, run.mark()) for run in texts.runs],
         "images": [(run.name, run.mark()) for run in images.runs],
         "neighbours": neighbours,
         "seed": settings.seed,
     }
-    kept = _Kept.of(settings, config)
+    kept = KeptSamples.of(settings, config)
     sampled = kept.read()
     if sampled is None:
         sampled = _sampled(project, texts, images, neighbours)
         kept.write(sampled)
-    new = _new_rows(sampled, project)
+    new = new_rows(sampled, project.samples, groups)
     if len(new):
         with open_database(settings.db_url) as session:
             similarity_store.add_samples(session, new)
@@ -233,57 +231,6 @@ def _sampled(project: _Project, texts: SideEncoders, images: SideEncoders, neigh
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    """What phase 1 sampled under one configuration, as a file."""
-
-    path: Path
-
-    @classmethod
-    def of(cls, settings: Settings, config: object) -> _Kept:
-        text = json.dumps(config, sort_keys=True)
-        return cls(settings.runs / FOLDER / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.parquet")
-
-    def read(self) -> pd.DataFrame | None:
-        """``SAMPLES`` without ``pair``; None where there are none, or where the file cannot be read any more."""
-        try:
-            stored = pd.read_parquet(self.path)
-            return frame(SAMPLES, {name: stored[name] for name in SAMPLES if name != "pair"})
-        except (OSError, ValueError, KeyError):
-            return None
-
-    def write(self, samples: pd.DataFrame) -> None:
-        """Keep them; RetrievalError where the disk is full."""
-        with one_clear_line(self.path, "run the command again when there is room"):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with whole_file(self.path) as sink:
-                samples.astype({"encoder": "str"}).to_parquet(sink, index=False)
-
-
-_KEY = ["task", "first", "second", "method", "encoder"]
-
-
-def _new_rows(sampled: pd.DataFrame, project: _Project) -> pd.DataFrame:
-    """Rows that are not stored; an image whose co-captions were drawn before, with another seed, keeps its pairs."""
-    known = set(_keys(project.samples))
-    co_captions = METHODS.index(SamplingMethod.C2C_COCAPTION)
-    has_some = np.isin(sampled["first"], _companions(project, co_captions))
-    is_there = np.array([key in known for key in _keys(sampled)], np.bool_)
-    return sampled[~is_there & ~((sampled["method"] == co_captions).to_numpy() & has_some)]
-
-
-def _keys(samples: pd.DataFrame) -> Sequence[tuple[object, ...]]:
-    return list(zip(*(samples[name].tolist() for name in _KEY), strict=True))
-
-
-def _companions(project: _Project, co_captions: int) -> np.ndarray:
-    """The captions of all images of which some co-captions are stored."""
-    groups, stored = project.groups, project.samples
-    drawn = stored.loc[stored["method"] == co_captions, "first"]
-    images = groups.image_of[np.isin(groups.captions, drawn)]
-    return groups.captions[np.isin(groups.image_of, images)]
-
-
 def _across(project: _Project, options: CrisscrossOptions, ratings: Ratings) -> StageResult:
     """Phase 2: images with captions of images like them, and with their own."""
     groups, settings = project.groups, project.settings
@@ -302,7 +249,7 @@ def _across(project: _Project, options: CrisscrossOptions, ratings: Ratings) -> 
         seed=settings.seed,
     )
     sampled = joined([candidates, original_pairs(groups)])
-    new = _new_rows(sampled, project)
+    new = new_rows(sampled, project.samples, groups)
     if len(new):
         with open_database(settings.db_url) as session:
             similarity_store.add_samples(session, new)
@@ -334,7 +281,7 @@ def _told(
         "encoders": encoder_counts(sampled, encoders),
     }
     tasks = ("sts", "sis") if phase == 1 else ("sits",)
-    following = " and ".join(f"`{RATE.format(task=task)}`" for task in tasks)
+    following = " and ".join(f"`{RATE.format(task=task, environment=Environment.SANDBOX)}`" for task in tasks)
     if not len(new):
         line = f"nothing to do: what phase {phase} samples is stored already"
         return StageResult("nothing_to_do", counts, lines=(*lines, line), next=following)
@@ -354,9 +301,9 @@ def _too_early(
     """Say how far the ratings of phase 1 are; ProposalError where phase 2 was asked for in so many words."""
     far = ratings.words()
     tasks = ratings.tasks_missing
-    following = (
-        f"`{RATE.format(task=tasks[0].value).replace('sandbox', environment.value)}`, then `mitl harvest`"
-    )
+    publish = RATE.format(task=tasks[0].value, environment=environment)
+    decide = "`mitl review` for what waits for a person, then " * ratings.has_some
+    following = f"{decide}`{publish}`, then `mitl harvest`"
     if is_asked:
         raise ProposalError(
             f"phase 2 follows from people's ratings of phase 1, of which some are missing in {environment}: {far}; run "
