@@ -1,23 +1,17 @@
-"""Ratings of a page: read place by place, checked by their controls, and what they say of a rater."""
+"""Ratings of a page: read place by place and checked by their controls."""
 
 from __future__ import annotations
 
-import numpy as np
-import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from mitl.campaign.kinds.similarity.checking import check_ratings
-from mitl.campaign.kinds.similarity.conduct import rater_habits
 from mitl.campaign.kinds.similarity.parsing import parse_ratings
 from mitl.errors import AnswerError
 from mitl.protocol.answer_xml import answers_xml
 from mitl.records import Outcome
-from mitl.records.frames import frame
 from mitl.records.similarity import (
-    RATINGS,
-    SIMILARITY_ROLES,
     GivenRating,
     Likeness,
     SimilarityQuestion,
@@ -203,57 +197,3 @@ def test_without_controls_only_one_number_and_no_rating_are_told():
     assert [found.code for found in check_ratings(page, given_scores(2, 2, 2, 2, 2))] == ["one_number"]
     assert check_ratings(page, given_scores(2, 2, None, 2, 2)) == []
     assert [found.code for found in check_ratings(page, [])] == ["no_rating"]
-
-
-def ratings_of(**scores: list[float]) -> pd.DataFrame:
-    """``RATINGS`` of workers who rated pairs 1, 2, 3 … in this order, ten a page, each last one of a page repeated."""
-    rows = []
-    for worker, own in scores.items():
-        for place, score in enumerate(own):
-            rows.append((place + 1, worker, score, place // 10, place % 10 + 1, SimilarityRole.ASKED))
-    columns = list(zip(*rows, strict=True))
-    n = len(rows)
-    return frame(
-        RATINGS,
-        {
-            "pair": columns[0],
-            "task": np.zeros(n),
-            "worker": columns[1],
-            "score": columns[2],
-            "outcome": np.zeros(n),
-            "role": [SIMILARITY_ROLES.index(role) for role in columns[5]],
-            "swapped": np.zeros(n, np.bool_),
-            "hit": columns[3],
-            "assignment": columns[3],
-            "place": columns[4],
-            "active_ms": np.full(n, 1000),
-            "usable": np.ones(n, np.bool_),
-        },
-    )
-
-
-def test_habits_tell_one_number_distance_and_drift():
-    """By hand: a rater who is 1 above the others at first and 1 below them at last drifts by -2."""
-    even = [0.0, 1.0, 2.0, 3.0, 4.0, 4.0, 3.0, 2.0, 1.0, 1.0]
-    drifting = [score + (1 if place < 5 else -1) for place, score in enumerate(even)]
-    table = ratings_of(a=even, b=even, c=drifting, d=[3.0] * 10)
-    found = rater_habits(table[table["worker"] != "d"], "c")
-    assert found is not None
-    assert (found.n, found.above_others, found.drift, found.apart) == (10, 0.0, -2.0, None)
-    flat = rater_habits(table, "d")
-    assert flat is not None
-    assert (flat.spread, flat.favourite, flat.favourite_share) == (0.0, 3.0, 1.0)
-    assert "100% of them are 3.00" in flat.text and "\n" not in flat.text
-    assert rater_habits(table, "nobody") is None
-    alone = rater_habits(table[table["worker"] == "a"], "a")
-    assert alone is not None and alone.above_others is None and alone.drift is None
-
-
-def test_habits_tell_how_far_repeated_pairs_lie_apart():
-    """Within each submission; controls of other kinds are left out."""
-    table = ratings_of(a=[1.0, 2.0, 3.0])
-    again = table.iloc[[1]].assign(score=2.5, place=9, role=SIMILARITY_ROLES.index(SimilarityRole.REPEATED))
-    other = table.iloc[[0]].assign(score=5.0, place=8, role=SIMILARITY_ROLES.index(SimilarityRole.IDENTICAL))
-    found = rater_habits(pd.concat([table, again, other], ignore_index=True), "a")
-    assert found is not None
-    assert (found.n, found.mean, found.apart) == (3, 2.0, 0.5)

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from cli_kit import clear_environment, ok, use_file_annotators
 from PIL import Image
+from similarity_kit import sample_pairs
 from snapshot_kit import same_as_recorded
 
 from mitl.cli.reference import COUNTS, PATHS
+from mitl.settings import load
 
 pytestmark = pytest.mark.slow
 
@@ -157,6 +159,7 @@ def aside(tmp_path_factory) -> Walk:
         worker = mitl("workers")["counts"]["rows"][0]["worker"]
         Path("training").mkdir()
         Image.new("RGB", (64, 64)).save("training/grey.png")
+        sample_pairs(load(Path()))
         for words in (
             ("review", "reverse", queue[-1], "--use"),
             *(("review", "originals", answer, str(n)) for n, answer in enumerate(ANSWERS, 1)),
@@ -177,6 +180,8 @@ def aside(tmp_path_factory) -> Walk:
             ("simulate",),
             ("harvest",),
             ("prefer", "scores", "--csv", "systems.csv"),
+            ("rate", "publish", "--sandbox", "--task", "sts", "--dry-run"),
+            ("rate", "publish", "--sandbox", "--task", "sts"),
             ("crowd", "study", "--sandbox", "--title", "Pictures", "--consent", "I take part."),
             ("crowd", "panel", "add", "--sandbox", "--profile", "prolific", "--slug", "pairs", *ENDS),
             ("crowd", "panel", "list"),

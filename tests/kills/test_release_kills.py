@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from cli_kit import clear_environment, ok
+from rating_kit import rated_world
 from release_kit import world
 
 from mitl.db.session import open_database
@@ -17,6 +18,7 @@ from mitl.db.store import imports, judgements
 from mitl.errors import ReleaseError
 from mitl.positives.folders import one_writer
 from mitl.positives.merging import MergeRules
+from mitl.positives.rating_release import rating_files, write_ratings
 from mitl.positives.release import release_files, write_release
 from mitl.records import Environment
 from mitl.settings import load
@@ -38,6 +40,12 @@ from mitl.positives.merging import MergeRules
 from release_kit import world
 
 write_release(Path({folder!r}), world(rules=MergeRules(strict=True)), replace=True)
+"""
+WRITE_RATINGS = """
+from mitl.positives.rating_release import write_ratings
+from rating_kit import rated_world
+
+write_ratings(Path({folder!r}), rated_world(min_ratings=3), replace=True)
 """
 BEFORE_RENAME = """
 rename = Path.rename
@@ -84,6 +92,27 @@ def test_a_killed_writing_is_made_good_by_the_next(patch, tmp_path):
     assert content(folder) in (old, new)
     assert [path.name for path in tmp_path.iterdir()] == ["r"]
     write_release(folder, world(rules=MergeRules(strict=True)), replace=True)
+    assert content(folder) == new
+
+
+@pytest.mark.parametrize(
+    "patch",
+    [AMID_FILES.replace("positives.parquet", "ratings.parquet"), BEFORE_RENAME.format(name="new")],
+    ids=["amid the files", "between old and new"],
+)
+def test_a_killed_writing_of_ratings_is_made_good_by_the_next(patch, tmp_path):
+    """As one of positives is."""
+    folder = tmp_path / "r"
+    old, new = (rating_files(rated_world(min_ratings=least))[0] for least in (5, 3))
+    write_ratings(folder, rated_world())
+
+    killed(patch, WRITE_RATINGS.format(folder=str(folder)), tmp_path)
+    with one_writer(folder):
+        pass
+
+    assert content(folder) in (old, new)
+    assert [path.name for path in tmp_path.iterdir()] == ["r"]
+    write_ratings(folder, rated_world(min_ratings=3), replace=True)
     assert content(folder) == new
 
 

@@ -23,6 +23,7 @@ from mitl.db.store import (
     open_work,
     preferences,
     proposals,
+    rating_pages,
 )
 from mitl.records import Direction, Environment, HitState
 from mitl.settings import Settings
@@ -145,12 +146,17 @@ def assert_answers_are_kept_once(settings: Settings) -> None:
         places = Counter(row.assignment_id for row in judgements.judgements(session, SANDBOX))
         pages = comparisons.comparisons(session, [row.hit_id for row in rows])
         given = preferences.answers(session, [row.id for row in rows])
+        to_rate = rating_pages.questions(session, [row.hit_id for row in rows])
+        ratings = rating_pages.answers(session, [row.id for row in rows])
         booked = session.execute(text("SELECT key, cents FROM ledger WHERE kind = 'reward'")).all()
         open_calls = session.execute(text("SELECT count(*) FROM journal WHERE state <> 'done'")).scalar_one()
 
     assert len(here) == len(rows)
     assert here == {key: (sha, state) for key, (sha, state, _) in there.items()}
-    assert places == {row.id: 20 for row in rows if not pages[row.hit_id]}
+    assert places == {row.id: 20 for row in rows if not pages[row.hit_id] and not to_rate[row.hit_id]}
+    assert {id_: len(found) for id_, found in ratings.items()} == {
+        row.id: len(to_rate[row.hit_id]) for row in rows if to_rate[row.hit_id]
+    }
     assert {id_: len(found) for id_, found in given.items()} == {
         row.id: len(pages[row.hit_id]) for row in rows if pages[row.hit_id]
     }

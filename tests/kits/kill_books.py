@@ -32,6 +32,11 @@ QUERIES = {
     "ranking systems": """SELECT b.name, s.name, s.origin FROM ranking_system s JOIN batch b ON b.id = s.batch_id""",
     "preferences": """SELECT a.mturk_assignment_id, p.place, p.outcome, p.answer, p.text FROM preference p
         JOIN assignment a ON a.id = p.assignment_id""",
+    "pairs to rate": f"""SELECT {_HIT}, i.place, i.task, i.role, p.left_side_id, p.left_id, p.right_side_id, p.right_id,
+        i.swapped FROM similarity_item i JOIN hit h ON h.id = i.hit_id JOIN batch b ON b.id = h.batch_id
+        JOIN pair p ON p.id = i.pair_id""",
+    "ratings": """SELECT a.mturk_assignment_id, r.place, r.outcome, r.score, r.text FROM similarity_answer r
+        JOIN assignment a ON a.id = r.assignment_id""",
     "imported files": "SELECT sha256, kind, rows FROM import_file",
     "workers": "SELECT environment, mturk_worker_id, excluded_at IS NULL, capped_at IS NULL FROM worker",
     "submissions": f"""SELECT {_HIT}, w.mturk_worker_id, a.mturk_assignment_id, a.status, a.decision,

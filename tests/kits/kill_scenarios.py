@@ -12,6 +12,7 @@ from books import assert_books_agree, server_rows
 from kill_books import State
 from kill_child import Command
 from kill_stand import Project, Stand
+from similarity_kit import likeness, rate, sample_pairs
 from world_kit import SANDBOX, make_world, run_propose
 
 from mitl.db.session import open_database
@@ -201,9 +202,43 @@ OF_RANKINGS = (
 """The same of preference studies; killed by `test_prefer_kill.py`."""
 
 
+def _pairs_are_sampled(project: Project) -> None:
+    sample_pairs(project.settings, n=6)
+
+
+def _people_rate(project: Project) -> None:
+    """One of them gives one number for everything, so that the controls fail."""
+    rate(project.settings, [likeness, lambda worker, item: 3.0])
+
+
+def _what_waits_is_dropped(project: Project) -> None:
+    for number in submissions(project.settings, Decision.QUEUED):
+        project.must([["review", "drop", str(number)]])
+
+
+OF_RATINGS = (
+    Scenario(
+        "rate publish",
+        "propose",
+        _typed("rate publish --sandbox --task sts --assignments 2 --per-hit 5 --max-cost 3.90"),
+        first=_pairs_are_sampled,
+        crowd="ceiling_cents = 390",
+    ),
+    Scenario("harvest of ratings", "rate publish", _typed("harvest"), first=_people_rate),
+    Scenario(
+        "rate publish again",
+        "harvest of ratings",
+        _typed("rate publish --sandbox --task sts"),
+        first=_what_waits_is_dropped,
+        crowd="ceiling_cents = 1000",
+    ),
+)
+"""The same of pairs to rate; killed by `test_rate_kill.py`."""
+
+
 def named(name: str) -> Scenario:
     """The scenario of this name."""
-    return next(scenario for scenario in (*SCENARIOS, *OF_RANKINGS) if scenario.name == name)
+    return next(scenario for scenario in (*SCENARIOS, *OF_RANKINGS, *OF_RATINGS) if scenario.name == name)
 
 
 class Bases:

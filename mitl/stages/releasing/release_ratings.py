@@ -45,7 +45,6 @@ from mitl.records.similarity import (
     SIMILARITY,
     SIMILARITY_ROLES,
     TASKS,
-    Likeness,
     SamplingMethod,
     SimilarityRole,
 )
@@ -335,5 +334,5 @@ def _result(
             *([] if data.texts is None else [data.texts.line]),
             *([privacy_proof(ids)] if ids else []),
         ),
-        next=f"mitl evaluate --cxc {written.folder}" if Likeness.SITS.value in tasks else "mitl rate scores",
+        next=f"mitl evaluate --cxc {written.folder}",
     )

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from mitl.judgements.rating_conduct import LEAST_IDENTICAL, MOST_APART, MOST_RANDOM
 from mitl.records import Finding
 from mitl.records.similarity import GivenRating, SimilarityQuestion, SimilarityRole
 
-LEAST_IDENTICAL = 4.0
-MOST_RANDOM = 2.0
-MOST_APART = 1.0
-"""Between a repeated pair's two scores."""
 _ENOUGH = 5
 """Ratings from which one number for all of them tells something."""
 

@@ -10,7 +10,6 @@ from sqlalchemy.orm import Session
 
 from mitl.campaign.kinds.protocol import Estimate, Golds, Shown, Wording, again_lines, columns
 from mitl.campaign.kinds.similarity.checking import RULE, check_ratings, expectation
-from mitl.campaign.kinds.similarity.conduct import rater_habits
 from mitl.campaign.kinds.similarity.packing import check_page
 from mitl.campaign.kinds.similarity.page import PageItem, render_similarity
 from mitl.campaign.kinds.similarity.parsing import parse_ratings
@@ -24,6 +23,7 @@ from mitl.db.store.answers import AssignmentRow
 from mitl.db.store.open_work import HitToReplace
 from mitl.hits.templates import HitTemplate
 from mitl.judgements.gold_records import BAD_RECORD, EXCLUDED_WORKER, GoldVerdict
+from mitl.judgements.rating_conduct import rating_conduct
 from mitl.records import Decision, Environment, Finding, Table
 from mitl.records.gold_rule import GoldRule
 from mitl.records.results import printed_by
@@ -210,8 +210,8 @@ class Similarity:
         )
         fields = ("place", "role", "score", "expected", "s", "own words", "first", "second")
         title = f"submission {row.id} · HIT {row.batch}:{row.number} · ratings"
-        habits = rater_habits(similarity_store.ratings_beside(session, row.worker_id), row.worker)
-        return Table(title, fields, rows), RULE if habits is None else f"{RULE}\n{habits.text}"
+        conduct = rating_conduct(similarity_store.ratings_beside(session, row.worker_id)).get(row.worker)
+        return Table(title, fields, rows), RULE if conduct is None else f"{RULE}\nthe rater: {conduct.text}"
 
 
 KIND = Similarity()

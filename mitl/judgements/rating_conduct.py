@@ -1,0 +1,302 @@
+"""How raters go about it: one number for all, straight lines, drift, controls, time. Evidence, never a verdict.
+
+What a rater does is compared with what others said of the same pairs, or with the same answers in random order, so that
+a batch of pairs that are all alike accuses nobody. A rule fires where something is both unlikely by chance and large.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mitl.judgements.gold_records import GoldRecord
+from mitl.judgements.rating_tests import CHANCE, Drift, Row, chance_of_at_least, drift, rows
+from mitl.records import Finding
+from mitl.records.similarity import SIMILARITY_ROLES, SimilarityRole
+
+LEAST_IDENTICAL = 4.0
+MOST_RANDOM = 2.0
+MOST_APART = 1.0
+"""Between the two scores of a repeated pair."""
+
+NEAR = 0.05
+"""Around one value: half of what an arrow key moves the slider by; a tenth of a level is one number."""
+MIN_SCORES = 10
+"""From which one number, and a row of equal answers, tell something: a usual page."""
+HALF = 0.5
+"""Share of scores in one place from which on somebody may have given one number; it need not be all of them."""
+SNAP = 0.5
+"""Who answers by whole levels moves scores by so much: others' scores are counted as far from the value as that."""
+EXCESS = 0.3
+"""Above the others' share on the same pairs. A batch of images with their own captions, of mean 4.85 in CxC, gets 5.00
+almost throughout from an honest rater too."""
+ALONE = 0.95
+"""Share from which on one number shows where nobody else rated the same pairs: with a random control on each page of
+ten, at most nine of ten honest scores are alike."""
+
+BINS = 10
+"""Half levels of the scale."""
+
+ONE_NUMBER, STRAIGHT_LINE, DRIFTS, CONTROLS = (
+    "one_number_rater",
+    "straight_line",
+    "drift",
+    "rating_controls",
+)
+Floats = NDArray[np.float64]
+_ASKED, _IDENTICAL, _RANDOM, _REPEATED = (
+    SIMILARITY_ROLES.index(role)
+    for role in (
+        SimilarityRole.ASKED,
+        SimilarityRole.IDENTICAL,
+        SimilarityRole.RANDOM,
+        SimilarityRole.REPEATED,
+    )
+)
+
+
+_NONE = GoldRecord()
+
+
+@dataclass(frozen=True, slots=True)
+class OneNumber:
+    """The value that most scores of a rater lie within 0.05 of."""
+
+    value: float
+    n_near: int
+    n_scores: int
+    spread: float
+    """Standard deviation of the scores."""
+    others: float | None
+    """Share of the others' scores on the same pairs that lie within half a level of it; None where nobody else rated
+    them."""
+
+    @property
+    def share(self) -> float:
+        """From 0 to 1."""
+        return self.n_near / self.n_scores
+
+    @property
+    def is_marked(self) -> bool:
+        """Half of the scores or more in one place, 30 points more than others put there, by chance in 1 of 1,000.
+
+        The chance is of a binomial with the others' mean share, which is no less than that of unequal shares
+        (Hoeffding, Annals of Mathematical Statistics 1956, theorem 4); one pair more is reckoned on which all agree.
+        """
+        if self.n_scores < MIN_SCORES:
+            return False
+        if self.others is None:
+            return self.share >= ALONE
+        expected = (self.others * self.n_scores + 1) / (self.n_scores + 1)
+        return (
+            self.share >= max(HALF, self.others + EXCESS)
+            and chance_of_at_least(self.n_near, self.n_scores, expected) < CHANCE
+        )
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        beside = (
+            ""
+            if self.others is None
+            else f"; others put {self.others:.0%} within {SNAP:g} of it on the same pairs"
+        )
+        return (
+            f"{self.share:.0%} of {self.n_scores:,} scores lie within {NEAR:g} of {self.value:.2f}{beside}; "
+            f"standard deviation {self.spread:.2f}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ControlsMet:
+    """Of each kind of control, how many were rated and how many as they should be."""
+
+    identical: GoldRecord = _NONE
+    random: GoldRecord = _NONE
+    repeated: GoldRecord = _NONE
+
+    @property
+    def all(self) -> GoldRecord:
+        """Together."""
+        kinds = (self.identical, self.random, self.repeated)
+        return GoldRecord(sum(kind.passes for kind in kinds), sum(kind.golds for kind in kinds))
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether the record is bad by the same test as one on pages of pairs (`GoldRecord.is_bad`)."""
+        return self.all.is_bad
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        kinds = {"identical": self.identical, "random": self.random, "repeated": self.repeated}
+        parts = ", ".join(
+            f"{name} {kind.passes} of {kind.golds}" for name, kind in kinds.items() if kind.golds
+        )
+        return f"passed {self.all.passes} of {self.all.golds} controls{f' ({parts})' if parts else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class RatingConduct:
+    """What one rater's answers say, controls apart unless named, whatever was decided about them."""
+
+    n: int
+    """Scores given to pairs that were asked."""
+    one_number: OneNumber
+    line: Row | None
+    """The most striking row of answers that repeat; None where no two answers can be compared."""
+    drift: Drift | None
+    """None where others rated too few of the same pairs."""
+    offset: float | None
+    """Mean of score minus the others' mean of the pair; positive where the rater scores higher."""
+    controls: ControlsMet
+    median_s: float | None
+    """Active seconds on one pair."""
+    speed: float | None
+    """Their median over the usual time of the task; 1 is usual."""
+    residuals: tuple[float, ...] = ()
+    """Score minus the others' mean, in the order of answering, where others rated the pair."""
+    shares: tuple[float, ...] = ()
+    """Of the scores in each half level from 0 to 5."""
+    others_shares: tuple[float, ...] = ()
+    """The same of the others' scores on these pairs; empty where there are none."""
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What a person should look at, in words; empty for most raters."""
+        marked = (
+            (ONE_NUMBER, self.one_number),
+            (STRAIGHT_LINE, self.line),
+            (DRIFTS, self.drift),
+            (CONTROLS, self.controls),
+        )
+        return tuple(Finding(code, what.text) for code, what in marked if what is not None and what.is_marked)
+
+    @property
+    def text(self) -> str:
+        """In one line, whether or not anything is wrong."""
+        parts = [self.one_number.text]
+        if self.offset is not None:
+            parts.append(f"{self.offset:+.2f} beside the others on the same pairs")
+        if self.drift is not None:
+            parts.append(f"drift {self.drift.change:+.2f} from first to last")
+        parts.append(self.controls.text)
+        if self.median_s is not None:
+            parts.append(f"{self.median_s:.1f} s a pair")
+        return "; ".join(parts)
+
+
+def rating_conduct(ratings: pd.DataFrame) -> dict[str, RatingConduct]:
+    """Rater → what their answers say; nobody who gave no score to a pair that was asked.
+
+    Args:
+        ratings: ``RATINGS`` in any order; every submission counts, also one that waits for a decision, and of the
+            others' too. At least all ratings of the pairs that the raters of interest have rated.
+    """
+    answered = ratings[ratings["score"].notna()].sort_values(["assignment", "place"], kind="stable")
+    answered = answered.assign(worker=answered["worker"].astype(str))
+    asked = answered[answered["role"] == _ASKED]
+    asked = asked.assign(residual=asked["score"] - _beside(asked))
+    usual_ms = answered[answered["active_ms"] > 0].groupby("task")["active_ms"].median()
+    own_of = dict(tuple(asked.groupby("worker", sort=True)))
+    return {
+        str(worker): _conduct(own_of[worker], every, asked, usual_ms)
+        for worker, every in answered.groupby("worker", sort=True)
+        if worker in own_of
+    }
+
+
+def _beside(asked: pd.DataFrame) -> pd.Series:
+    """The mean of all others' scores on the pair of each rating; NaN where nobody else rated it."""
+    score = asked["score"]
+    of_pair = score.groupby(asked["pair"]).agg(["sum", "size"]).reindex(asked["pair"])
+    keys = [asked["pair"], asked["worker"]]
+    own_sum, own_n = (score.groupby(keys).transform(how).to_numpy() for how in ("sum", "size"))
+    n = of_pair["size"].to_numpy() - own_n
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = (of_pair["sum"].to_numpy() - own_sum) / n
+    return pd.Series(np.where(n > 0, mean, np.nan), asked.index)
+
+
+def _conduct(
+    own: pd.DataFrame, every: pd.DataFrame, asked: pd.DataFrame, usual_ms: pd.Series
+) -> RatingConduct:
+    """Of one rater.
+
+    Args:
+        own: the rater's scores of pairs that were asked; ``every``: with the controls.
+        asked: everybody's scores of pairs that were asked.
+    """
+    residuals = own["residual"].dropna().to_numpy()
+    others = asked[asked["pair"].isin(own["pair"]) & (asked["worker"] != own["worker"].iloc[0])]
+    compared = rows(*(every[name].to_numpy() for name in ("score", "pair", "assignment", "place")))
+    timed = every[every["active_ms"] > 0]
+    relative = (timed["active_ms"] / timed["task"].map(usual_ms)).to_numpy()
+    return RatingConduct(
+        n=len(own),
+        one_number=_one_number(own, others),
+        line=min(compared, key=lambda row: (row.p, row.lag), default=None),
+        drift=drift(residuals.tolist()),
+        offset=float(residuals.mean()) if len(residuals) else None,
+        controls=_controls(every),
+        median_s=float(timed["active_ms"].median() / 1000) if len(timed) else None,
+        speed=float(np.median(relative)) if len(timed) else None,
+        residuals=tuple(residuals.tolist()),
+        shares=_half_levels(own["score"].to_numpy()),
+        others_shares=_half_levels(others["score"].to_numpy()),
+    )
+
+
+def _one_number(own: pd.DataFrame, others: pd.DataFrame) -> OneNumber:
+    """Over the pairs that others rated too, where there are enough of them; else over all."""
+    beside = own[own["pair"].isin(others["pair"])]
+    is_beside = len(beside) >= MIN_SCORES
+    scores = (beside if is_beside else own)["score"].to_numpy()
+    cents = np.sort(np.rint(100 * scores).astype(np.int64))
+    width = round(200 * NEAR)
+    near = np.searchsorted(cents, cents + width, "right") - np.arange(len(cents))
+    first = int(near.argmax())
+    inside = cents[first : first + int(near[first])]
+    there = None
+    if is_beside:
+        other = np.rint(100 * others["score"].to_numpy())
+        wide = round(100 * (SNAP - NEAR))
+        hits = pd.Series((other >= cents[first] - wide) & (other <= cents[first] + width + wide)).groupby(
+            others["pair"].to_numpy()
+        )
+        there = float(beside["pair"].map(hits.mean()).mean())
+    return OneNumber(
+        value=float(np.median(inside) / 100),
+        n_near=len(inside),
+        n_scores=len(cents),
+        spread=float(scores.std()),
+        others=there,
+    )
+
+
+def _controls(every: pd.DataFrame) -> ControlsMet:
+    role, score = every["role"].to_numpy(), every["score"].to_numpy()
+    first = every[role == _ASKED].drop_duplicates(["assignment", "pair"])
+    again = every[role == _REPEATED].merge(first, on=["assignment", "pair"], suffixes=("", "_first"))
+    # In whole steps, since 3.2 - 2.2 is more than 1 in binary.
+    apart = np.abs(np.rint(100 * again["score"]) - np.rint(100 * again["score_first"])).to_numpy()
+    return ControlsMet(
+        identical=_record(score[role == _IDENTICAL] >= LEAST_IDENTICAL),
+        random=_record(score[role == _RANDOM] <= MOST_RANDOM),
+        repeated=_record(apart <= 100 * MOST_APART),
+    )
+
+
+def _record(passed: NDArray[np.bool_]) -> GoldRecord:
+    return GoldRecord(int(passed.sum()), len(passed))
+
+
+def _half_levels(scores: Floats) -> tuple[float, ...]:
+    """Shares of scores in [0, 0.5), [0.5, 1), … [4.5, 5]; empty without scores."""
+    if not len(scores):
+        return ()
+    counts = np.bincount(np.minimum((2 * scores).astype(np.int64), BINS - 1), minlength=BINS)
+    return tuple((counts / len(scores)).tolist())

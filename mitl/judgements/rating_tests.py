@@ -1,0 +1,180 @@
+"""Tests against chance of what raters do: answers that repeat, and scores that drift."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+CHANCE = 0.001
+"""Below which something is no accident: in ten crowds of a hundred honest raters, a rule accuses one of them."""
+LAGS = (1, 2, 3, 4, 5)
+"""Distances on a page at which answers may repeat; 1 is a straight line."""
+LEAST_ANSWERS = 10
+"""That could repeat, from which on it tells something: a usual page."""
+LONGEST = 5
+"""Answers in a row from which on a pattern is looked at: half a usual page."""
+LEAST_SCORES = 20
+"""From which on a drift tells something: two pages."""
+LEAST_DRIFT = 0.5
+"""Half a level from the first to the last answer; positives begin at a whole or half level (CxC, figure 4)."""
+CONFIDENCE = 0.99
+"""Of the interval of a drift."""
+
+
+def chance_of_at_least(successes: int, trials: int, p: float) -> float:
+    """The chance of so many successes or more in independent trials: the tail of the binomial distribution."""
+    from scipy.special import betainc
+
+    if successes <= 0 or p >= 1:
+        return 1.0
+    return float(betainc(successes, trials - successes + 1, p)) if successes <= trials else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """Answers that repeat earlier ones more often than the same answers would in random order."""
+
+    lag: int
+    """How many places before; 0 for the same place of the rater's page before."""
+    matches: int
+    n: int
+    """Answers that were compared."""
+    longest: int
+    """Answers of the longest such row."""
+    expected: float
+    """Matches in random order."""
+    p: float
+    """Chance of so many matches, corrected for having looked for several patterns."""
+    value: float
+    """The score with which the longest row ends."""
+
+    @property
+    def is_marked(self) -> bool:
+        """Five answers in a row or more, and so many matches by chance in fewer than 1 of 1,000 cases."""
+        return self.n >= LEAST_ANSWERS and self.longest >= LONGEST and self.p < CHANCE
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        count = f"{self.matches:,} of {self.n:,} answers"
+        usual = f"where their order by chance gives {self.expected:.0f}"
+        if self.lag == 0:
+            return f"{count} are those at the same place of the page before, {usual}; {self.longest} in a row"
+        if self.lag == 1:
+            return f"{count} repeat the one before, {usual}; the longest row is {self.longest} × {self.value:.2f}"
+        return f"{count} repeat the one {self.lag} places before, {usual}; {self.longest} answers in a row"
+
+
+def rows(score: Floats, pair: Ints, assignment: Ints, place: Ints) -> list[Row]:
+    """What repeats at each distance on a page, and from page to page; nothing where no two answers are comparable.
+
+    In random order two of a rater's answers are equal with chance q = Σ n_v (n_v - 1) / (n (n - 1)) over the values v,
+    so matches are compared with a binomial of that chance, times the number of patterns looked for. A rater who gives
+    one number has q = 1, and never a striking row; that rule is another. Two answers to one pair are not compared.
+
+    Args:
+        score: (answers,), by assignment and place; equal means equal to the hundredth.
+    """
+    cents = np.rint(100 * score).astype(np.int64)
+    n = len(cents)
+    if n < 2:
+        return []
+    counts = np.unique(cents, return_counts=True)[1]
+    equal = float((counts * (counts - 1)).sum() / (n * (n - 1)))
+    looks = len(LAGS) + 1
+    found = []
+    page = np.unique(assignment, return_inverse=True)[1]
+    for lag in LAGS:
+        here, there = np.arange(lag, n), np.arange(n - lag)
+        at = (assignment[here] == assignment[there]) & (pair[here] != pair[there])
+        found.append(_row(lag, here[at], there[at], (cents, page), equal, looks))
+    where = {(int(p), int(at)): index for index, (p, at) in enumerate(zip(page, place, strict=True))}
+    both = [(index, where[p - 1, at]) for (p, at), index in where.items() if (p - 1, at) in where]
+    here, there = np.array(both, np.int64).reshape(-1, 2).T
+    at = pair[here] != pair[there]
+    found.append(_row(0, here[at], there[at], (cents, page), equal, looks))
+    return [row for row in found if row is not None]
+
+
+def _row(
+    lag: int, here: Ints, there: Ints, answers: tuple[Ints, Ints], equal: float, looks: int
+) -> Row | None:
+    cents, page = answers
+    if not len(here):
+        return None
+    same = cents[here] == cents[there]
+    longest, last = _longest(same, page[here])
+    return Row(
+        lag=lag,
+        matches=int(same.sum()),
+        n=len(here),
+        longest=longest + lag if longest else 0,
+        expected=equal * len(here),
+        p=min(1.0, looks * chance_of_at_least(int(same.sum()), len(here), equal)),
+        value=float(cents[here[last]] / 100),
+    )
+
+
+def _longest(same: NDArray[np.bool_], page: Ints) -> tuple[int, int]:
+    """Matches of the longest row on one page, and where it ends."""
+    best, last, run = 0, 0, 0
+    for at, (matches, number) in enumerate(zip(same.tolist(), page.tolist(), strict=True)):
+        run = run + 1 if matches and (run == 0 or number == page[at - 1]) else int(matches)
+        if run > best:
+            best, last = run, at
+    return best, last
+
+
+@dataclass(frozen=True, slots=True)
+class Drift:
+    """By how much a rater's scores rise beside the others', from the first to the last answer; a fall is negative."""
+
+    change: float
+    low: float
+    high: float
+    """99 % interval of the change."""
+    n: int
+
+    @property
+    def is_marked(self) -> bool:
+        """Half a level or more over 20 scores or more, with an interval that leaves zero out."""
+        is_there = self.low > 0 or self.high < 0
+        return is_there and self.n >= LEAST_SCORES and abs(self.change) >= LEAST_DRIFT
+
+    @property
+    def text(self) -> str:
+        """In words."""
+        way = "rise" if self.change > 0 else "fall"
+        low, high = sorted((abs(self.low), abs(self.high)))
+        return (
+            f"beside the others on the same pairs, scores {way} by {abs(self.change):.2f} from the first to the last "
+            f"of {self.n:,} (99 % interval {low:.2f} to {high:.2f})"
+        )
+
+
+def drift(residuals: Sequence[float]) -> Drift | None:
+    """The trend of these residuals in their order; None for fewer than three.
+
+    The slope is that of least squares with its interval by Student's t (Draper and Smith, Applied Regression Analysis,
+    section 1.4), over the whole way from the first to the last.
+    """
+    from scipy.special import stdtrit
+
+    y = np.asarray(residuals, np.float64)
+    n = len(y)
+    if n < 3:
+        return None
+    x = np.arange(n) - (n - 1) / 2
+    square = float((x * x).sum())
+    slope = float((x * y).sum()) / square
+    left = y - y.mean() - slope * x
+    error = float(np.sqrt((left * left).sum() / (n - 2) / square))
+    wide = float(stdtrit(n - 2, 1 - (1 - CONFIDENCE) / 2)) * error
+    way = n - 1
+    return Drift(slope * way, (slope - wide) * way, (slope + wide) * way, n)

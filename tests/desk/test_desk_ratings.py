@@ -1,0 +1,55 @@
+"""Pages that ask something else than pairs, on the desk: their answers, their rule, and what a person decides."""
+
+from __future__ import annotations
+
+from html import escape
+
+import pytest
+from desk_kit import open_desk, written
+from similarity_kit import likeness, rate, run_rate, sampled
+from sqlalchemy import text
+from world_kit import SANDBOX
+
+from mitl.db.session import open_database
+from mitl.records import Decision
+from mitl.stages.harvesting.harvest import harvest
+
+
+@pytest.fixture
+def opened(tmp_path, tmp_path_factory):
+    """The desk over ratings of four careful people and one who gives one number for everything."""
+    settings = sampled(tmp_path / "p", tmp_path_factory)
+    with open_database(settings.db_url) as session:
+        session.execute(text("UPDATE part SET text = '<b>' || text WHERE text IS NOT NULL"))
+        session.commit()
+    run_rate(settings)
+    rate(settings, [likeness] * 4 + [lambda worker, item: 3.0])
+    harvest(settings, SANDBOX)
+    with open_desk(settings) as desk:
+        yield desk
+
+
+def test_a_submission_of_ratings_shows_its_answers_and_who_gave_one_number(opened):
+    """The page says why it waits, what each place got and should have got; captions are escaped."""
+    waiting = opened.rows(Decision.QUEUED)
+    page = opened.get("/queue")
+    said = written(page)
+    assert page.url.path == f"/queue/{waiting[0].id}"
+    assert "All pairs were rated with one number" in said
+    assert "Failed a control: the score is not what its pair must have" in said
+    assert "a random pair has 2 or less" in said
+    assert "The rater: 100% of 16 scores lie within 0.05 of 3.00" in said
+    assert "could not be read" not in said
+    assert "<b>" not in page.text and escape("<b>") in page.text
+
+
+def test_a_person_decides_about_ratings_as_about_pairs(opened):
+    """What is dropped is paid, and its pairs wait to be asked again."""
+    row = opened.rows(Decision.QUEUED)[0]
+    assert opened.post(f"/queue/{row.id}/decide", {"decision": "drop"}).status_code == 200
+    opened.settle()
+    assert opened.row(row.id).decision is Decision.DROP
+    for other in opened.rows(Decision.QUEUED):
+        opened.post(f"/queue/{other.id}/decide", {"decision": "drop"})
+    opened.settle()
+    assert "3 pages have to be asked again: mitl rate publish --sandbox" in written(opened.get("/"))
