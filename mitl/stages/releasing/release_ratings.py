@@ -38,6 +38,7 @@ from mitl.positives.rating_release import WrittenRatings, write_ratings
 from mitl.positives.rating_summary import RatingSummaryCounts
 from mitl.positives.release_input import Origins
 from mitl.positives.scrubbing import TextScan, scrubbed_columns
+from mitl.proposals.crisscross import BY_IMAGES, BY_TEXTS
 from mitl.records import Environment, IdKind, StageResult, Table, several
 from mitl.records.results import printed_by
 from mitl.records.similarity import (
@@ -200,8 +201,9 @@ def _names(context: Context, known: ReleaseFacts) -> Mapping[str, Mapping[int, s
 
 
 def _encoders(samples: pd.DataFrame) -> dict[SamplingMethod, dict[str, int]]:
-    """Method → encoder → distinct pairs that it chose."""
-    named = samples[samples["encoder"].astype(str) != ""]
+    """Method → encoder → distinct pairs that it chose; what people's ratings chose is no encoder's choice."""
+    is_named = samples["encoder"].astype(str) != ""
+    named = samples[is_named & ~samples["encoder"].isin([BY_TEXTS, BY_IMAGES])]
     return {
         METHODS[int(str(place))]: {
             str(encoder): int(rows["pair"].nunique())
