@@ -95,7 +95,7 @@ def test_words_are_set_against_ratings_where_the_texts_are_known(folder):
     assert found["pairs"] == len(STS)
     assert found["pearson"] == pytest.approx(pearsonr(cosines, [score for *_, score, _ in STS]).statistic)
     without = ok("analyse", "similarity", "--ratings", "ratings").out
-    assert "--captions FILE gives them" in without and "cosine of the captions' words" not in without
+    assert "--captions FILE` takes them" in without and "cosine of the captions' words" not in without
 
 
 def test_single_ratings_tell_how_far_they_lie_apart(folder):

@@ -247,7 +247,8 @@ def _lines(made: SimilarityFigures) -> tuple[str, ...]:
     ]
     if made.without_texts:
         lines.append(
-            "the rated captions' texts are not at hand, so words are left out; --captions FILE gives them"
+            "the texts of the rated captions are not known here, so words are left out; `mitl analyse similarity "
+            "--captions FILE` takes them"
         )
     return tuple(lines)
 
