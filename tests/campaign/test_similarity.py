@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from books import assert_each_hit_is_there_once, server_rows
+from cli_kit import clear_environment, fails
 from similarity_kit import likeness, pages_of, rate, run_rate, sample_pairs, sampled
 from sqlalchemy import text
 from world_kit import SANDBOX, make_world, run_propose, run_publish
@@ -15,11 +16,13 @@ from mitl.campaign.kinds import kind_names
 from mitl.campaign.kinds.similarity.planning import RatePairs
 from mitl.campaign.publish import publish
 from mitl.crowd.endpoint import open_endpoint
+from mitl.crowd_server import admin
+from mitl.db.engine import make_engine
 from mitl.db.session import open_database
-from mitl.db.store import answers, hits, ledger, rating_pages, similarity
+from mitl.db.store import answers, hits, journal, ledger, rating_pages, similarity
 from mitl.errors import FundsError, ProposalError, StoreError, TemplateError, UsageError
 from mitl.progress import no_progress
-from mitl.records import Decision, HitState
+from mitl.records import Decision, Environment, HitState
 from mitl.records.similarity import SIMILARITY_ROLES, TASKS, SimilarityRole
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.hits.ending import expire
@@ -32,6 +35,7 @@ from mitl.stages.reporting.status import status
 from mitl.stages.reviewing.review import Ruling, queue, rule
 from mitl.stages.reviewing.show import show
 
+LIVE = Environment.LIVE
 ASKED = SIMILARITY_ROLES.index(SimilarityRole.ASKED)
 
 
@@ -486,3 +490,57 @@ def test_the_campaign_goes_on_postgresql_as_on_sqlite(tmp_path, postgres_url):
 def test_the_kind_is_registered_by_its_folder():
     """Nothing names it but its folder and its command."""
     assert kind_names() == ["pairs", "rankings", "similarity"]
+
+
+def test_real_money_is_held_paid_and_counted(settings):
+    """On live: the budget bounds the bill, what passes is paid, what a person rejects is asked of another worker."""
+    engine = make_engine(settings.crowd_db_url)
+    admin.prepare(engine)
+    admin.set_budget(engine, LIVE, 900)
+    engine.dispose()
+    wish = RatePairs(LIVE, "sis", limit=7, probes=0)
+    with pytest.raises(FundsError, match="the balance is"):
+        publish(settings, replace(wish, reward_cents=200), confirm=lambda total: True)
+    posted = publish(settings, wish, confirm=lambda total: total == 300)
+    assert (posted.counts["hits_posted"], posted.counts["reward_cents"]) == (1, 60)
+    rate(settings, [likeness] * 4 + [careless], environment=LIVE)
+    assert harvest(settings, LIVE).counts["queued"] == 1
+    with open_database(settings.db_url, read_only=True) as session:
+        assert sum(journal.spent(session, LIVE).values()) == 240
+    (row,) = queue(settings, LIVE).tables[0].rows
+    rule(settings, [Ruling(int(str(row[0])), Decision.REJECT, "every pair has the same score")], LIVE)
+    assert status(settings, LIVE).counts["paid_cents"] == 240
+    again = publish(settings, RatePairs(LIVE, "sis", limit=7, probes=0), confirm=lambda total: total == 60)
+    assert (again.counts["hits_again"], again.counts["assignments"]) == (1, 1)
+    rate(settings, [likeness], environment=LIVE)
+    assert harvest(settings, LIVE).counts["approved"] == 1
+    assert check_pay(settings, LIVE).refusal is None
+    with open_database(settings.db_url, read_only=True) as session:
+        assert sum(journal.spent(session, LIVE).values()) == 300
+
+
+def test_a_cap_counts_hits_of_ratings_too(settings):
+    """Whoever has done as many as one may takes no more."""
+    run_rate(settings)
+    rate(settings, [likeness] * 2)
+    assert harvest(replace(settings, max_hits_per_worker=2), SANDBOX).counts["capped"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--sandbox",), "missing option '--task'. Choose from: sts, sis, sits"),
+        (("--sandbox", "--task", "sas"), "'sas' is not one of 'sts', 'sis', 'sits'"),
+        (("--task", "sts"), "say where to post: --sandbox is practice"),
+        (
+            ("--sandbox", "--task", "sts", "--per-hit", "3"),
+            "--per-hit 3 leaves no pair to ask beside its 3 controls",
+        ),
+        (("--sandbox", "--task", "sts", "--to", "x"), "--to says where a dry run is written"),
+        (("--sandbox", "--task", "sts", "--pilot", "0"), "0 is not in the range x>=1"),
+    ],
+)
+def test_words_that_cannot_be_meant_are_one_line(settings, monkeypatch, words, message):
+    """Usage errors, told before anything is read."""
+    clear_environment(monkeypatch)
+    assert message in fails(2, "rate", "publish", *words, "--project", settings.project)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence, Set
 
 import numpy as np
 import pandas as pd
@@ -14,15 +15,11 @@ from mitl.proposals.sampling import draw_below
 from mitl.records import CaptionItem
 from mitl.records.similarity import TASKS, Likeness
 
-_DRAWS = 12
-"""Pairs that are drawn for each control; the one whose words have least in common is taken."""
-_TRIES = 40
+_DRAWS = 24
+"""Pairs that are drawn for each control; the one whose captions have least in common is taken."""
+_TRIES = 20
 """Draws for each pair that is looked for."""
 _WORD = re.compile(r"\w+")
-_EMPTY = frozenset(
-    ("a", "an", "the", "of", "on", "in", "at", "to", "and", "or", "with", "is", "are", "it", "its")
-)
-"""Words that stand in any sentence."""
 
 
 def draw_unrelated(
@@ -36,8 +33,8 @@ def draw_unrelated(
 ) -> list[tuple[int, int]]:
     """``n`` pairs of a task that have nothing to do with each other, by the numbers of their items, left and right.
 
-    No caption or image of the one's group was sampled with one of the other's, and of several such pairs that with
-    the fewest words in common is taken, whose captions stand for images.
+    No caption or image of the one's group was sampled with one of the other's, and of several such pairs that is taken
+    whose images' captions have least in common.
 
     Args:
         samples: ``SAMPLES``.
@@ -75,7 +72,7 @@ def draw_unrelated(
         if not drawn:
             break
         fresh = [pair for pair in drawn if pair not in met] or drawn
-        chosen.append(min(fresh, key=lambda pair: words.in_common(task, pair)))
+        chosen.append(min(fresh, key=lambda pair: words.in_common(images(pair))))
         known.add(chosen[-1])
     if not chosen:
         raise ProposalError(
@@ -102,21 +99,22 @@ def _joined_images(samples: pd.DataFrame, image_of: Mapping[int, int]) -> set[tu
 
 
 class _Words:
-    """What captions say, and what those of an image say together."""
+    """The words of all captions of an image, weighted by how few images have them."""
 
     def __init__(self, captions: Sequence[CaptionItem]) -> None:
-        self._texts = {caption.id: caption.text for caption in captions}
-        self._of_image: dict[int, list[str]] = defaultdict(list)
+        self._of_image: dict[int, set[str]] = defaultdict(set)
         for caption in captions:
-            self._of_image[caption.image_id].append(caption.text)
+            self._of_image[caption.image_id].update(_WORD.findall(caption.text.casefold()))
+        n_having = Counter(word for words in self._of_image.values() for word in words)
+        n_images = len(self._of_image)
+        self._weight = {word: math.log(n_images / n) for word, n in n_having.items()}
+        self._total = {image: self._sum(words) for image, words in self._of_image.items()}
 
-    def in_common(self, task: Likeness, pair: tuple[int, int]) -> float:
-        """The share of the shorter one's words that the other has too, 0 to 1."""
-        one, other = (
-            self._of(" ".join(self._of_image[item]) if side == "image" else self._texts[item])
-            for side, item in zip(task.sides, pair, strict=True)
-        )
-        return len(one & other) / max(1, min(len(one), len(other)))
+    def in_common(self, images: tuple[int, int]) -> float:
+        """The weight of what both images' captions say, beside that of what each says; 0 to 1."""
+        one, other = images
+        both = math.sqrt(self._total[one] * self._total[other])
+        return self._sum(self._of_image[one] & self._of_image[other]) / both if both else 0.0
 
-    def _of(self, text: str) -> set[str]:
-        return set(_WORD.findall(text.casefold())) - _EMPTY
+    def _sum(self, words: Set[str]) -> float:
+        return math.fsum(self._weight[word] for word in words)  # exact, so that no order matters
