@@ -146,7 +146,7 @@ def proposal_columns(session: Session) -> pd.DataFrame:
         {
             "pair": pairs[best],
             "annotator": pd.Categorical.from_codes(
-                codes[best], pd.Index([name for name, _ in known], dtype=object)
+                codes[best], pd.Index([name for name, _ in known], dtype="str")
             ),
             "direction": direction[best],
             "rank": rank[best],
