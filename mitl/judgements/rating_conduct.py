@@ -197,16 +197,33 @@ def rating_conduct(ratings: pd.DataFrame) -> dict[str, RatingConduct]:
             others' too. At least all ratings of the pairs that the raters of interest have rated.
     """
     answered = ratings[ratings["score"].notna()].sort_values(["assignment", "place"], kind="stable")
-    answered = answered.assign(worker=answered["worker"].astype(str))
+    names, who = np.unique(answered["worker"].astype(str), return_inverse=True)
+    answered = answered.assign(worker=who, pair=np.unique(answered["pair"], return_inverse=True)[1])
     asked = answered[answered["role"] == _ASKED]
-    asked = asked.assign(residual=asked["score"] - _beside(asked))
+    answered["residual"] = asked["score"] - _beside(asked)  # NaN for controls
+    by_pair = asked.sort_values("pair", kind="stable")
     usual_ms = answered[answered["active_ms"] > 0].groupby("task")["active_ms"].median()
-    own_of = dict(tuple(asked.groupby("worker", sort=True)))
     return {
-        str(worker): _conduct(own_of[worker], every, asked, usual_ms)
-        for worker, every in answered.groupby("worker", sort=True)
-        if worker in own_of
+        str(names[every["worker"].iloc[0]]): _conduct(own, every, _others(by_pair, own), usual_ms)
+        for _, every in answered.groupby("worker")
+        if len(own := every[every["role"] == _ASKED])
     }
+
+
+def _others(by_pair: pd.DataFrame, own: pd.DataFrame) -> pd.DataFrame:
+    """The scores of others on the pairs of one rater.
+
+    Args:
+        by_pair: everybody's, those of one pair together.
+    """
+    pairs = np.unique(own["pair"])
+    ordered = by_pair["pair"].to_numpy()
+    first, last = np.searchsorted(ordered, pairs), np.searchsorted(ordered, pairs, "right")
+    length = last - first
+    ends = np.cumsum(length)
+    at = np.arange(int(ends[-1])) + np.repeat(first - (ends - length), length)
+    is_other = by_pair["worker"].to_numpy()[at] != own["worker"].iloc[0]
+    return by_pair.take(at[is_other])
 
 
 def _beside(asked: pd.DataFrame) -> pd.Series:
@@ -222,17 +239,16 @@ def _beside(asked: pd.DataFrame) -> pd.Series:
 
 
 def _conduct(
-    own: pd.DataFrame, every: pd.DataFrame, asked: pd.DataFrame, usual_ms: pd.Series
+    own: pd.DataFrame, every: pd.DataFrame, others: pd.DataFrame, usual_ms: pd.Series
 ) -> RatingConduct:
     """Of one rater.
 
     Args:
         own: the rater's scores of pairs that were asked; ``every``: with the controls.
-        asked: everybody's scores of pairs that were asked.
+        others: everybody else's scores of those pairs.
     """
     known = own.dropna(subset="residual")
     scores, residuals = known["score"].to_numpy(), known["residual"].to_numpy()
-    others = asked[asked["pair"].isin(own["pair"]) & (asked["worker"] != own["worker"].iloc[0])]
     compared = rows(*(every[name].to_numpy() for name in ("score", "pair", "assignment", "place")))
     timed = every[every["active_ms"] > 0]
     relative = (timed["active_ms"] / timed["task"].map(usual_ms)).to_numpy()

@@ -16,8 +16,9 @@ LAGS = (1, 2, 3, 4, 5)
 """Distances on a page at which answers may repeat; 1 is a straight line."""
 LEAST_ANSWERS = 10
 """That could repeat, from which on it tells something: a usual page."""
-LONGEST = 5
-"""Answers in a row from which on a pattern is looked at: half a usual page."""
+LEAST_ROW = 4
+"""Answers in a row, each of which repeats an earlier one, from which on a pattern is looked at: five alike, half a
+usual page."""
 LEAST_SCORES = 20
 """From which on a drift tells something: two pages."""
 LEAST_DRIFT = 0.5
@@ -44,8 +45,8 @@ class Row:
     matches: int
     n: int
     """Answers that were compared."""
-    longest: int
-    """Answers of the longest such row."""
+    in_row: int
+    """Matches in a row, the most of them."""
     expected: float
     """Matches in random order."""
     p: float
@@ -55,8 +56,13 @@ class Row:
 
     @property
     def is_marked(self) -> bool:
-        """Five answers in a row or more, and so many matches by chance in fewer than 1 of 1,000 cases."""
-        return self.n >= LEAST_ANSWERS and self.longest >= LONGEST and self.p < CHANCE
+        """Four matches in a row or more, and so many of all by chance in fewer than 1 of 1,000 cases."""
+        return self.n >= LEAST_ANSWERS and self.in_row >= LEAST_ROW and self.p < CHANCE
+
+    @property
+    def longest(self) -> int:
+        """Answers of the longest row: all that are alike, or all that repeat one some places before."""
+        return self.in_row + (self.lag == 1 and self.in_row > 0)
 
     @property
     def text(self) -> str:
@@ -113,7 +119,7 @@ def _row(
         lag=lag,
         matches=int(same.sum()),
         n=len(here),
-        longest=longest + lag if longest else 0,
+        in_row=longest,
         expected=equal * len(here),
         p=min(1.0, looks * chance_of_at_least(int(same.sum()), len(here), equal)),
         value=float(cents[here[last]] / 100),

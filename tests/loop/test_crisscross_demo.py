@@ -122,6 +122,21 @@ def test_the_end_compares_ratings_with_the_truth_and_says_what_comes_next(walked
     assert (folder / "report.html").stat().st_size > 50_000
 
 
+def test_the_project_of_the_demo_stands_as_any_other(walked, capsys):
+    """Status names the scores as the next step; each command that the demo walked has nothing to do any more."""
+    project = ["--project", str(walked[0])]
+
+    assert run(group, ["status", *project]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "next: mitl rate scores"
+    for command in (
+        ["propose", "--scheme", "crisscross"],
+        ["rate", "publish", "--sandbox", "--task", "sits"],
+    ):
+        assert run(group, [*command, *project, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["status"] == "nothing_to_do"
+    assert run(group, ["rate", "scores", *project, "--method", "model"]) == 0
+
+
 def test_a_second_demo_has_nothing_to_do(walked, capsys):
     """It says so with the same numbers, by the command too; another world in the folder is refused in words."""
     folder, result, *_ = walked

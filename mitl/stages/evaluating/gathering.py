@@ -220,7 +220,7 @@ def _add_ratings(found: Gathered, request: Request, doable: frozenset[Likeness])
             )
     if known.left_out:
         found.warnings.append(
-            f"{known.left_out:,} of CxC's rated pairs are not among these images and captions: left out"
+            f"{known.left_out:,} of the rated pairs are not among these images and captions: left out"
         )
     groups = None
     if NamedTask.T2T in asked and Likeness.STS in known.rated:

@@ -7,7 +7,7 @@ from typing import Annotated, TypedDict
 
 import pandas as pd
 
-from mitl.campaign.kinds import to_ask_again
+from mitl.campaign.kinds import kinds_asked, to_ask_again
 from mitl.core.pricing import format_dollars
 from mitl.crowd.context import Context, open_context
 from mitl.crowd.golds import gold_state
@@ -57,6 +57,7 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
     with open_context(settings, environment, read_only=True) as context:
         dataset = item_store.dataset(context.session)
         n_batches = len(hit_store.batches(context.session, context.environment))
+        scores = [kind.scores for kind in kinds_asked(context.session, context.environment) if kind.scores]
         answers = answer_columns(context.session, context.environment)
         again = to_ask_again(context.session, context.environment, answers)
         now = _counts(context, dataset, answers, sum(map(len, again.values())))
@@ -64,7 +65,7 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
     return StageResult(
         counts=now,
         tables=(Table(title, ("what", "now"), _rows(now, dataset, n_batches)),),
-        next=_next(now, settings.annotators, next(iter(again), "mitl publish")),
+        next=_next(now, settings.annotators, next(iter(again), "mitl publish"), scores),
     )
 
 
@@ -123,8 +124,13 @@ def _rows(now: StatusCounts, data: DatasetRow, n_batches: int) -> tuple[tuple[ob
     return tuple(row for row in rows if row is not None)
 
 
-def _next(now: StatusCounts, annotators: Sequence[str], asks: str) -> str:
-    """Args: asks: the command that asks what is open, or asks again what could not be used."""
+def _next(now: StatusCounts, annotators: Sequence[str], asks: str, scores: Sequence[str]) -> str:
+    """The next step.
+
+    Args:
+        asks: the command that asks what is open, or asks again what could not be used.
+        scores: commands that show what came of other kinds of campaign than pairs.
+    """
     if not now["pairs"] and not sum(now["hits"].values()):
         return first_step(annotators)
     if now["calls_open"]:
@@ -136,4 +142,6 @@ def _next(now: StatusCounts, annotators: Sequence[str], asks: str) -> str:
         return f"mitl serve for people{helpers}, then mitl harvest"
     if now["hits_to_ask_again"] or now["pairs_open"]:
         return f"{asks} --{now['environment']}"
-    return "mitl build-dataset --out DIR" if now["pairs_judged"] else "mitl harvest"
+    if now["pairs_judged"]:
+        return "mitl build-dataset --out DIR"
+    return "; ".join(scores) if scores and now["submissions"] else "mitl harvest"
