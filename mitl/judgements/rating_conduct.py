@@ -151,14 +151,14 @@ class RatingConduct:
     drift: Drift | None
     """None where others rated too few of the same pairs."""
     offset: float | None
-    """Mean of score minus the others' mean of the pair; positive where the rater scores higher."""
+    """Mean of score minus the others' median of the pair; positive where the rater scores higher."""
     controls: ControlsMet
     median_s: float | None
     """Active seconds on one pair."""
     speed: float | None
     """Their median over the usual time of the task; 1 is usual."""
     residuals: tuple[float, ...] = ()
-    """Score minus the others' mean, in the order of answering, where others rated the pair."""
+    """Score minus the others' median, in the order of answering, where others rated the pair."""
     shares: tuple[float, ...] = ()
     """Of the scores in each half level from 0 to 5."""
     others_shares: tuple[float, ...] = ()
@@ -227,15 +227,25 @@ def _others(by_pair: pd.DataFrame, own: pd.DataFrame) -> pd.DataFrame:
 
 
 def _beside(asked: pd.DataFrame) -> pd.Series:
-    """The mean of all others' scores on the pair of each rating; NaN where nobody else rated it."""
-    score = asked["score"]
-    of_pair = score.groupby(asked["pair"]).agg(["sum", "size"]).reindex(asked["pair"])
-    keys = [asked["pair"], asked["worker"]]
-    own_sum, own_n = (score.groupby(keys).transform(how).to_numpy() for how in ("sum", "size"))
-    n = of_pair["size"].to_numpy() - own_n
-    with np.errstate(invalid="ignore", divide="ignore"):
-        mean = (of_pair["sum"].to_numpy() - own_sum) / n
-    return pd.Series(np.where(n > 0, mean, np.nan), asked.index)
+    """The median of all others' scores on the pair of each rating; NaN where nobody else rated it.
+
+    A mean would follow one rater who drifts, and all others would seem to drift the other way. Who rated a pair more
+    than once counts with the mean.
+    """
+    once = asked.groupby(["pair", "worker"])["score"].mean().reset_index().sort_values(["pair", "score"])
+    score = once["score"].to_numpy()
+    _, first, n = np.unique(once["pair"].to_numpy(), return_index=True, return_counts=True)
+    start, others = np.repeat(first, n), np.repeat(n, n) - 1
+    rank = np.arange(len(once)) - start
+    middle = []
+    for at in ((others - 1) // 2, others // 2):
+        shifted = at + (at >= rank)  # over the rater's own score, which is left out
+        middle.append(score[start + np.clip(shifted, 0, others)])
+    median = np.where(others > 0, (middle[0] + middle[1]) / 2, np.nan)
+    of_rating = pd.Series(median, pd.MultiIndex.from_frame(once[["pair", "worker"]]))
+    return pd.Series(
+        of_rating.reindex(pd.MultiIndex.from_frame(asked[["pair", "worker"]])).to_numpy(), asked.index
+    )
 
 
 def _conduct(

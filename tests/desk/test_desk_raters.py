@@ -20,7 +20,7 @@ from mitl.stages.reviewing.workers import workers
 
 pytest_plugins = ("browser_fixtures",)
 N = 40
-STYLES = ("honest", "honest", "honest", "one number", "drift", "line")
+STYLES = (*["honest"] * 6, "one number", "drift", "line")
 
 
 @pytest.fixture(scope="module")
