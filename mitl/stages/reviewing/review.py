@@ -59,7 +59,7 @@ class RulingCounts(TypedDict):
     environment: Annotated[str, "sandbox or live"]
     queued: Annotated[int, "submissions that still wait for a person"]
     hits_to_ask_again: Annotated[
-        int, "closed HITs whose answers could not be used; `mitl publish` asks them again"
+        int, "closed HITs whose answers could not be used, of any kind; what posted them asks again"
     ]
     again_cents: Annotated[int, "what that costs at most, at the rewards of before"]
     reversible_until: Annotated[
