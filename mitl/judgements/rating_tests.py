@@ -164,16 +164,16 @@ class Drift:
 
 
 def drift(scores: Floats, others: Floats) -> Drift | None:
-    """The trend of a rater's scores in their order, at the same mean of the others; None for fewer than four.
+    """The trend of a rater's scores in their order, at the same median of the others; None for fewer than four.
 
-    Least squares of the score on the others' mean of the pair and on the order, with the interval of the second slope
+    Least squares of the score on the others' median of the pair and on the order, with the interval of the second slope
     by Student's t (Draper and Smith, Applied Regression Analysis, chapter 5), over the whole way from first to last.
-    The others' mean stands there with a slope of its own, so that a rater who uses less of the scale, or none of it,
+    The others' median stands there with a slope of its own, so that a rater who uses less of the scale, or none of it,
     does not drift where high pairs happen to come late.
 
     Args:
         scores: (answers,), in the order of answering.
-        others: (answers,), the others' mean of the same pair.
+        others: (answers,), the others' median of the same pair.
     """
     from scipy.special import stdtrit
 
