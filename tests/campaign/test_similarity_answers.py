@@ -48,9 +48,15 @@ def test_a_page_is_read_place_by_place():
 
 @given(steps=st.integers(0, 500))
 def test_every_step_of_the_scale_is_read_as_it_was_set(steps):
-    """0.00 to 5.00 in steps of 0.01, with or without the zeros that say nothing."""
+    """0.00 to 5.00 in steps of 0.01, with or without the zeros that say nothing, as a browser without scripts may."""
     score = steps / 100
-    for written in {f"{score:.2f}", f"{score:g}", f" {score:.2f} "}:
+    for written in {
+        f"{score:.2f}",
+        f"{score:g}",
+        f" {score:.2f} ",
+        f"0{score:.4f}",
+        f"{score:.2f}".lstrip("0"),
+    }:
         found = parsed(("p01_score", written), ("p02_outcome", "skipped"))
         assert found.answers[0].score == score
         assert found.findings == ()
@@ -83,7 +89,6 @@ def test_a_slider_that_nobody_touched_is_no_answer(untouched):
         "+1",
         "10",
         "3.",
-        ".5",
         "9" * 400,
     ],
 )

@@ -267,6 +267,23 @@ NEW_ROWS: dict[str, Rows] = {
             (3, 2, 1, 2, 7, 3.5, "c2c"),
         ),
     },
+    "p0008": {
+        "similarity_sample": _table(
+            "id pair_id swapped method encoder rank similarity",
+            (1, 5, False, "i2i_csim", "words", 1, 0.30000001192092896),
+            (2, 5, True, "i2i_csim", AWKWARD, None, None),
+        ),
+        "similarity_item": _table(
+            "id hit_id place task role pair_id swapped",
+            (1, 1, 1, "sis", "asked", 5, True),
+            (2, 1, 2, "sis", "repeated", 5, False),
+        ),
+        "similarity_answer": _table(
+            "id assignment_id place outcome score text active_ms",
+            (1, 1, 1, "answered", 2.57, AWKWARD, 77),
+            (2, 1, 2, "skipped", None, None, None),
+        ),
+    },
     "c0002": {
         "study": _table(
             "environment version title information contact warning consent changed_at",

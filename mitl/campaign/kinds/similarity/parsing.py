@@ -16,7 +16,8 @@ from mitl.records import Outcome
 from mitl.records.questions import TEXT, Question
 from mitl.records.similarity import HIGHEST, LOWEST, GivenRating, ParsedRatings
 
-_SCORE = re.compile(r"[0-9](\.[0-9]{1,2})?", re.ASCII)
+_SCORE = re.compile(r"(?=\.?[0-9])0{0,8}[0-9]?(\.[0-9]{1,2}0{0,8})?", re.ASCII)
+"""A browser without scripts shows a field for numbers, and sends what was typed: ``.5`` and ``3.500`` too."""
 
 
 def parse_ratings(
