@@ -192,20 +192,40 @@ class RatingConduct:
 def rating_conduct(ratings: pd.DataFrame) -> dict[str, RatingConduct]:
     """Rater → what their answers say; nobody who gave no score to a pair that was asked.
 
+    Everybody is compared with those of whom nothing is marked beside all others: who drifts among five would else make
+    the others seem to drift the other way.
+
     Args:
         ratings: ``RATINGS`` in any order; every submission counts, also one that waits for a decision, and of the
             others' too. At least all ratings of the pairs that the raters of interest have rated.
     """
     answered = ratings[ratings["score"].notna()].sort_values(["assignment", "place"], kind="stable")
-    names, who = np.unique(answered["worker"].astype(str), return_inverse=True)
+    answered = answered.assign(worker=answered["worker"].astype(str))
+    first = _compared(answered)
+    odd = {worker for worker, conduct in first.items() if conduct.findings}
+    if not odd or odd == set(first):
+        return first
+    again = _compared(answered[~answered["worker"].isin(odd)])
+    for worker in odd:
+        again |= _compared(answered[~answered["worker"].isin(odd - {worker})], worker)
+    # Whom nobody is left to be compared with stays as they were.
+    return {name: again[name] if again[name].residuals else conduct for name, conduct in first.items()}
+
+
+def _compared(answered: pd.DataFrame, only: str | None = None) -> dict[str, RatingConduct]:
+    """Each rater beside all others of the table; ``only`` one of them where one is named."""
+    names, who = np.unique(answered["worker"], return_inverse=True)
     answered = answered.assign(worker=who, pair=np.unique(answered["pair"], return_inverse=True)[1])
     asked = answered[answered["role"] == _ASKED]
     answered["residual"] = asked["score"] - _beside(asked)  # NaN for controls
     by_pair = asked.sort_values("pair", kind="stable")
     usual_ms = answered[answered["active_ms"] > 0].groupby("task")["active_ms"].median()
+    chosen = (
+        answered if only is None else answered[answered["worker"] == int(np.flatnonzero(names == only)[0])]
+    )
     return {
         str(names[every["worker"].iloc[0]]): _conduct(own, every, _others(by_pair, own), usual_ms)
-        for _, every in answered.groupby("worker")
+        for _, every in chosen.groupby("worker")
         if len(own := every[every["role"] == _ASKED])
     }
 
@@ -227,24 +247,25 @@ def _others(by_pair: pd.DataFrame, own: pd.DataFrame) -> pd.DataFrame:
 
 
 def _beside(asked: pd.DataFrame) -> pd.Series:
-    """The median of all others' scores on the pair of each rating; NaN where nobody else rated it.
+    """The median of the others' scores on the pair of each rating; NaN where nobody else rated it.
 
-    A mean would follow one rater who drifts, and all others would seem to drift the other way. Who rated a pair more
-    than once counts with the mean.
+    The median, since a mean lets one rater who drifts among five carry the others along. Of several scores that a rater
+    gave to one pair the first stands for them.
     """
-    once = asked.groupby(["pair", "worker"])["score"].mean().reset_index().sort_values(["pair", "score"])
-    score = once["score"].to_numpy()
-    _, first, n = np.unique(once["pair"].to_numpy(), return_index=True, return_counts=True)
-    start, others = np.repeat(first, n), np.repeat(n, n) - 1
-    rank = np.arange(len(once)) - start
-    middle = []
-    for at in ((others - 1) // 2, others // 2):
-        shifted = at + (at >= rank)  # over the rater's own score, which is left out
-        middle.append(score[start + np.clip(shifted, 0, others)])
-    median = np.where(others > 0, (middle[0] + middle[1]) / 2, np.nan)
-    of_rating = pd.Series(median, pd.MultiIndex.from_frame(once[["pair", "worker"]]))
+    first = asked.drop_duplicates(["pair", "worker"]).sort_values(["pair", "score"], kind="stable")
+    score, pair = first["score"].to_numpy(), first["pair"].to_numpy()
+    start, length = np.unique(pair, return_index=True, return_counts=True)[1:]
+    of = np.repeat(np.arange(len(start)), length)
+    left = length[of] - 1  # scores without one's own
+    own = np.arange(len(score)) - start[of]
+    middles = []
+    for place in (np.maximum(left - 1, 0) // 2, left // 2):
+        at = np.minimum(place + (place >= own), np.maximum(left, 0))  # one's own is passed over
+        middles.append(score[start[of] + at])
+    median = np.where(left > 0, (middles[0] + middles[1]) / 2, np.nan)
+    known = pd.Series(median, pd.MultiIndex.from_frame(first[["pair", "worker"]]))
     return pd.Series(
-        of_rating.reindex(pd.MultiIndex.from_frame(asked[["pair", "worker"]])).to_numpy(), asked.index
+        known.reindex(pd.MultiIndex.from_frame(asked[["pair", "worker"]])).to_numpy(), asked.index
     )
 
 

@@ -164,7 +164,7 @@ class Drift:
 
 
 def drift(scores: Floats, others: Floats) -> Drift | None:
-    """The trend of a rater's scores in their order, at the same mean of the others; None for fewer than four.
+    """The trend of a rater's scores in their order, at the same median of the others; None for fewer than four.
 
     Least squares of the score on the others' median of the pair and on the order, with the interval of the second slope
     by Student's t (Draper and Smith, Applied Regression Analysis, chapter 5), over the whole way from first to last.

@@ -91,9 +91,11 @@ def test_drafts_go_to_the_page_around_and_come_back(open_page, site):
     frame.locator("#p02 [type=range]").focus()
     for key in ["3", "ArrowRight"]:
         page.keyboard.press(key)
+    page.wait_for_function("drafts.length && drafts.at(-1).some(([, value]) => value === '3.10')")
     told = page.evaluate("drafts.at(-1)")
     frame.locator("[name=p02_text]").fill("a boat")
     frame.locator("#p03 [value=skipped]").check()
+    page.wait_for_function("drafts.at(-1).some(([, value]) => value === 'skipped')")
     fields = page.evaluate("drafts.at(-1)")
     page.evaluate("kept => { window.kept = kept; document.querySelector('iframe').src += '&again' }", fields)
     frame.locator("#p02.done").wait_for()
@@ -107,6 +109,7 @@ def test_drafts_go_to_the_page_around_and_come_back(open_page, site):
     assert frame.locator("#count").inner_text().startswith("2 of 3")
     frame.locator("#help").click()
     frame.locator("#keys").uncheck()
+    page.wait_for_function("options.length")
     assert page.evaluate("options.at(-1)") == [["keys", False]]
 
 

@@ -20,12 +20,12 @@ from mitl.stages.reviewing.workers import workers
 
 pytest_plugins = ("browser_fixtures",)
 N = 40
-STYLES = (*["honest"] * 6, "one number", "drift", "line")
+STYLES = (*["honest"] * 5, "one number", "drift", "line")
 
 
 @pytest.fixture(scope="module")
 def rated(tmp_path_factory):
-    """A project whose forty pairs of captions six people have rated, each in their own way."""
+    """A project whose forty pairs of captions eight people have rated, each in their own way."""
     settings = make_world(tmp_path_factory.mktemp("raters") / "p", n_images=N)
     sample_pairs(settings, n=N)
     run_rate(settings, "sts", assignments=len(STYLES))

@@ -177,6 +177,30 @@ def test_who_scores_high_all_along_does_not_drift():
     assert conduct.offset == pytest.approx(0.6, abs=0.3)
 
 
+def test_what_others_give_is_their_median():
+    """By hand for each rating, first scores alone; nobody beside is nothing."""
+    rng = np.random.default_rng(5)
+    table = crowd(dict.fromkeys("abcd", honest), pages=3, seed=5)
+    table = table[(table["role"] == 0).to_numpy() & (rng.random(len(table)) < 0.6)]
+    by_hand = [
+        own["score"] - np.median(others)
+        for _, own in table[table["worker"] == "b"].iterrows()
+        if len(others := table[(table["pair"] == own["pair"]) & (table["worker"] != "b")]["score"])
+    ]
+
+    assert rating_conduct(table)["b"].residuals == pytest.approx(by_hand)
+
+
+def test_one_who_drifts_does_not_carry_the_others_along():
+    """Two levels from the first answer to the last; the four beside are honest and stay unmarked."""
+    found = rating_conduct(
+        crowd({**OTHERS, "x": lambda truth, at, rng: 0.5 * truth + 2 * at / 120}, pages=12)
+    )
+
+    assert DRIFTS in codes(found["x"])
+    assert [codes(found[name]) for name in OTHERS] == [[]] * 4
+
+
 def test_controls_are_counted_by_kind():
     """Identical at least 4, random at most 2, repeated within 1 of the first: the bounds themselves pass."""
     table = crowd({"x": lambda truth, at, rng: 3.0, "y": honest}, pages=2)

@@ -58,8 +58,10 @@ def _shown(worker: str, rating: RatingConduct, floor_s: float) -> tuple[object, 
         f"{number.share:.0%} at {number.value:.2f}",
         f"{number.spread:.2f}",
         None if line is None or line.longest < 2 else line.longest,
-        None if rating.offset is None else f"{rating.offset:+.2f}",
-        None if drift is None else f"{drift.change:+.2f} ({drift.low:+.2f} to {drift.high:+.2f})",
+        None if rating.offset is None else f"{round(rating.offset, 2) + 0:+.2f}",
+        None
+        if drift is None
+        else f"{round(drift.change, 2) + 0:+.2f} ({drift.low:+.2f} to {drift.high:+.2f})",
         f"{rating.controls.all.passes} of {rating.controls.all.golds}",
         None if rating.median_s is None else f"{rating.median_s:.1f}{' !' * is_under}",
         ", ".join(finding.code.replace("_", " ") for finding in rating.findings) or "–",
@@ -75,7 +77,7 @@ def rater_lines(raters: Mapping[str, RatingConduct]) -> list[str]:
     ]
     return [
         "one number: share of the scores within 0.05 of one value; beside others and drift: score minus the others' "
-        "mean of the same pair, and how that moves from the first answer to the last; noticed: what chance explains "
+        "median of the same pair, and how that moves from the first answer to the last; noticed: what chance explains "
         "in under 1 of 1,000 cases, and what is large too",
         *noticed,
     ]
