@@ -24,10 +24,9 @@ def command() -> None:
 @environment_options
 @click.option(
     "--task",
-    "direction",
     type=click.Choice(["sts", "sis", "sits"]),
-    required=True,
-    help="What to rate: two texts, two images, or an image and a text; the last needs the ratings of the others.",
+    help="What to rate: two texts, two images, or an image and a text; the last needs the ratings of the others "
+    "[default: the first of which something is open].",
 )
 @click.option(
     "--per-hit",
@@ -80,7 +79,12 @@ def command() -> None:
 @posting_options
 @common
 def publish_command(
-    app: App, environment: Environment | None, posting: Posting, controls: str, **asked: Any
+    app: App,
+    environment: Environment | None,
+    posting: Posting,
+    task: str | None,
+    controls: str,
+    **asked: Any,
 ) -> None:
     """Pack the sampled pairs of a task that nobody was asked yet into HITs, print the bill, and post.
 
@@ -88,10 +92,15 @@ def publish_command(
     nothing twice, and asks for the ratings that pairs lack, of as many workers as are wanted. Which item of two texts
     or images is shown first is random and balanced.
     """
-    from mitl.campaign.kinds.similarity.planning import RatePairs
+    from mitl.campaign.kinds.similarity.planning import RatePairs, due_task
 
+    where = require_environment(environment)
     request = RatePairs(
-        environment=require_environment(environment), controls=controls == "all", **posting.terms, **asked
+        environment=where,
+        direction=task or due_task(app.settings, where).value,
+        controls=controls == "all",
+        **posting.terms,
+        **asked,
     )
     posting.post(app, request)
 

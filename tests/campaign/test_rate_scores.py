@@ -46,7 +46,9 @@ def test_without_ratings_it_says_what_comes_next(tmp_path, tmp_path_factory, mon
     monkeypatch.chdir(settings.project)
 
     before = ok("rate", "scores")
+    assert "similarity sts" in ok("rate", "publish", "--sandbox", "--dry-run").out
     run_rate(settings, "sts")
+    assert "similarity sis" in ok("rate", "publish", "--sandbox", "--dry-run").out
     after = ok("rate", "scores")
     other = ok("rate", "scores", "--task", "sis")
 

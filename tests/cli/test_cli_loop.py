@@ -262,7 +262,7 @@ def test_nothing_goes_wrong_on_the_way(walk):
     found = [one for said in walk.said.values() for one in said]
 
     assert {one["status"] for one in found} == {"done", "nothing_to_do"}
-    # Scripted workers claim times that `mitl pay` finds odd, and says so; a release of ratings misses what is not rated.
+    # `mitl pay` finds the times odd that scripted workers claim; a release of ratings tells what is not rated.
     warns = "pay", "rate release"
     assert [
         one["warnings"] for one in found if one["warnings"] and not one["command"].startswith(warns)

@@ -24,9 +24,12 @@ def test_the_walk_runs_as_shown_and_a_second_time_has_nothing_to_do(tmp_path, mo
     monkeypatch.chdir(tmp_path)
     walk = mitl_lines(DOCUMENT)
 
-    assert [" ".join(words[:2]) for words in walk if words[0] == "rate"][-2:] == ["rate scores", "rate release"]
+    assert [" ".join(words[:2]) for words in walk if words[0] == "rate"][-2:] == [
+        "rate scores",
+        "rate release",
+    ]
     for words in walk:
-        smaller = ["--n-images", "8"] if words[0] == "init" else []
+        smaller = ["--n-images", "12"] if words[0] == "init" else []
         statuses = []
         for _ in range(2):
             assert run(group, [*words, *smaller, "--json"]) == 0, (words, capsys.readouterr())

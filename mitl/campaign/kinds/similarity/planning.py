@@ -21,12 +21,14 @@ from mitl.campaign.kinds.similarity.packing import (
 )
 from mitl.campaign.kinds.similarity.unrelated import draw_unrelated
 from mitl.campaign.pilots import Pilot, find_pilots, pilot_is_out, pilot_out, waits_for
+from mitl.crowd.context import open_context
 from mitl.db.store import items as item_store
 from mitl.db.store import rating_pages
 from mitl.db.store import similarity as similarity_store
 from mitl.db.store.rating_pages import LackingHit
 from mitl.errors import StoreError, UsageError
 from mitl.proposals.sampling import shuffled
+from mitl.records import Environment
 from mitl.records.similarity import (
     SIMILARITY,
     TASKS,
@@ -185,6 +187,20 @@ def sampled_pairs(session: Session, task: Likeness) -> list[TwoItems]:
     one_sided = task.sides[0] == task.sides[1]
     pairs = set(zip(of_task["first"].tolist(), of_task["second"].tolist(), strict=True))
     return sorted({(min(pair), max(pair)) if one_sided else pair for pair in pairs})
+
+
+def due_task(settings: Settings, environment: Environment) -> Likeness:
+    """The first task of which pairs are open or lack raters; else the last that was sampled, or the first of all."""
+    with open_context(settings, environment, read_only=True) as context:
+        session = context.session
+        lacking = {hit.questions[0].task for hit in rating_pages.lacking_hits(session, environment)}
+        last = TASKS[0]
+        for task in TASKS:
+            sampled = set(sampled_pairs(session, task))
+            if task in lacking or sampled - rating_pages.asked_pairs(session, environment, task):
+                return task
+            last = task if sampled else last
+    return last
 
 
 def _lacking(session: Session, request: RatePairs) -> list[LackingHit]:
