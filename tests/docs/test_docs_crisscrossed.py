@@ -12,7 +12,7 @@ from mitl.cli import group
 from mitl.cli.app import run
 
 DOCUMENT = "docs/crisscrossed.md"
-ONLY_LOOK = (["--dry-run"], ["scores"], ["analyse"], ["evaluate"])
+ONLY_LOOK = (["--dry-run"], ["scores"], ["analyse"])
 
 
 @pytest.mark.slow
