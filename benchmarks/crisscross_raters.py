@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from mitl.campaign.kinds.similarity.checking import check_ratings
-from mitl.campaign.kinds.similarity.packing import Controls, pack_ratings
+from mitl.campaign.kinds.similarity.packing import RatingControls, pack_ratings
 from mitl.crowd.populations import CHARACTERS, PRESETS, parse_population
 from mitl.crowd.raters import LikenessTruth, answer_ratings
 from mitl.datasets.scenes.similarity import graded_similarity
@@ -113,7 +113,7 @@ def rated(world: World, task: Likeness, population: str, *, n_pairs: int, seed: 
         for a, b in zip(*(rng.integers(len(s), size=900) for s in (left, right)), strict=True)
     ]
     apart = [pair for pair, score in zip(drawn, truth_of(drawn), strict=True) if score < 1]
-    pages = pack_ratings(pairs, task, Controls(alike, apart), seed=seed, per_hit=PER_HIT)
+    pages = pack_ratings(pairs, task, RatingControls(alike, apart), seed=seed, per_hit=PER_HIT)
     number = {pair: place for place, pair in enumerate(pairs)}
     scores = dict(zip(pairs, truth_of(pairs), strict=True))
     controls = {item.pair for page in pages for item in page.items} - scores.keys()

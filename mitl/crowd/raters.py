@@ -42,7 +42,7 @@ class Held(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Habit:
+class RaterHabit:
     """How workers of one character rate; pairs of numbers are a mean and a standard deviation among them."""
 
     offset: tuple[float, float] = (0.0, 0.0)
@@ -57,15 +57,15 @@ class Habit:
     held: Held = Held.NEVER
 
 
-CAREFUL = Habit((0.0, 0.25), (1.0, 0.08), view=0.45, tremble=0.12, slips=0.01)
-HABITS: Mapping[str, Habit] = {
+CAREFUL = RaterHabit((0.0, 0.25), (1.0, 0.08), view=0.45, tremble=0.12, slips=0.01)
+HABITS: Mapping[str, RaterHabit] = {
     "careful": CAREFUL,
-    "hasty": Habit((0.0, 0.45), (0.85, 0.15), view=0.8, tremble=0.35, slips=0.05),
-    "yes-sayer": Habit((1.2, 0.4), (0.5, 0.15), view=0.7, tremble=0.35, slips=0.05),
-    "random": Habit(slips=1.0),
-    "one-number": Habit(held=Held.ALWAYS),
-    "straight-liner": Habit(held=Held.PAGE),
-    "drifter": Habit((0.0, 0.45), (0.85, 0.15), view=0.6, tremble=0.3, slips=0.03, drift=0.3),
+    "hasty": RaterHabit((0.0, 0.45), (0.85, 0.15), view=0.8, tremble=0.35, slips=0.05),
+    "yes-sayer": RaterHabit((1.2, 0.4), (0.5, 0.15), view=0.7, tremble=0.35, slips=0.05),
+    "random": RaterHabit(slips=1.0),
+    "one-number": RaterHabit(held=Held.ALWAYS),
+    "straight-liner": RaterHabit(held=Held.PAGE),
+    "drifter": RaterHabit((0.0, 0.45), (0.85, 0.15), view=0.6, tremble=0.3, slips=0.03, drift=0.3),
 }
 """By character; one that is not here rates carefully."""
 
@@ -85,7 +85,7 @@ class LikenessTruth:
 class Rater:
     """One worker's way of rating."""
 
-    habit: Habit
+    habit: RaterHabit
     offset: float
     scale: float
     drift: float

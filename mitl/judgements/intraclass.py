@@ -21,7 +21,7 @@ CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class BoundedEstimate:
     """One correlation with its interval, or why there is none."""
 
     value: float | None
@@ -36,9 +36,9 @@ class Estimate:
 class OneWay:
     """ICC(1): each item is rated by people of its own."""
 
-    single: Estimate
+    single: BoundedEstimate
     """ICC(1,1), of one rating."""
-    of_mean: Estimate
+    of_mean: BoundedEstimate
     """ICC(1,k), of the mean of ``k`` ratings."""
     k: float
     """Ratings of an item; with unequal numbers the mean that their analysis of variance takes."""
@@ -50,13 +50,13 @@ class OneWay:
 class TwoWay:
     """ICC(2) and ICC(3): the same people rate the items of a block."""
 
-    agreement: Estimate
+    agreement: BoundedEstimate
     """ICC(2,1): of one rating, strictness and mildness of raters counted as disagreement."""
-    agreement_of_mean: Estimate
+    agreement_of_mean: BoundedEstimate
     """ICC(2,k)."""
-    consistency: Estimate
+    consistency: BoundedEstimate
     """ICC(3,1): of one rating, whatever a rater adds to all of them."""
-    consistency_of_mean: Estimate
+    consistency_of_mean: BoundedEstimate
     """ICC(3,k)."""
     k: float
     """Raters of a block; with blocks of unequal size their mean, weighted by what they tell of the items."""
@@ -75,7 +75,7 @@ def one_way(scores: Floats, items: Ints, confidence: float = CONFIDENCE) -> OneW
     sizes = np.bincount(codes).astype(np.float64)
     n, total = len(sizes), len(scores)
     if n < 2 or total == n:
-        nothing = Estimate(
+        nothing = BoundedEstimate(
             None, reason="fewer than two items" if n < 2 else "no item has ratings of two people"
         )
         return OneWay(nothing, nothing, float("nan"), n, total)
@@ -97,7 +97,7 @@ def two_way(scores: Floats, items: Ints, raters: Ints, confidence: float = CONFI
     """
     blocks = _blocks(scores, items, raters)
     if blocks is None:
-        nothing = Estimate(None, reason="no two items were rated by the same people")
+        nothing = BoundedEstimate(None, reason="no two items were rated by the same people")
         return TwoWay(nothing, nothing, nothing, nothing, float("nan"), 0, 0)
     ratio = _Ratio(blocks.items_ms, blocks.rest_ms, blocks.items_df, blocks.rest_df)
     single = _agreement(blocks, confidence)
@@ -121,20 +121,22 @@ class _Ratio:
     df_above: int
     df_below: int
 
-    def single(self, k: float, confidence: float) -> Estimate:
+    def single(self, k: float, confidence: float) -> BoundedEstimate:
         if self.above == 0 and self.below == 0:
-            return Estimate(None, reason="all ratings are the same")
+            return BoundedEstimate(None, reason="all ratings are the same")
         value = (self.above - self.below) / (self.above + (k - 1) * self.below)
         low, high = self._limits(confidence)
-        return Estimate(value, (low - 1) / (low + k - 1), (high - 1) / (high + k - 1) if high < np.inf else 1)
+        return BoundedEstimate(
+            value, (low - 1) / (low + k - 1), (high - 1) / (high + k - 1) if high < np.inf else 1
+        )
 
-    def of_mean(self, confidence: float) -> Estimate:
+    def of_mean(self, confidence: float) -> BoundedEstimate:
         if self.above == 0:
             why = "all ratings are the same" if self.below == 0 else "the items' means are all the same"
-            return Estimate(None, reason=why)
+            return BoundedEstimate(None, reason=why)
         low, high = self._limits(confidence)
         value = (self.above - self.below) / self.above
-        return Estimate(value, 1 - 1 / low if low < np.inf else 1, 1 - 1 / high)
+        return BoundedEstimate(value, 1 - 1 / low if low < np.inf else 1, 1 - 1 / high)
 
     def _limits(self, confidence: float) -> tuple[float, float]:
         """The ratio's limits; infinite where nothing is below."""
@@ -202,16 +204,16 @@ def _blocks(scores: Floats, items: Ints, raters: Ints) -> _Blocks | None:
     )
 
 
-def _agreement(blocks: _Blocks, confidence: float) -> Estimate:
+def _agreement(blocks: _Blocks, confidence: float) -> BoundedEstimate:
     """ICC(2,1) = (MSR - MSE) / (MSR + (k - 1) MSE + k (MSC - MSE) / n), and McGraw and Wong's interval."""
     n, k = blocks.n, blocks.k
     rows, columns, rest = blocks.items_ms, blocks.raters_ms, blocks.rest_ms
     below = rows + (k - 1) * rest + k * (columns - rest) / n
     if below <= 0:
-        return Estimate(None, reason="all ratings are the same")
+        return BoundedEstimate(None, reason="all ratings are the same")
     value = (rows - rest) / below
     if value >= 1 or rest == 0:
-        return Estimate(value)
+        return BoundedEstimate(value)
     a = k * value / (n * (1 - value))
     b = 1 + k * value * (n - 1) / (n * (1 - value))
     parts = (a * columns) ** 2 / blocks.raters_df + (b * rest) ** 2 / blocks.rest_df
@@ -220,17 +222,17 @@ def _agreement(blocks: _Blocks, confidence: float) -> Estimate:
     lower, upper = _quantile(blocks.items_df, df, confidence), _quantile(df, blocks.items_df, confidence)
     low = n * (rows - lower * rest) / (lower * spread + n * rows)
     high = n * (upper * rows - rest) / (spread + n * upper * rows)
-    return Estimate(value, low, high)
+    return BoundedEstimate(value, low, high)
 
 
-def _of_mean(single: Estimate, k: float) -> Estimate:
+def _of_mean(single: BoundedEstimate, k: float) -> BoundedEstimate:
     """The correlation of the mean of k ratings, after Spearman and Brown, and that of the limits."""
     if single.value is None:
         return single
     low, high = (
         None if limit is None else k * limit / (1 + (k - 1) * limit) for limit in (single.low, single.high)
     )
-    return Estimate(k * single.value / (1 + (k - 1) * single.value), low, high)
+    return BoundedEstimate(k * single.value / (1 + (k - 1) * single.value), low, high)
 
 
 def _quantile(above: float, below: float, confidence: float) -> float:

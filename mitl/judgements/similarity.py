@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mitl.judgements.agreement import Alpha, interval_alpha
-from mitl.judgements.intraclass import Estimate, OneWay, TwoWay, one_way, two_way
+from mitl.judgements.intraclass import BoundedEstimate, OneWay, TwoWay, one_way, two_way
 from mitl.judgements.rater_model import RaterModel, fit_raters
 from mitl.records import Outcome
 from mitl.records.frames import Schema, frame
@@ -59,7 +59,7 @@ class Aggregation(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregated:
+class AggregatedRatings:
     """Scores, and how a model's fit ended."""
 
     scores: pd.DataFrame
@@ -78,7 +78,7 @@ class Aggregated:
 
 
 @dataclass(frozen=True, slots=True)
-class Agreement:
+class RaterAgreement:
     """How much the raters of one task agree."""
 
     one_way: OneWay
@@ -87,7 +87,7 @@ class Agreement:
     """Krippendorff's, on the interval scale."""
 
     @property
-    def estimates(self) -> dict[str, Estimate]:
+    def estimates(self) -> dict[str, BoundedEstimate]:
         """All of it by short names: icc1, icc1k, icc2, icc2k, icc3, icc3k, alpha."""
         one, two, alpha = self.one_way, self.two_way, self.alpha
         return {
@@ -97,7 +97,7 @@ class Agreement:
             "icc2k": two.agreement_of_mean,
             "icc3": two.consistency,
             "icc3k": two.consistency_of_mean,
-            "alpha": Estimate(alpha.alpha, alpha.low, alpha.high, alpha.reason),
+            "alpha": BoundedEstimate(alpha.alpha, alpha.low, alpha.high, alpha.reason),
         }
 
     @property
@@ -131,7 +131,7 @@ def counting(ratings: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def aggregate(counted: pd.DataFrame, method: Aggregation = Aggregation.MEAN) -> Aggregated:
+def aggregate(counted: pd.DataFrame, method: Aggregation = Aggregation.MEAN) -> AggregatedRatings:
     """One score for each pair that was rated.
 
     Args:
@@ -168,8 +168,8 @@ def aggregate(counted: pd.DataFrame, method: Aggregation = Aggregation.MEAN) -> 
             )
         )
     if not parts:
-        return Aggregated(frame(SCORES, dict.fromkeys(SCORES, ())), fits)
-    return Aggregated(pd.concat(parts).sort_values("pair", ignore_index=True), fits)
+        return AggregatedRatings(frame(SCORES, dict.fromkeys(SCORES, ())), fits)
+    return AggregatedRatings(pd.concat(parts).sort_values("pair", ignore_index=True), fits)
 
 
 def listed(samples: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
@@ -189,7 +189,7 @@ def listed(samples: pd.DataFrame, scores: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def agreement(rated: pd.DataFrame, *, seed: int = 0) -> Agreement:
+def agreement(rated: pd.DataFrame, *, seed: int = 0) -> RaterAgreement:
     """Agreement of the raters of one task.
 
     Args:
@@ -198,7 +198,7 @@ def agreement(rated: pd.DataFrame, *, seed: int = 0) -> Agreement:
     """
     scores, pairs = rated["score"].to_numpy(np.float64), rated["pair"].to_numpy(np.int64)
     raters = rated["worker"].cat.codes.to_numpy().astype(np.int64)
-    return Agreement(
+    return RaterAgreement(
         one_way(scores, pairs), two_way(scores, pairs, raters), interval_alpha(scores, pairs, seed=seed)
     )
 

@@ -11,7 +11,7 @@ import pandas as pd
 from mitl.datasets.cxc import cxc_name, is_cxc_name
 from mitl.errors import ReleaseError
 from mitl.judgements.rater_model import RaterModel
-from mitl.judgements.similarity import ENOUGH, Aggregation, Agreement
+from mitl.judgements.similarity import ENOUGH, Aggregation, RaterAgreement
 from mitl.positives.release_input import Origins, ReleaseCard
 from mitl.positives.scrubbing import TextScan
 from mitl.records import Environment, IdKind
@@ -43,7 +43,7 @@ _COCO_FILE = re.compile(r"COCO_([a-z]+20\d\d)_\d{12}\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedWording:
     """In what words a task was put to people."""
 
     template: str
@@ -84,11 +84,11 @@ class RatingInput:
     salt: bytes
     method: Aggregation = Aggregation.MEAN
     min_ratings: int = ENOUGH
-    agreements: Mapping[Likeness, Agreement] = field(default_factory=dict)
+    agreements: Mapping[Likeness, RaterAgreement] = field(default_factory=dict)
     fits: Mapping[Likeness, RaterModel] = field(default_factory=dict)
     encoders: Mapping[SamplingMethod, Mapping[str, int]] = field(default_factory=dict)
     """Whose similarities chose pairs, and how many each."""
-    asked: Mapping[Likeness, tuple[Asked, ...]] = field(default_factory=dict)
+    asked: Mapping[Likeness, tuple[AskedWording, ...]] = field(default_factory=dict)
     controls: tuple[ControlRecord, ...] = ()
     rule: str = ""
     """Which ratings of controls send a page to a person, in words."""

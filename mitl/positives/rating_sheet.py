@@ -9,7 +9,7 @@ from mitl.judgements.similarity import Aggregation
 from mitl.positives.datasheet import rights
 from mitl.positives.markdown import listed, percent, plain, table
 from mitl.positives.rating_files import RATINGS, task_file
-from mitl.positives.rating_input import Asked, ControlRecord, RatingInput
+from mitl.positives.rating_input import AskedWording, ControlRecord, RatingInput
 from mitl.positives.rating_summary import RatingSummary
 from mitl.positives.sheet_people import texts_told, time_and_pay, workers
 from mitl.records import Environment, several
@@ -153,7 +153,7 @@ def _rating(data: RatingInput) -> str:
     return "\n\n".join(parts)
 
 
-def _wording(wording: Asked) -> str:
+def _wording(wording: AskedWording) -> str:
     told = f"wording `{plain(wording.template)}`, “{plain(wording.title)}”"
     if not wording.levels:
         return f"{told}."

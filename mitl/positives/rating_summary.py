@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypedDict
 import numpy as np
 import pandas as pd
 
-from mitl.judgements.similarity import Agreement
+from mitl.judgements.similarity import RaterAgreement
 from mitl.positives.rating_input import RatingInput
 from mitl.records.similarity import METHODS, SIMILARITY_ROLES, TASKS, Likeness, SimilarityRole
 
@@ -89,7 +89,7 @@ def _rows(listed: pd.DataFrame, task: Likeness) -> pd.DataFrame:
     return listed[listed["task"] == TASKS.index(task)]
 
 
-def _agreement(agreed: Agreement) -> dict[str, dict[str, float | None] | None]:
+def _agreement(agreed: RaterAgreement) -> dict[str, dict[str, float | None] | None]:
     return {
         name: None
         if found.value is None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mitl.campaign.kinds.similarity.packing import (
     MAX_PER_HIT,
-    Controls,
+    RatingControls,
     check_page,
     n_pages,
     pack_ratings,
@@ -38,10 +38,10 @@ def pairs_of_a_task(draw):
     return task, found
 
 
-def controls(task: Likeness) -> Controls:
+def controls(task: Likeness) -> RatingControls:
     """Controls beside the items that are asked; of an image and a caption two whose items are asked too."""
     own = [(place, place if task.sides[0] == task.sides[1] else 100 + place) for place in range(1, 13)]
-    return Controls(own, [(50 + place, 70 + place) for place in range(8)])
+    return RatingControls(own, [(50 + place, 70 + place) for place in range(8)])
 
 
 @settings(max_examples=80)
@@ -135,7 +135,7 @@ def test_a_page_whose_controls_are_all_asked_on_it_says_so():
     with pytest.raises(
         PackingError, match=r"no control is left that page 1 does not ask; .* --controls none"
     ):
-        pack_ratings([(1, 2)], Likeness.SITS, Controls([(1, 2)], [(3, 4)]), seed=0, per_hit=10)
+        pack_ratings([(1, 2)], Likeness.SITS, RatingControls([(1, 2)], [(3, 4)]), seed=0, per_hit=10)
 
 
 def test_broken_pages_are_refused():

@@ -17,7 +17,7 @@ from mitl.judgements.similarity import Aggregation
 from mitl.positives.folders import file_entries, read_manifest
 from mitl.positives.privacy import find_leaks, pseudonym
 from mitl.positives.rating_files import COLUMN_NOTES
-from mitl.positives.rating_input import Asked, ControlRecord, coco_names, own_names
+from mitl.positives.rating_input import AskedWording, ControlRecord, coco_names, own_names
 from mitl.positives.rating_release import rating_files, write_ratings
 from mitl.positives.release import write_release
 from mitl.positives.release_input import ReleaseCard
@@ -282,7 +282,7 @@ def test_the_datasheet_tells_how_ratings_came_to_be():
         rated_world(
             asked={
                 Likeness.STS: (
-                    Asked("similarity-texts", "How close?", ("nothing in <b>common</b>", "the same")),
+                    AskedWording("similarity-texts", "How close?", ("nothing in <b>common</b>", "the same")),
                 )
             },
             controls=(ControlRecord(SimilarityRole.IDENTICAL, 7, 4.8),),

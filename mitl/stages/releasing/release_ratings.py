@@ -16,7 +16,7 @@ import pandas as pd
 
 from mitl.campaign.kinds import wording_of
 from mitl.campaign.kinds.similarity.checking import RULE
-from mitl.campaign.kinds.similarity.standing import Standing, standing
+from mitl.campaign.kinds.similarity.standing import TaskStanding, standing
 from mitl.crowd.context import Context, open_context
 from mitl.db.session import reading
 from mitl.db.store import items as item_store
@@ -27,7 +27,7 @@ from mitl.hits.templates import HitTemplate
 from mitl.judgements.similarity import ENOUGH, Aggregation, agreement
 from mitl.positives.rating_input import (
     SHOWN_ROLES,
-    Asked,
+    AskedWording,
     ControlRecord,
     RatingInput,
     check_split,
@@ -162,7 +162,7 @@ def _input(context: Context, known: ReleaseFacts, rules: RatingRules, name: str)
 
 
 def _given(
-    context: Context, known: ReleaseFacts, state: Standing, *, with_texts: bool
+    context: Context, known: ReleaseFacts, state: TaskStanding, *, with_texts: bool
 ) -> tuple[pd.DataFrame, TextScan | None]:
     """The ratings that a release shows (``GIVEN``), and what the scan of their texts found."""
     roles = [SIMILARITY_ROLES.index(role) for role in SHOWN_ROLES]
@@ -220,7 +220,7 @@ def _wordings(settings: Settings, batches: Collection[BatchRow]) -> dict[str, Hi
     }
 
 
-def _asked(wording: HitTemplate) -> Asked:
+def _asked(wording: HitTemplate) -> AskedWording:
     """The title and the levels of a wording; its page says them as a list that it calls ``levels``."""
     page = (wording.search_path[0] / "page.html.j2").read_text(encoding="utf-8")
     levels: tuple[str, ...] = ()
@@ -229,7 +229,7 @@ def _asked(wording: HitTemplate) -> Asked:
         if named and isinstance(node.node, jinja2.nodes.List):
             with contextlib.suppress(jinja2.nodes.Impossible):  # made of more than plain words
                 levels = tuple(map(str, node.node.as_const()))
-    return Asked(wording.name, wording.title, levels)
+    return AskedWording(wording.name, wording.title, levels)
 
 
 def _batch(batch: BatchRow, wording: HitTemplate) -> dict[str, object]:

@@ -39,7 +39,7 @@ _MONEY = ("assignments", "rewards_cents", "fees_cents", "total_cents")
 
 
 @printed_by("rate publish")
-class RatingCounts(TypedDict, total=False):
+class RatePublishCounts(TypedDict, total=False):
     """What publishing pairs to be rated counts."""
 
     environment: Annotated[str, "sandbox or live"]

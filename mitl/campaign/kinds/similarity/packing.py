@@ -27,7 +27,7 @@ TwoItems = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Controls:
+class RatingControls:
     """Pairs whose answer is known within bounds; every page takes one of each, in turn."""
 
     identical: Sequence[TwoItems]
@@ -42,7 +42,7 @@ def n_pages(n_pairs: int, per_hit: int, *, controlled: bool) -> int:
 def pack_ratings(
     pairs: Sequence[TwoItems],
     task: Likeness,
-    controls: Controls | None,
+    controls: RatingControls | None,
     *,
     seed: int,
     per_hit: int,
@@ -121,7 +121,7 @@ def _shares_item(pair: TwoItems, page: Sequence[TwoItems], task: Likeness) -> bo
 
 
 def _checks(
-    sides: _Sides, page: Sequence[TwoItems], controls: Controls, turn: int
+    sides: _Sides, page: Sequence[TwoItems], controls: RatingControls, turn: int
 ) -> list[SimilarityQuestion]:
     """An identical and an unrelated pair, each with items of their own where that can be."""
     chosen: list[TwoItems] = []

@@ -14,7 +14,7 @@ from mitl.campaign.kinds.protocol import Leftover, Plan, Replacement, Request, l
 from mitl.campaign.kinds.similarity.packing import (
     MAX_PER_HIT,
     N_CONTROLS,
-    Controls,
+    RatingControls,
     TwoItems,
     n_pages,
     pack_ratings,
@@ -238,7 +238,9 @@ def _sharing_pages(lacking: Sequence[LackingHit], per_hit: int) -> list[list[Lac
     return groups
 
 
-def _replacement(group: Sequence[LackingHit], controls: Controls | None, turn: int, seed: int) -> Replacement:
+def _replacement(
+    group: Sequence[LackingHit], controls: RatingControls | None, turn: int, seed: int
+) -> Replacement:
     """A page in place of the first of these HITs, with controls that it did not have."""
     first = group[0].hit
     asked = [item.pair for hit in group for item in hit.questions]
@@ -255,17 +257,17 @@ def _replacement(group: Sequence[LackingHit], controls: Controls | None, turn: i
     return Replacement(first, SimilarityPage(first.number, page.items), group[0].missing)
 
 
-def _from(controls: Controls, turn: int) -> Controls:
+def _from(controls: RatingControls, turn: int) -> RatingControls:
     """The controls from one's turn on, the ones before it last."""
 
     def rotate(pairs: Sequence[TwoItems]) -> list[TwoItems]:
         start = turn % len(pairs) if pairs else 0
         return [*pairs[start:], *pairs[:start]]
 
-    return Controls(rotate(controls.identical), rotate(controls.unrelated))
+    return RatingControls(rotate(controls.identical), rotate(controls.unrelated))
 
 
-def _controls(session: Session, settings: Settings, request: RatePairs, count: int) -> Controls | None:
+def _controls(session: Session, settings: Settings, request: RatePairs, count: int) -> RatingControls | None:
     """Controls for so many pages, those first that no page of the environment has had; None where none are wanted."""
     if not request.controls:
         return None
@@ -284,7 +286,7 @@ def _controls(session: Session, settings: Settings, request: RatePairs, count: i
     unrelated = draw_unrelated(
         captions, similarity_store.samples(session), task, n=count + 2, seed=seed, met=met
     )
-    return Controls(identical[: count + 2], unrelated)
+    return RatingControls(identical[: count + 2], unrelated)
 
 
 def asked_of(items: Sequence[SimilarityQuestion]) -> int:

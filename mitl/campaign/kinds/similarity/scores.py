@@ -8,13 +8,13 @@ from typing import Annotated, Any, TypedDict
 
 import pandas as pd
 
-from mitl.campaign.kinds.similarity.standing import Standing, scores_csv, standing
+from mitl.campaign.kinds.similarity.standing import TaskStanding, scores_csv, standing
 from mitl.core.whole_files import write_kept
 from mitl.crowd.context import Context, open_context
 from mitl.db.session import reading
 from mitl.db.store import answers as answer_store
 from mitl.db.store import hits as hit_store
-from mitl.judgements.similarity import ENOUGH, Aggregation, Agreement, agreement
+from mitl.judgements.similarity import ENOUGH, Aggregation, RaterAgreement, agreement
 from mitl.records import Decision, Environment, StageResult, Table, several
 from mitl.records.results import printed_by
 from mitl.records.similarity import METHODS, SIMILARITY, TASKS, Likeness
@@ -122,7 +122,7 @@ def _waiting(context: Context) -> list[Decision]:
 
 def _nothing(
     context: Context,
-    known: Standing,
+    known: TaskStanding,
     tasks: Sequence[Likeness],
     about: RatedCounts,
     waiting: Sequence[Decision],
@@ -149,7 +149,7 @@ def _nothing(
     )
 
 
-def _figures(known: Standing, task: Likeness, min_ratings: int, agreed: Agreement) -> dict[str, Any]:
+def _figures(known: TaskStanding, task: Likeness, min_ratings: int, agreed: RaterAgreement) -> dict[str, Any]:
     """The figures of a task for ``--json``."""
     rated, orders = known.of(task)
     pairs = orders.drop_duplicates("pair")
@@ -224,7 +224,7 @@ def _by_method(figures: Mapping[Likeness, Mapping[str, Any]]) -> Table:
     )
 
 
-def _agreement_table(agreements: Mapping[Likeness, Agreement]) -> Table:
+def _agreement_table(agreements: Mapping[Likeness, RaterAgreement]) -> Table:
     return Table(
         "agreement, with 95 % intervals",
         ("task", "measure", "value", "low", "high"),
@@ -240,7 +240,7 @@ def _agreement_table(agreements: Mapping[Likeness, Agreement]) -> Table:
     )
 
 
-def _lacking(known: Standing, task: Likeness, wanted: int) -> Table:
+def _lacking(known: TaskStanding, task: Likeness, wanted: int) -> Table:
     pairs = known.of(task)[1].drop_duplicates("pair")
     lacking = pairs[(pairs["n_ratings"] > 0) & (pairs["n_ratings"] < wanted)]
     shown = lacking.head(_NAMED)

@@ -13,7 +13,7 @@ import pandas as pd
 from mitl.crowd.context import Context
 from mitl.db.store import items as item_store
 from mitl.db.store import similarity as similarity_store
-from mitl.judgements.similarity import Aggregated, Aggregation, aggregate, counting, listed
+from mitl.judgements.similarity import AggregatedRatings, Aggregation, aggregate, counting, listed
 from mitl.records.similarity import METHODS, TASKS, Likeness
 
 COLUMNS = ("task", "first", "second", "sampling_method", "score", "sd", "ratings")
@@ -21,7 +21,7 @@ COLUMNS = ("task", "first", "second", "sampling_method", "score", "sd", "ratings
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TaskStanding:
     """What was sampled and rated in an environment."""
 
     samples: pd.DataFrame
@@ -30,7 +30,7 @@ class Standing:
     """``RATINGS``."""
     counted: pd.DataFrame
     """The rows of ``RATINGS`` that count."""
-    aggregated: Aggregated
+    aggregated: AggregatedRatings
     listed: pd.DataFrame
     """``LISTED``: every sampled order with its score."""
     names: Mapping[str, Mapping[int, str]]
@@ -50,7 +50,7 @@ class Standing:
         ]
 
 
-def standing(context: Context, method: Aggregation = Aggregation.MEAN) -> Standing:
+def standing(context: Context, method: Aggregation = Aggregation.MEAN) -> TaskStanding:
     """Read what was sampled and rated, and take it together."""
     session = context.session
     samples = similarity_store.samples(session)
@@ -58,7 +58,7 @@ def standing(context: Context, method: Aggregation = Aggregation.MEAN) -> Standi
     counted = counting(ratings)
     aggregated = aggregate(counted, method)
     sides = item_store.id_maps(session, item_store.dataset(session).id)
-    return Standing(
+    return TaskStanding(
         samples,
         ratings,
         counted,
@@ -71,7 +71,7 @@ def standing(context: Context, method: Aggregation = Aggregation.MEAN) -> Standi
     )
 
 
-def scores_csv(known: Standing, tasks: Sequence[Likeness]) -> bytes:
+def scores_csv(known: TaskStanding, tasks: Sequence[Likeness]) -> bytes:
     """The sampled orders of these tasks with their scores (``COLUMNS``), unrounded but for the fourth decimal."""
     sink = io.StringIO(newline="")
     rows = csv.writer(sink, lineterminator="\n")
