@@ -13,14 +13,19 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mitl.judgements.gold_records import GoldRecord
+from mitl.judgements.rating_controls import (
+    ASKED,
+    IDENTICAL,
+    LEAST_IDENTICAL,
+    MOST_APART,
+    MOST_RANDOM,
+    RANDOM,
+    apart,
+    untrusted,
+)
 from mitl.judgements.rating_tests import CHANCE, Drift, Row, chance_of_at_least, drift, rows
 from mitl.records import Finding
-from mitl.records.similarity import SIMILARITY_ROLES, SimilarityRole
-
-LEAST_IDENTICAL = 4.0
-MOST_RANDOM = 2.0
-MOST_APART = 1.0
-"""Between the two scores of a repeated pair."""
+from mitl.records.frames import NONE
 
 NEAR = 0.05
 """Around one value: half of what an arrow key moves the slider by; a tenth of a level is one number."""
@@ -47,17 +52,6 @@ ONE_NUMBER, STRAIGHT_LINE, DRIFTS, CONTROLS = (
     "rating_controls",
 )
 Floats = NDArray[np.float64]
-_ASKED, _IDENTICAL, _RANDOM, _REPEATED = (
-    SIMILARITY_ROLES.index(role)
-    for role in (
-        SimilarityRole.ASKED,
-        SimilarityRole.IDENTICAL,
-        SimilarityRole.RANDOM,
-        SimilarityRole.REPEATED,
-    )
-)
-
-
 _NONE = GoldRecord()
 
 
@@ -199,8 +193,9 @@ def rating_conduct(ratings: pd.DataFrame) -> dict[str, RatingConduct]:
         ratings: ``RATINGS`` in any order; every submission counts, also one that waits for a decision, and of the
             others' too. At least all ratings of the pairs that the raters of interest have rated.
     """
-    answered = ratings[ratings["score"].notna()].sort_values(["assignment", "place"], kind="stable")
-    answered = answered.assign(worker=answered["worker"].astype(str))
+    role = np.where(untrusted(ratings), NONE, ratings["role"])
+    known = ratings.assign(worker=ratings["worker"].astype(str), role=role)
+    answered = known[known["score"].notna()].sort_values(["assignment", "place"], kind="stable")
     first = _compared(answered)
     odd = {worker for worker, conduct in first.items() if conduct.findings}
     if not odd or odd == set(first):
@@ -216,7 +211,7 @@ def _compared(answered: pd.DataFrame, only: str | None = None) -> dict[str, Rati
     """Each rater beside all others of the table; ``only`` one of them where one is named."""
     names, who = np.unique(answered["worker"], return_inverse=True)
     answered = answered.assign(worker=who, pair=np.unique(answered["pair"], return_inverse=True)[1])
-    asked = answered[answered["role"] == _ASKED]
+    asked = answered[answered["role"] == ASKED]
     answered["residual"] = asked["score"] - _beside(asked)  # NaN for controls
     by_pair = asked.sort_values("pair", kind="stable")
     usual_ms = answered[answered["active_ms"] > 0].groupby("task")["active_ms"].median()
@@ -226,7 +221,7 @@ def _compared(answered: pd.DataFrame, only: str | None = None) -> dict[str, Rati
     return {
         str(names[every["worker"].iloc[0]]): _conduct(own, every, _others(by_pair, own), usual_ms)
         for _, every in chosen.groupby("worker")
-        if len(own := every[every["role"] == _ASKED])
+        if len(own := every[every["role"] == ASKED])
     }
 
 
@@ -327,14 +322,10 @@ def _one_number(own: pd.DataFrame, others: pd.DataFrame) -> OneNumber:
 
 def _controls(every: pd.DataFrame) -> ControlsMet:
     role, score = every["role"].to_numpy(), every["score"].to_numpy()
-    first = every[role == _ASKED].drop_duplicates(["assignment", "pair"])
-    again = every[role == _REPEATED].merge(first, on=["assignment", "pair"], suffixes=("", "_first"))
-    # In whole steps, since 3.2 - 2.2 is more than 1 in binary.
-    apart = np.abs(np.rint(100 * again["score"]) - np.rint(100 * again["score_first"])).to_numpy()
     return ControlsMet(
-        identical=_record(score[role == _IDENTICAL] >= LEAST_IDENTICAL),
-        random=_record(score[role == _RANDOM] <= MOST_RANDOM),
-        repeated=_record(apart <= 100 * MOST_APART),
+        identical=_record(score[role == IDENTICAL] >= LEAST_IDENTICAL),
+        random=_record(score[role == RANDOM] <= MOST_RANDOM),
+        repeated=_record((apart(every)["apart"] <= MOST_APART).to_numpy()),
     )
 
 

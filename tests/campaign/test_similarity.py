@@ -543,3 +543,22 @@ def test_words_that_cannot_be_meant_are_one_line(settings, monkeypatch, words, m
     """Usage errors, told before anything is read."""
     clear_environment(monkeypatch)
     assert message in fails(2, "rate", "publish", *words, "--project", settings.project)
+
+
+def test_a_random_pair_that_careful_raters_find_alike_is_no_control(settings):
+    """Two wait for a person; a third one clears them, and nobody's record keeps it."""
+
+    def alike(worker, item):
+        return 3.4 if item.role is SimilarityRole.RANDOM else likeness(worker, item)
+
+    run_rate(settings)
+    rate(settings, [alike] * 2)
+    before = harvest(settings, SANDBOX).counts
+    rate(settings, [alike, likeness, alike])
+    after = harvest(settings, SANDBOX).counts
+
+    assert (before["approved"], before["queued"]) == (0, 6)
+    assert (after["approved"], after["queued"]) == (15, 0)
+    with open_database(settings.db_url, read_only=True) as session:
+        counts = answers.decision_counts(session, SANDBOX)
+    assert counts == {Decision.PASS: 15}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from mitl.db.models import (
     SimilaritySample,
     Worker,
 )
-from mitl.db.store.bulk import add_rows
+from mitl.db.store.bulk import add_rows, chunks
 from mitl.db.store.items import pair_sides
 from mitl.db.store.proposals import ensure_pairs
 from mitl.records import Decision, Environment, Outcome
@@ -152,6 +153,15 @@ def ratings_beside(session: Session, worker_id: int) -> pd.DataFrame:
     )
     environment = select(Worker.environment).where(Worker.id == worker_id).scalar_subquery()
     return _ratings(session, Worker.environment == environment, SimilarityItem.pair_id.in_(pairs))
+
+
+def ratings_of(session: Session, hit_ids: Sequence[int]) -> pd.DataFrame:
+    """All answers on these HITs (``RATINGS``)."""
+    parts = [
+        _ratings(session, SimilarityItem.hit_id.in_(chunk), Worker.excluded_at.is_(None))
+        for chunk in chunks(hit_ids)
+    ]
+    return pd.concat(parts, ignore_index=True) if parts else frame(RATINGS, dict.fromkeys(RATINGS, ()))
 
 
 def _ratings(session: Session, *conditions: ColumnElement[bool]) -> pd.DataFrame:

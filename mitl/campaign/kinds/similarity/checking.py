@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from mitl.judgements.rating_conduct import LEAST_IDENTICAL, MOST_APART, MOST_RANDOM
+from mitl.judgements.rating_controls import FEWEST_CAREFUL, LEAST_IDENTICAL, MOST_APART, MOST_RANDOM
 from mitl.records import Finding
 from mitl.records.similarity import GivenRating, SimilarityQuestion, SimilarityRole
 
@@ -18,21 +18,27 @@ NO_ANSWER = "no_rating"
 
 RULE = (
     f"rule: an identical pair has {LEAST_IDENTICAL:g} or more, a random one {MOST_RANDOM:g} or less, a repeated one a "
-    f"score within {MOST_APART:g} of its first, and not all pairs the same score"
+    f"score within {MOST_APART:g} of its first, and not all pairs the same score; a random pair that most of at least "
+    f"{FEWEST_CAREFUL} raters find alike who passed the other controls is none"
 )
 
 
-def check_ratings(page: Sequence[SimilarityQuestion], given: Sequence[GivenRating]) -> list[Finding]:
+def check_ratings(
+    page: Sequence[SimilarityQuestion], given: Sequence[GivenRating], untrusted: Collection[int] = ()
+) -> list[Finding]:
     """Why a page does not pass; nothing where every control was rated as expected.
 
     A repeated pair is compared with its first showing, so both must have a score.
+
+    Args:
+        untrusted: places of controls that are none, see `mitl.judgements.rating_controls.untrusted`.
     """
     scores = {answer.place: answer.score for answer in given if answer.score is not None}
     if not scores:
         return [Finding(NO_ANSWER, "no pair was rated")]
     findings = []
     for item in page:
-        if item.role is SimilarityRole.ASKED:
+        if item.role is SimilarityRole.ASKED or item.place in untrusted:
             continue
         first = first_showing(item, page)
         score, before = scores.get(item.place), scores.get(first)

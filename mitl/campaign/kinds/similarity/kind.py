@@ -24,6 +24,7 @@ from mitl.db.store.open_work import HitToReplace
 from mitl.hits.templates import HitTemplate
 from mitl.judgements.gold_records import BAD_RECORD, EXCLUDED_WORKER, GoldVerdict
 from mitl.judgements.rating_conduct import rating_conduct
+from mitl.judgements.rating_controls import untrusted
 from mitl.records import Decision, Environment, Finding, Table
 from mitl.records.gold_rule import GoldRule
 from mitl.records.results import printed_by
@@ -177,12 +178,16 @@ class Similarity:
         golds: Golds,
         rule: GoldRule,
     ) -> Mapping[int, GoldVerdict]:
-        """By the page's controls, and by the worker's record on pages of pairs."""
+        """By the page's controls as far as they are trusted, and by the worker's record on pages of pairs."""
         pages = rating_pages.questions(session, [row.hit_id for row in rows])
         given = rating_pages.answers(session, [row.id for row in rows])
+        ratings = similarity_store.ratings_of(session, list(pages))
+        no_controls = ratings[untrusted(ratings)].groupby("hit")["place"].unique().to_dict()
         verdicts = {}
         for row in rows:
-            findings = check_ratings(pages[row.hit_id], given.get(row.id, ()))
+            findings = check_ratings(
+                pages[row.hit_id], given.get(row.id, ()), no_controls.get(row.hit_id, ())
+            )
             if golds.record(row.worker).is_bad:
                 findings.append(Finding(BAD_RECORD, golds.record(row.worker).text))
             if row.excluded:
