@@ -83,7 +83,7 @@ def _compute(of: AnalysisInput) -> SimilarityFigures:
     words = _words(rated, texts)
     captions = rated["task"] == TASKS.index(Likeness.STS)
     return SimilarityFigures(
-        tuple(score_tables(rated)),
+        tuple(table for part in parts for table in score_tables(part)),
         tuple(positives_of_queries(rated)),
         tuple(words),
         without_texts=bool(captions.any()) and not words,
