@@ -129,15 +129,3 @@ def test_an_excluded_worker_no_longer_counts(tmp_path, tmp_path_factory, monkeyp
 
     assert (before["raters"], before["incomplete"]) == (5, 0)
     assert (after["raters"], after["incomplete"], after["ratings"]) == (4, 16, 64)
-
-
-def test_a_release_stands_beside_its_project_and_is_not_counted_with_it(rated, monkeypatch, tmp_path):
-    """Two sources give two sets of figures; only splits of one folder are taken together."""
-    monkeypatch.chdir(rated.project)
-    ok("rate", "release", "--sandbox", "--out", tmp_path / "ratings", "--min-ratings", "1")
-
-    told = ok("analyse", "similarity", "--ratings", tmp_path / "ratings", "--json").json
-    scores = told["counts"]["analyses"]["similarity"]["scores"]
-
-    assert set(scores) == {"test", "sandbox"}
-    assert scores["test"]["sts"]["c2c_isim"]["pairs"] == scores["sandbox"]["sts"]["c2c_isim"]["pairs"]
