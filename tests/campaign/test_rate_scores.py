@@ -129,3 +129,13 @@ def test_an_excluded_worker_no_longer_counts(tmp_path, tmp_path_factory, monkeyp
 
     assert (before["raters"], before["incomplete"]) == (5, 0)
     assert (after["raters"], after["incomplete"], after["ratings"]) == (4, 16, 64)
+
+
+def test_the_table_of_pairs_is_for_those_who_answered_pairs(rated, monkeypatch):
+    """Raters have their own."""
+    monkeypatch.chdir(rated.project)
+
+    told = ok("workers").out
+
+    assert "raters of likeness: 5" in told
+    assert "how they go about it" not in told and "bits:" not in told

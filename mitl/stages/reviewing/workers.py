@@ -62,6 +62,12 @@ class WorkersPaths(TypedDict, total=False):
     csv: Annotated[str, "the CSV file, with `--csv`"]
 
 
+BITS = (
+    "bits: variety of the answers, 0 (always the same) to 2; agrees: same side as others on the same pairs, "
+    "controls apart; with own: as the worker's own earlier answer where a pair came again"
+)
+
+
 def workers(
     settings: Settings, environment: Environment | None = None, *, csv: Path | None = None
 ) -> StageResult:
@@ -83,15 +89,16 @@ def workers(
         counts["raters"] = [rater_row(worker, rating) for worker, rating in raters.items()]
     if not people:
         return StageResult(status="nothing_to_do", counts=counts, lines=(NOBODY,))
+    of_pairs = [one for one in people if one.entropy is not None or one.rating is None]
     return StageResult(
         counts=counts,
         paths=write_rows(csv, rows),
         tables=(
             _work(chosen, people, hourly),
-            _conduct(people, floor_s),
+            *([_conduct(of_pairs, floor_s)] if of_pairs else []),
             *([rater_table(raters, floor_s)] if raters else []),
         ),
-        lines=(*_lines(settings, people, csv), *rater_lines(raters)),
+        lines=(*([BITS] if of_pairs else []), *_lines(settings, people, csv), *rater_lines(raters)),
     )
 
 
@@ -185,10 +192,7 @@ def _conduct(people: Sequence[Evidence], floor_s: float) -> Table:
 
 
 def _lines(settings: Settings, people: Sequence[Evidence], csv: Path | None) -> tuple[str, ...]:
-    lines = [
-        "bits: variety of the answers, 0 (always the same) to 2; agrees: same side as others on the same pairs, "
-        "controls apart; with own: as the worker's own earlier answer where a pair came again"
-    ]
+    lines = []
     n_hasty = sum(one.is_under(settings.min_seconds_a_pair) for one in people)
     if n_hasty:
         lines.append(
