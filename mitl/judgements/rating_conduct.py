@@ -193,9 +193,10 @@ def rating_conduct(ratings: pd.DataFrame) -> dict[str, RatingConduct]:
         ratings: ``RATINGS`` in any order; every submission counts, also one that waits for a decision, and of the
             others' too. At least all ratings of the pairs that the raters of interest have rated.
     """
-    role = np.where(untrusted(ratings), NONE, ratings["role"])
-    known = ratings.assign(worker=ratings["worker"].astype(str), role=role)
-    answered = known[known["score"].notna()].sort_values(["assignment", "place"], kind="stable")
+    in_order = ratings.sort_values(["assignment", "place"], kind="stable")
+    role = np.where(untrusted(in_order), NONE, in_order["role"])
+    known = in_order.assign(worker=in_order["worker"].astype(str), role=role)
+    answered = known[known["score"].notna()]
     first = _compared(answered)
     odd = {worker for worker, conduct in first.items() if conduct.findings}
     if not odd or odd == set(first):

@@ -23,7 +23,7 @@ def apart(answered: pd.DataFrame) -> pd.DataFrame:
     """``assignment`` of each repeated pair with a score, and ``apart``: how far it is from that of its first showing.
 
     Args:
-        answered: rows of ``RATINGS`` that have a score.
+        answered: rows of ``RATINGS`` that have a score, by submission and place.
     """
     first = answered[answered["role"] == ASKED].drop_duplicates(["assignment", "pair"])
     again = answered[answered["role"] == REPEATED].merge(
@@ -38,16 +38,21 @@ def untrusted(ratings: pd.DataFrame) -> Flags:
     """(rows,) whether each row of ``RATINGS`` is on a random control that is none: careful raters find it alike.
 
     Random pairs are drawn, and nobody has looked at them; a small or dense data set draws some that are alike. Careful
-    on a page is who passed its identical and its repeated control. More than half of these have to have given a random
-    pair more than ``MOST_RANDOM``, and three at least.
+    on a page is who passed its identical and its repeated control and rated the identical pair a level above the random
+    one, which who answers everything alike does not. More than half of these have to have given a random pair more than
+    ``MOST_RANDOM``, and three at least.
     """
     answered = ratings[ratings["score"].notna()]
-    role, score = answered["role"].to_numpy(), answered["score"].to_numpy()
     twice = apart(answered)
-    met = set(answered.loc[role == IDENTICAL, "assignment"]) | set(twice["assignment"])
-    failed = set(answered.loc[(role == IDENTICAL) & (score < LEAST_IDENTICAL), "assignment"])
-    failed |= set(twice.loc[twice["apart"] > MOST_APART, "assignment"])
-    careful = answered[(role == RANDOM) & answered["assignment"].isin(met - failed).to_numpy()]
+    unsteady = twice.loc[twice["apart"] > MOST_APART, "assignment"]
+    # Of several identical pairs the one that was rated lowest.
+    identical = answered[answered["role"] == IDENTICAL].groupby("assignment")["score"].min()
+    random = answered[answered["role"] == RANDOM]
+    beside = random["assignment"].map(identical)  # NaN where the page has none
+    is_careful = (beside >= LEAST_IDENTICAL) & (
+        (100 * (beside - random["score"])).round() >= 100 * MOST_APART
+    )
+    careful = random[is_careful & ~random["assignment"].isin(unsteady)]
     by_pair = careful.assign(alike=careful["score"] > MOST_RANDOM).groupby("pair")
     n_raters = by_pair["worker"].nunique()
     alike = n_raters.index[(n_raters >= FEWEST_CAREFUL) & (by_pair["alike"].mean() > 1 / 2)]

@@ -299,7 +299,7 @@ def test_any_table_of_ratings_gives_shares_and_bounds(data):
     ).value_counts().to_dict()
     for worker, one in conduct.items():
         scores = asked.loc[asked["worker"] == worker, "score"]
-        assert 1 <= one.one_number.n_near <= one.one_number.n_scores == one.n
+        assert 1 <= one.one_number.n_near <= one.one_number.n_scores <= one.n
         if len(scores.unique()) == 1:
             assert one.one_number.share == 1 and one.one_number.spread == pytest.approx(0)
         assert sum(one.shares) == pytest.approx(1)

@@ -41,6 +41,7 @@ def page(raters):
 
 GOOD = (3.0, 5.0, 3.5, 3.2)
 DULL = (3.0, 3.0, 3.0, 3.0)
+EAGER = (4.6, 4.6, 4.6, 4.6)
 
 
 def test_careful_raters_who_find_it_alike_take_a_control_away():
@@ -49,6 +50,7 @@ def test_careful_raters_who_find_it_alike_take_a_control_away():
     assert not untrusted(page([GOOD] * 2)).any()
     assert not untrusted(page([GOOD] * 2 + [DULL] * 5)).any()
     assert untrusted(page([GOOD] * 3 + [DULL] * 5)).sum() == 8
+    assert not untrusted(page([GOOD] * 2 + [EAGER] * 5)).any()
 
 
 def test_a_tie_or_a_skip_takes_nothing_away():
@@ -71,7 +73,8 @@ def test_only_random_rows_are_untrusted_and_enough_people_say_so(raters):
     """Whatever people answer; exactly 1 apart still counts as the same."""
     rated = page(raters)
     mask = untrusted(rated)
-    careful = [r for r in raters if r[1] >= 4 and abs(round(100 * r[0]) - round(100 * r[3])) <= 100]
+    same = [r for r in raters if abs(round(100 * r[0]) - round(100 * r[3])) <= 100]
+    careful = [r for r in same if r[1] >= 4 and round(100 * r[1]) - round(100 * r[2]) >= 100]
     alike = sum(r[2] > 2 for r in careful)
 
     assert set(rated.loc[mask, "role"]) <= {SIMILARITY_ROLES.index(SimilarityRole.RANDOM)}
