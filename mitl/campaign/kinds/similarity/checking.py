@@ -19,7 +19,7 @@ NO_ANSWER = "no_rating"
 RULE = (
     f"rule: an identical pair has {LEAST_IDENTICAL:g} or more, a random one {MOST_RANDOM:g} or less, a repeated one a "
     f"score within {MOST_APART:g} of its first, and not all pairs the same score; a random pair that most of at least "
-    f"{FEWEST_CAREFUL} raters find alike who passed the other controls is none"
+    f"{FEWEST_CAREFUL} raters find alike who passed the other controls and tell it from the identical one is none"
 )
 
 
