@@ -24,6 +24,7 @@ from mitl.db.store import releases
 from mitl.db.store import similarity as similarity_store
 from mitl.db.store.hits import BatchRow
 from mitl.hits.templates import HitTemplate
+from mitl.judgements.rating_controls import apart
 from mitl.judgements.similarity import ENOUGH, Aggregation, agreement
 from mitl.positives.rating_input import (
     SHOWN_ROLES,
@@ -253,13 +254,10 @@ def _controls(ratings: pd.DataFrame) -> tuple[ControlRecord, ...]:
     def of(role: SimilarityRole) -> pd.DataFrame:
         return rated[rated["role"] == SIMILARITY_ROLES.index(role)]
 
-    again = of(SimilarityRole.REPEATED).merge(
-        of(SimilarityRole.ASKED), on=["assignment", "pair"], suffixes=("", "_first")
-    )
     figures = {
         SimilarityRole.IDENTICAL: of(SimilarityRole.IDENTICAL)["score"],
         SimilarityRole.RANDOM: of(SimilarityRole.RANDOM)["score"],
-        SimilarityRole.REPEATED: (again["score"] - again["score_first"]).abs(),
+        SimilarityRole.REPEATED: apart(rated)["apart"],
     }
     return tuple(
         ControlRecord(role, len(values), float(values.mean()) if len(values) else None)
