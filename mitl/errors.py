@@ -14,6 +14,7 @@ MitlError
 │   └── FundsError      the balance or the cost ceiling does not allow the call
 ├── AnswerError         an answer document that cannot be read at all
 ├── StoreError          the database: version, uniqueness, missing rows
+├── AuditError          a sample that cannot be drawn, a bound that its answers cannot give
 ├── ReleaseError        building or reading a release
 └── MetricError         a metric that is undefined for its input
 
@@ -85,6 +86,10 @@ class AnswerError(MitlError):
 
 class StoreError(MitlError):
     """The database is of another version, lacks a row or refuses a duplicate."""
+
+
+class AuditError(MitlError):
+    """An audit cannot be drawn, or its answers cannot give a bound."""
 
 
 class ReleaseError(MitlError):

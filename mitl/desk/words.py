@@ -19,6 +19,7 @@ ROLES = {
     PairRole.GOLD_NEGATIVE: "control: does not fit",
     PairRole.REPEAT: "repeat",
     PairRole.OVERLAP: "second opinion",
+    PairRole.AUDIT: "audit",
 }
 DECISIONS = {
     Decision.NONE: "not looked at yet",

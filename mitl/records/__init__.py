@@ -22,6 +22,7 @@ from mitl.records.answers import (
 )
 from mitl.records.enums import (
     AnnotatorKind,
+    AuditPurpose,
     BatchKind,
     ComparisonRole,
     Concept,
@@ -67,6 +68,7 @@ from mitl.records.results import (
 
 __all__ = [
     "AnnotatorKind",
+    "AuditPurpose",
     "BatchKind",
     "Caption",
     "CaptionItem",

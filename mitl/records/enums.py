@@ -124,6 +124,13 @@ class PairRole(StrEnum):
     """A pair of another HIT that fills the last page; measures agreement."""
     OVERLAP = "overlap"
     """A pair asked on purpose of a second worker."""
+    AUDIT = "audit"
+    """A pair of an audit's sample: only the certificate reads what is answered here."""
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether an answer here speaks for its pair in all that chooses, learns or merges."""
+        return self in (PairRole.CANDIDATE, PairRole.REPEAT, PairRole.OVERLAP)
 
     @property
     def is_gold(self) -> bool:
@@ -210,6 +217,15 @@ class PositiveSource(StrEnum):
     JUDGEMENT = "judgement"
     CXC = "cxc"
     ORIGINAL = "original"
+
+
+class AuditPurpose(StrEnum):
+    """What a random sample of pairs is drawn for."""
+
+    RECALL = "recall"
+    """To bound how complete and how right a release is: frozen, on places of the role ``audit``."""
+    LABELS = "labels"
+    """To bound the error of machine labels: open candidates, asked as candidates, whose answers count."""
 
 
 class OriginalVerdict(StrEnum):

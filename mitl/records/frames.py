@@ -117,6 +117,7 @@ PROPOSALS: Schema = {
 ones by pair, annotator's name, direction and rank, with the names in order."""
 
 _GOLD = np.array([role.is_gold for role in ROLES])
+_ASKED = np.array([role.is_asked for role in ROLES])
 _ANSWERED = OUTCOMES.index(Outcome.ANSWERED)
 
 
@@ -135,14 +136,19 @@ def is_gold(answers: pd.DataFrame) -> Flags:
     return np.asarray(_GOLD[answers["role"].to_numpy()], np.bool_)
 
 
+def is_asked(answers: pd.DataFrame) -> Flags:
+    """(answers,) whether each speaks for its pair: neither on a gold control nor on an audit's place."""
+    return np.asarray(_ASKED[answers["role"].to_numpy()], np.bool_)
+
+
 def is_labelled(answers: pd.DataFrame) -> Flags:
     """(answers,) whether a label was given, usable or not."""
     return np.asarray((answers["outcome"] == _ANSWERED) & (answers["label"] != NONE))
 
 
 def counts(answers: pd.DataFrame) -> Flags:
-    """(answers,) whether each says something of its pair: usable, a label given, and no gold control.
+    """(answers,) whether each says something of its pair: usable, a label given, and asked for it.
 
-    Candidates, repeats and overlaps are answers on their pair alike.
+    Candidates, repeats and overlaps are answers on their pair alike; controls and audits are not.
     """
-    return np.asarray(answers["usable"]) & is_labelled(answers) & ~is_gold(answers)
+    return np.asarray(answers["usable"]) & is_labelled(answers) & is_asked(answers)

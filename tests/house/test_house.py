@@ -14,6 +14,7 @@ ORDER = """
 mitl mitl.errors mitl.records mitl.resources mitl.addresses mitl.progress mitl.interrupts mitl.logs
 mitl.core mitl.protocol
 mitl.settings mitl.datasets mitl.judgements
+mitl.audits
 mitl.datasets.scenes
 mitl.analysis
 mitl.analysis.report.inputs
@@ -22,6 +23,7 @@ mitl.analysis.report.plots
 mitl.analysis.report
 annotators
 mitl.retrieval mitl.proposals
+mitl.fusion
 mitl.metrics mitl.hits
 mitl.metrics.__init__
 mitl.positives
@@ -45,6 +47,9 @@ mitl.stages.setup mitl.stages.proposing
 mitl.stages.evaluating
 mitl.stages.harvesting
 mitl.stages.hits mitl.stages.past_work mitl.stages.reviewing
+mitl.stages.fusing
+mitl.stages.auditing
+mitl.stages.labelling
 mitl.stages.analysing mitl.stages.paying
 mitl.stages.releasing
 mitl.stages.reporting

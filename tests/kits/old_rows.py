@@ -284,6 +284,26 @@ NEW_ROWS: dict[str, Rows] = {
             (2, 1, 2, "skipped", None, None, None),
         ),
     },
+    "p0009": {
+        "audit": _table(
+            "id environment number purpose design pool_sha256 listed drawn_at",
+            (1, "sandbox", 1, "recall", AWKWARD, "ab" * 32, b"\x00PAR1", T),
+            (2, "sandbox", 2, "labels", "{}", "ab" * 32, b"", T + 1),
+        ),
+        "audit_pair": _table(
+            "id audit_id pair_id place stratum inclusion recheck known",
+            (1, 1, 5, 1, 0, 0.30000001192092896, True, True),
+            (2, 1, 2, 2, 3, 1e-05, False, False),
+        ),
+        "labelling": _table(
+            "id environment audit_id config made_at withdrawn_at",
+            (1, "sandbox", 2, AWKWARD, T, None),
+            (2, "sandbox", 2, "{}", T, T + 5),
+        ),
+        "machine_label": _table(
+            "id labelling_id pair_id label probability stratum", (1, 1, 5, "weak_yes", 0.987, "match")
+        ),
+    },
     "c0002": {
         "study": _table(
             "environment version title information contact warning consent changed_at",

@@ -251,6 +251,9 @@ def _opened(path: Path) -> tarfile.TarFile:
         raise StoreError(f"{path} is not a dump: neither a folder nor a tar file ({error})") from error
     try:
         archive.getmembers()  # goes through to the end, so that a file that was cut off shows here
+        # Passed over by tarfile: a file that was cut off within a header.
+        if path.stat().st_size < archive.offset + tarfile.BLOCKSIZE:
+            raise tarfile.ReadError("it has no end")
     except tarfile.TarError as error:
         archive.close()
         raise StoreError(f"{path} is cut short or damaged ({error}); take another backup") from error

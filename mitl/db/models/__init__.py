@@ -4,6 +4,7 @@ Items are numbered within their side, in tie order at load, and every sort uses 
 pipeline relies on is held by the database.
 """
 
+from mitl.db.models.audits import Audit, AuditPair, Labelling, MachineLabel
 from mitl.db.models.items import (
     Annotator,
     Base,
@@ -45,6 +46,8 @@ __all__ = [
     "Annotator",
     "AnswerSheet",
     "Assignment",
+    "Audit",
+    "AuditPair",
     "Base",
     "Batch",
     "Comparison",
@@ -58,7 +61,9 @@ __all__ = [
     "Item",
     "Journal",
     "Judgement",
+    "Labelling",
     "Ledger",
+    "MachineLabel",
     "OriginalReview",
     "Pair",
     "Part",

@@ -1,0 +1,80 @@
+"""Audits: random samples of pairs with known inclusion probabilities, and labels that a machine gave under a bound."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+from sqlalchemy import ForeignKey, String, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
+
+from mitl.db.base import int_pk
+from mitl.db.models.items import Base
+from mitl.records import AuditPurpose, Environment, Label
+
+
+class Audit(Base):
+    """One random sample of a pool of pairs; nothing of it is changed after it was drawn."""
+
+    __tablename__ = "audit"
+    __table_args__ = (UniqueConstraint("environment", "number"),)
+    id: Mapped[int_pk]
+    environment: Mapped[Environment]
+    number: Mapped[int]
+    """Within its environment, from 1."""
+    purpose: Mapped[AuditPurpose]
+    design: Mapped[str]
+    """JSON of `mitl.records.audits.AuditDesign`: strata, sizes, seed, how the risk is dealt."""
+    pool_sha256: Mapped[str] = mapped_column(String(64))
+    """Over the data set's content and the queries asked, so over which pairs there are: another one voids the audit."""
+    listed: Mapped[bytes]
+    """Parquet of `mitl.records.audits.LISTED`: the stratum of each pair of the pool that is not in the last one."""
+    drawn_at: Mapped[dt.datetime]
+
+
+class AuditPair(Base):
+    """A pair that was drawn."""
+
+    __tablename__ = "audit_pair"
+    __table_args__ = (UniqueConstraint("audit_id", "pair_id"), UniqueConstraint("audit_id", "place"))
+    id: Mapped[int_pk]
+    audit_id: Mapped[int] = mapped_column(ForeignKey("audit.id"))
+    pair_id: Mapped[int] = mapped_column(ForeignKey("pair.id"), index=True)
+    place: Mapped[int]
+    """In the order of drawing over all strata, from 1."""
+    stratum: Mapped[int]
+    """Place among the design's strata, from 0."""
+    inclusion: Mapped[float]
+    """Probability that the draw holds the pair, above 0."""
+    recheck: Mapped[bool]
+    """Whether two further workers are asked though the first says no; a yes always goes to two more."""
+    known: Mapped[bool]
+    """Whether it was among the positives when the sample was drawn."""
+
+
+class Labelling(Base):
+    """One run that gave machine labels, with the bound under which it did."""
+
+    __tablename__ = "labelling"
+    id: Mapped[int_pk]
+    environment: Mapped[Environment]
+    audit_id: Mapped[int] = mapped_column(ForeignKey("audit.id"))
+    """The sample that bounds its error."""
+    config: Mapped[str]
+    """JSON: tolerated error, risk, thresholds and counts of each stratum, what scored the pairs."""
+    made_at: Mapped[dt.datetime]
+    withdrawn_at: Mapped[dt.datetime | None]
+    """When a later run, or a person, took its labels back; they are kept and not read."""
+
+
+class MachineLabel(Base):
+    """A label that a machine gave to a pair that nobody was asked about."""
+
+    __tablename__ = "machine_label"
+    __table_args__ = (UniqueConstraint("labelling_id", "pair_id"),)
+    id: Mapped[int_pk]
+    labelling_id: Mapped[int] = mapped_column(ForeignKey("labelling.id"))
+    pair_id: Mapped[int] = mapped_column(ForeignKey("pair.id"), index=True)
+    label: Mapped[Label]
+    probability: Mapped[float]
+    """Calibrated, that the pair is a match."""
+    stratum: Mapped[str] = mapped_column(String(64))

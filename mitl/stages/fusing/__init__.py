@@ -1,0 +1,1 @@
+"""Scoring the ranked pairs of a project by fusion."""
