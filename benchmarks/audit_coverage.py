@@ -128,6 +128,7 @@ def worlds() -> Iterator[World]:
             grows=kind == "poor",
             guess=(0.5, 1.0, 2.0)[number % 3],
             pairs=200_000 if prevalence < 0.01 else 60_000,
+            sample=4_000 if prevalence < 0.01 else 2_000,
             seed=number,
         )
     for number, crowd in enumerate(("careful", "mixed", "hasty")):
@@ -260,13 +261,15 @@ def counts(index: Ints, marked: NDArray[np.bool_], pairs: Pairs, seen: int, *, h
     return Counts(np.broadcast_to(size, (B, H)), sampled, np.stack(hits), expected)
 
 
-def evidence(index: Ints, given: Ints, pairs: Pairs, seen: int) -> Evidence:
+def evidence(index: Ints, given: Ints, recheck: NDArray[np.bool_], pairs: Pairs, seen: int) -> Evidence:
     """What the first pairs of each draw say, by the rules of `mitl.audits.evidence`, for all draws at once."""
     yes = (given != NONE) & (given <= WEAK_YES)
     number = yes.sum(axis=0)
     held, label = pairs.held[index], pairs.label[index]
-    weak_yes, weak_no = held & (label == WEAK_YES), ~held & (label == WEAK_NO)
-    weak_yes = np.where(weak_yes.sum(axis=1, keepdims=True) >= FEWEST, weak_yes, held)
+    thrice = held & recheck
+    weak_yes, weak_no = thrice & (label == WEAK_YES), ~held & (label == WEAK_NO)
+    weak_yes = np.where(weak_yes.sum(axis=1, keepdims=True) >= FEWEST, weak_yes, thrice)
+    weak_yes = weak_yes & yes[1:].any(axis=0)
     weak_no = weak_no & (weak_no.sum(axis=1, keepdims=True) >= FEWEST)
     early = np.arange(index.shape[1]) < seen
     return Evidence(
@@ -295,10 +298,13 @@ def bounded(world: World, draws: int) -> dict[str, Floats]:
     rng = np.random.default_rng([world.seed, 2])
     index, given, recheck = audit(pairs, draws, rng)
     n = index.shape[1]
-    told = evidence(index, given, pairs, n)
+    told = evidence(index, given, recheck, pairs, n)
     looks = [
         recall_lower(
-            evidence(index, given, pairs, n * (look + 1) // LOOKS), RISK, method="betting", anytime=True
+            evidence(index, given, recheck, pairs, n * (look + 1) // LOOKS),
+            RISK,
+            method="betting",
+            anytime=True,
         ).lower
         for look in range(LOOKS)
     ]
