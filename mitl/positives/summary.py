@@ -16,7 +16,7 @@ from mitl.positives.release_input import ReleaseInput
 from mitl.positives.scrubbing import TextScan
 from mitl.proposals.candidates import distinct_pairs
 from mitl.records import Direction, Label, PositiveSource
-from mitl.records.frames import NONE, counts, is_gold
+from mitl.records.frames import NONE, counts, is_asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,8 +174,8 @@ class Summary:
 
 
 def summarise(data: ReleaseInput, listed: Mapping[Direction, Mapping[int, tuple[int, ...]]]) -> Summary:
-    """Count a release; gold controls are in no figure."""
-    shown = data.judgements[~is_gold(data.judgements)]
+    """Count a release; gold controls and audits are in no figure."""
+    shown = data.judgements[is_asked(data.judgements)]
     counting, merged = shown.loc[counts(shown), ["pair", "label"]], data.merged.pairs
     kept = merged[merged["kept"]]
     work = shown["worker"].value_counts(sort=False)
