@@ -62,6 +62,8 @@ class CertifiedAudit:
     """``HELD``."""
     outside: int
     """Positives that the release holds outside the pool, of which the certificate says nothing."""
+    method: str
+    """Of the bound: ``exact`` or ``betting``."""
     certificate: Certificate
 
 
@@ -112,7 +114,7 @@ def certified(
         label=np.where(answered < 0, NONE, np.append(known["label"], NONE)[answered]).astype(np.int8),
     )
     whole = with_audit(merged, pairs[is_confirmed], pairs[refused(record.audited)], exclusions)
-    return whole, CertifiedAudit(record, audited, held, len(kept) - len(inside), certificate)
+    return whole, CertifiedAudit(record, audited, held, len(kept) - len(inside), method, certificate)
 
 
 def strata_of(pairs: Ints, record: AuditRecord) -> Ints:

@@ -36,8 +36,8 @@ def positives_table(data: ReleaseInput, images: ReleaseIds, captions: ReleaseIds
     speaks = (kept[name].to_numpy(np.int64) << n for n, name in enumerate(SPEAKS.values()))
     return pa.table(
         {
-            **_pair_columns(data, kept, images, captions),
-            "label": _labels(kept["label"].where(kept["verified"], NONE)),
+            **pair_columns(data, kept, images, captions),
+            "label": label_column(kept["label"].where(kept["verified"], NONE)),
             "sources": _by_bits([source.value for source in SPEAKS]).take(pa.array(sum(speaks))),
             **_answer_columns(data, kept),
             **_machine_columns(data, kept),
@@ -49,8 +49,8 @@ def negatives_table(data: ReleaseInput, images: ReleaseIds, captions: ReleaseIds
     """One row per pair that people, or else a machine, called no match, in order of the pairs."""
     negative = data.merged.pairs[data.merged.pairs["negative"]]
     columns = {
-        **_pair_columns(data, negative, images, captions),
-        "label": _labels(negative["label"]),
+        **pair_columns(data, negative, images, captions),
+        "label": label_column(negative["label"]),
         **_answer_columns(data, negative),
     }
     machine = _machine_columns(data, negative)
@@ -70,7 +70,7 @@ def posteriors_table(
     match = {"match": posterior.match, "match_low": posterior.low, "match_high": posterior.high}
     return pa.table(
         {
-            **_pair_columns(data, answered, images, captions),
+            **pair_columns(data, answered, images, captions),
             **levels,
             **{name: pa.array(column) for name, column in match.items() if column is not None},
         }
@@ -93,9 +93,9 @@ def judgements_table(
     active_ms = shown["active_ms"].to_numpy()
     return pa.table(
         {
-            **_pair_columns(data, shown, images, captions),
+            **pair_columns(data, shown, images, captions),
             "worker": _strings(shown["worker"]),
-            "label": _labels(shown["label"]),
+            "label": label_column(shown["label"]),
             "outcome": outcomes.take(pa.array(shown["outcome"].to_numpy())),
             **{q.column: _choices(q, shown[q.column].to_numpy()) for q in data.questions if q.choices},
             "active_ms": pa.array(active_ms, mask=active_ms == NONE),
@@ -126,9 +126,10 @@ def parquet_bytes(table: pa.Table) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def _pair_columns(
+def pair_columns(
     data: ReleaseInput, rows: pd.DataFrame, images: ReleaseIds, captions: ReleaseIds
 ) -> dict[str, pa.Array]:
+    """The released ids of the packed pairs in these rows."""
     kind = pa.int64() if data.id_kind is IdKind.INTEGER else pa.string()
     ids = zip(
         ("image_id", "caption_id"), (images, captions), unpack_ids(rows["pair"].to_numpy()), strict=True
@@ -156,12 +157,13 @@ def _machine_columns(data: ReleaseInput, rows: pd.DataFrame) -> dict[str, pa.Arr
         return {}
     without = (rows["machine"] == NONE).to_numpy()
     return {
-        "machine_label": _labels(rows["machine"]),
+        "machine_label": label_column(rows["machine"]),
         "machine_probability": pa.array(rows["machine_probability"].to_numpy(np.float32), mask=without),
     }
 
 
-def _labels(column: pd.Series[int]) -> pa.Array:
+def label_column(column: pd.Series[int]) -> pa.Array:
+    """Labels by their places in Label, in words; null for NONE."""
     labels = column.to_numpy()
     return pa.array([label.value for label in Label]).take(pa.array(labels, mask=labels == NONE))
 
