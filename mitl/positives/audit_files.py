@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -71,23 +71,13 @@ def certificate_file(audit: CertifiedAudit) -> dict[str, object]:
     """What ``certificate.json`` says: the design, what it was held against, every figure, and the words."""
     return {
         "format": CERTIFICATE_FORMAT,
-        "audit": audit_named(audit),
+        "audit": audit.named,
         "method": audit.method,
         "held": len(audit.held),
         "outside": audit.outside,
         "found": int(audit.audited["found"].sum()),
         "certificate": audit.certificate.as_json(),
         "words": list(audit.certificate.lines()),
-    }
-
-
-def audit_named(audit: CertifiedAudit) -> dict[str, object]:
-    """Which audit it is; the manifest says it too."""
-    record = audit.record
-    return {
-        "number": record.number,
-        "pool_sha256": record.pool_sha256,
-        "design": asdict(record.design),
     }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pandas as pd
@@ -65,6 +65,15 @@ class CertifiedAudit:
     method: str
     """Of the bound: ``exact`` or ``betting``."""
     certificate: Certificate
+
+    @property
+    def named(self) -> dict[str, object]:
+        """Which audit it is, as the manifest and the certificate say."""
+        return {
+            "number": self.record.number,
+            "pool_sha256": self.record.pool_sha256,
+            "design": asdict(self.record.design),
+        }
 
 
 def confirmed(audited: pd.DataFrame) -> Flags:
