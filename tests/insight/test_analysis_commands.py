@@ -385,8 +385,8 @@ def test_tables_and_drawings_are_written_once(judged, tmp_path):
     assert {path: path.read_bytes() for path in content} == content
     tables = sorted(path.stem for path in (tmp_path / "csv").iterdir())
     assert tables == [
-        *("answers", "bias-by-size", "bias-scores", "correlations", "diversity"),
-        *("completeness", "label-order", "multiplicity", "rsum", "sets", "workers", "wrong-positives"),
+        *("answers", "bias-by-size", "bias-scores", "completeness", "correlations", "diversity"),
+        *("label-order", "multiplicity", "rsum", "sets", "workers", "wrong-positives"),
     ]
     drawings = sorted(path.stem for path in (tmp_path / "svg").iterdir())
     assert drawings == [
