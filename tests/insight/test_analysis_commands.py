@@ -393,7 +393,7 @@ def test_tables_and_drawings_are_written_once(judged, tmp_path):
         *("answers", "bias", "bias-truth", "correlations"),
         *("diversity-i2t", "diversity-t2i", "multiplicity", "wrong-positives"),
     ]
-    assert [first["counts"][f"{kind}_written"] for kind in ("tables", "drawings")] == [11, 8]
+    assert [first["counts"][f"{kind}_written"] for kind in ("tables", "drawings")] == [12, 8]
     assert [second["counts"][f"{kind}_written"] for kind in ("tables", "drawings")] == [0, 0]
     rows = list(csv.DictReader((tmp_path / "csv" / "diversity.csv").read_text().splitlines()))
     told = first["counts"]["analyses"]["diversity"]["i2t"]["tau"][NEAR][FAR]
