@@ -1,29 +1,29 @@
-"""How sure a machine must be for its labels to stand, so that of a stratum's pairs no more than a share is labelled wrongly.
+"""How sure a machine must be for its labels to stand, so that no more than a share of a stratum gets a wrong one.
 
-N open pairs have a machine label and an uncertainty U; m of them, drawn without replacement, were answered by people. For
-rising u let k(u) count the audited errors with U < u. The number of errors below u only grows with u, so the thresholds
-are tested in this order, each at the whole risk, and the first that fails ends it: the chance that one passes whose
-errors are too many is that of the first such one, and nothing is paid for having tried many. What is bounded are the
-errors that remain, those among pairs without an audited answer: whoever was sampled carries people's answer.
+N open pairs have a machine label and an uncertainty U; m of them, drawn without replacement, were answered by people.
+For rising u let k(u) count the audited errors with U < u. The number of errors below u only grows with u, so the
+thresholds are tested in this order, each at the whole risk, and the first that fails ends it: that one passes whose
+errors are too many has the chance of the first such one, and nothing is paid for having tried many. What is bounded are
+the errors that remain, those among pairs without an audited answer: whoever was sampled carries people's answer.
 
 Proof, for errors that people see. Order the errors by U. With c the most audited errors under which a threshold passes,
 the labels hold more than B wrong ones only if the first B + 1 + c errors contain at most c audited ones (or all errors,
-where there are fewer, the same with less). Which of a fixed set are audited is hypergeometric, and c is chosen such that
-this has probability alpha at most. Ties in U stop before the whole group of the error that fails.
+where there are fewer, the same with less). Which of a fixed set are audited is hypergeometric, and c is such that this
+has probability alpha at most. Ties in U stop before the whole group of the error that fails.
 
 What people see. An audited pair is answered by one worker; where that contradicts the machine, two further workers are
 asked, and the majority of the three decides. An error is a pair of which more than half of the workers who pass the
 controls would contradict the machine; with t the share who would, this process shows it with probability
-g(t) = t (1 - (1 - t)^2) and stays blind where the first worker happens to side with the machine. Over the errors, with b
-the mean share of workers who side with the machine, the mean of g is at least s = 1 - 1.25 b, whatever the mix (the
+g(t) = t (1 - (1 - t)^2) and stays blind where the first worker happens to side with the machine. Over the errors, with
+b the mean share of workers who side with the machine, the mean of g is at least s = 1 - 1.25 b, whatever the mix (the
 tangent of g from (1, 1) touches it at 1/2, where its slope is 1.25). So the bound is taken in two steps: of M errors
 fewer than d show themselves with the probability that Bin(M, s) gives at most (Hoeffding 1956), and a tenth of the risk
 is spent on it; the d that do are bounded as above. With ``siding`` 0 the bound speaks of the errors that this process
 would show, and of no others. Errors in which most of the crowd would agree with the machine are errors for nobody here.
 
 Sources: Candès, Ilyas and Zrnic, Probably Approximately Correct Labels, 2025, for the task; Clopper and Pearson 1934;
-Hoeffding, Annals of Mathematical Statistics 1956; Waudby-Smith and Ramdas, Estimating Means of Bounded Random Variables by
-Betting, 2024, and Confidence Sequences for Sampling without Replacement, 2020, for losses between 0 and 1.
+Hoeffding, Annals of Mathematical Statistics 1956; Waudby-Smith and Ramdas, Confidence Sequences for Sampling without
+Replacement, 2020, and Estimating Means of Bounded Random Variables by Betting, 2024, for losses between 0 and 1.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _shown(total: int, chance: float, risk: float) -> int:
 
 
 def hypergeometric_cdf(seen: int, size: int, marked: int, sample: int) -> float:
-    """The probability that at most ``seen`` of ``sample`` things are marked, drawn from ``size`` without replacement."""
+    """The probability that at most ``seen`` of ``sample`` things drawn from ``size`` without replacement are marked."""
     if seen >= min(marked, sample):
         return 1.0
     k = np.arange(max(0, sample - (size - marked)), seen + 1, dtype=np.float64)

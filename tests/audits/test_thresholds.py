@@ -156,7 +156,7 @@ def test_losses_of_none_and_all_bound_no_less_carefully_than_errors_do(seed: int
     wrong = rng.random(3000) < uncertainty**2
     audited = rng.choice(3000, 500, replace=False)
     exact = find_threshold(uncertainty, audited, wrong[audited], TWO_PERCENT)
-    bets = find_threshold_of_loss(uncertainty, audited, wrong[audited].astype(float), TWO_PERCENT)
+    bets = find_threshold_of_loss(uncertainty, audited, wrong[audited].astype(np.float64), TWO_PERCENT)
     assert bets.labelled <= 1.5 * exact.labelled + 100
     assert bets.bound <= 0.02
 
@@ -168,7 +168,7 @@ def test_small_losses_let_more_labels_stand_than_whole_errors() -> None:
     off = rng.random(4000) < uncertainty
     audited = rng.choice(4000, 600, replace=False)
     whole, third = (
-        find_threshold_of_loss(uncertainty, audited, off[audited] * loss, TWO_PERCENT).labelled
+        find_threshold_of_loss(uncertainty, audited, np.where(off[audited], loss, 0.0), TWO_PERCENT).labelled
         for loss in (1.0, 1 / 3)
     )
     assert third > 1.5 * whole > 0

@@ -20,7 +20,7 @@ RUNS = 300
 
 
 def population(seed: int) -> tuple[Floats, Flags]:
-    """Uncertainties of 4,000 pairs, and which of the machine's labels are wrong: 5.9 %, the more uncertain the likelier."""
+    """Uncertainties of 4,000 pairs, and which machine labels are wrong: 5.9 %, the unsurer the likelier."""
     rng = np.random.default_rng(seed)
     uncertainty = rng.random(SIZE) / 2
     chance = uncertainty**2
