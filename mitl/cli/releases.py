@@ -1,4 +1,4 @@
-"""``mitl build-dataset`` and ``compare``."""
+"""``mitl build-dataset``, ``verify`` and ``compare``."""
 
 from __future__ import annotations
 
@@ -117,6 +117,20 @@ def build_dataset(
             humans_only=humans_only,
         )
     )
+
+
+@click.command("verify")
+@click.argument("release", type=click.Path(path_type=Path))
+@common
+def verify(app: App, release: Path) -> int:
+    """Check a release from its own files, without a project: their hashes, and its certificate.
+
+    What certifies how complete and how right it is, is computed again from the released answers and compared with
+    every figure that the release states. Exit status 1 where anything differs.
+    """
+    from mitl.stages.releasing.verify import verify
+
+    return app.conclude(verify(release))
 
 
 @click.command("compare")

@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from mitl.core.packed import Ints, pack_ids
+from mitl.core.packed import Ints, pack_ids, places
 from mitl.errors import ReleaseError
 from mitl.positives.certifying import RELEASED_AUDIT, CertifiedAudit
 from mitl.positives.folders import read_checked
@@ -40,7 +41,7 @@ def audit_tables(
     Answers stand in order of their pair and number, so that nothing tells of two pairs which was answered first.
     """
     audited = audit.audited
-    given = audit.record.told.sort_values(["pair", "number"], ignore_index=True)
+    given = audit.record.answers.sort_values(["pair", "number"], ignore_index=True)
     plain = [name for name in RELEASED_AUDIT if name not in (*_LABELLED, "pair")]
     return {
         "audit": pa.table(
@@ -72,7 +73,6 @@ def certificate_file(audit: CertifiedAudit) -> dict[str, object]:
     return {
         "format": CERTIFICATE_FORMAT,
         "audit": audit.named,
-        "method": audit.method,
         "held": len(audit.held),
         "outside": audit.outside,
         "found": int(audit.audited["found"].sum()),
@@ -85,8 +85,9 @@ def certificate_file(audit: CertifiedAudit) -> dict[str, object]:
 class ReleasedAudit:
     """A release's audit, read from its files; images and captions are numbered here in the order of their ids."""
 
-    image_ids: tuple[str, ...]
-    caption_ids: tuple[str, ...]
+    image_ids: NDArray[Any]
+    """Those that the audit's tables name, as they are released; ascending."""
+    caption_ids: NDArray[Any]
     design: AuditDesign
     audited: pd.DataFrame
     """``RELEASED_AUDIT``, in the order of drawing."""
@@ -96,6 +97,15 @@ class ReleasedAudit:
     """``HELD``."""
     told: Mapping[str, Any]
     """``certificate.json``."""
+
+    def packed(self, table: pd.DataFrame) -> Ints:
+        """The pairs in the rows of any of the release's tables; -1 where the audit's tables do not name them."""
+        images = places(self.image_ids, table["image_id"].to_numpy())
+        captions = places(self.caption_ids, table["caption_id"].to_numpy())
+        known = (images >= 0) & (captions >= 0)
+        found = np.full(len(table), -1)
+        found[known] = pack_ids(images[known], captions[known])
+        return found
 
 
 def read_audit(folder: Path, manifest: Mapping[str, object]) -> ReleasedAudit | None:
@@ -134,8 +144,8 @@ def _numbered(told: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> Re
     given = _labelled(answers.assign(pair=pairs(answers)), {k: v for k, v in AUDIT_ANSWERS.items() if k != "place"})
     held = frame(HELD, {"pair": pairs(strata), "stratum": strata["stratum"]})
     return ReleasedAudit(
-        image_ids=tuple(map(str, names[0])),
-        caption_ids=tuple(map(str, names[1])),
+        image_ids=names[0],
+        caption_ids=names[1],
         design=AuditDesign.from_json(json.dumps(told["audit"]["design"])),
         audited=audited.sort_values("place", ignore_index=True),
         answers=given,

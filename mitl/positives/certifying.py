@@ -6,13 +6,16 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from mitl.audits.certificate import Certificate, certify
+from mitl.audits.chao import chao
 from mitl.audits.pool import Pool
 from mitl.core.packed import Ints, contains, distinct, places
 from mitl.positives.merging import MATCHES, REFUSES, SOURCES, Exclusions, Merged, exclusions_name
+from mitl.proposals.candidates import distinct_pairs, finders
 from mitl.records import PositiveSource
-from mitl.records.audits import ANSWERS_EACH, AUDIT_ANSWERS, AUDITED, HELD, AuditDesign
+from mitl.records.audits import ANSWERS_EACH, AUDITED, HELD, AuditDesign
 from mitl.records.frames import MERGED, NONE, Flags, Schema, frame
 
 RELEASED_AUDIT: Schema = {
@@ -40,15 +43,7 @@ class AuditRecord:
     audited: pd.DataFrame
     """``AUDITED``."""
     answers: pd.DataFrame
-    """``AUDIT_ANSWERS``, with those that are not wanted."""
-
-    @property
-    def told(self) -> pd.DataFrame:
-        """The answers that ``audited`` shows, each with its worker (``AUDIT_ANSWERS``)."""
-        at = places(self.audited["place"].to_numpy(), self.answers["place"].to_numpy())
-        labels = self.audited[list(_PLACES)].to_numpy()
-        shown = labels[at, self.answers["number"].to_numpy() - 1] != NONE
-        return frame(AUDIT_ANSWERS, {name: self.answers[name][shown] for name in AUDIT_ANSWERS})
+    """``AUDIT_ANSWERS``."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,8 +57,6 @@ class CertifiedAudit:
     """``HELD``."""
     outside: int
     """Positives that the release holds outside the pool, of which the certificate says nothing."""
-    method: str
-    """Of the bound: ``exact`` or ``betting``."""
     certificate: Certificate
 
     @property
@@ -93,10 +86,28 @@ def largest_share(workers: pd.Series[str]) -> float:
     return float(workers.value_counts(normalize=True).max()) if len(workers) else 0.0
 
 
+def matches_at_least(found_by: NDArray[np.integer], annotators: int) -> tuple[float, float] | None:
+    """Held positives that some annotator proposed, and Chao's estimate of how many matches there are at least.
+
+    Args:
+        found_by: (held,) how many annotators proposed each.
+
+    Returns:
+        None where fewer than two annotators proposed anything, or nothing that is held.
+    """
+    if annotators < 2 or not found_by.any():
+        return None
+    known = chao(found_by, annotators)
+    return float(known.found), known.total
+
+
 def certified(
-    record: AuditRecord, merged: Merged, exclusions: Exclusions, *, method: str
+    record: AuditRecord, merged: Merged, exclusions: Exclusions, proposals: pd.DataFrame
 ) -> tuple[Merged, CertifiedAudit]:
     """The release with what only the audit found, and the certificate of what it held before.
+
+    Args:
+        proposals: ``PROPOSALS``, in order.
 
     Raises:
         AuditError: the audit cannot certify it: answers are open, a stratum has none, one worker gave most of them.
@@ -111,8 +122,8 @@ def certified(
         record.design,
         held,
         labels,
-        method=method,
-        worker_share=largest_share(record.told["worker"]),
+        worker_share=largest_share(record.answers["worker"]),
+        chao=matches_at_least(np.diff(finders(proposals, inside)[0]), len(distinct_pairs(proposals))),
     )
     pairs, is_confirmed = record.audited["pair"].to_numpy(), confirmed(record.audited)
     answered = places(known["pair"].to_numpy(), pairs)
@@ -123,7 +134,7 @@ def certified(
         label=np.where(answered < 0, NONE, np.append(known["label"], NONE)[answered]).astype(np.int8),
     )
     whole = with_audit(merged, pairs[is_confirmed], pairs[refused(record.audited)], exclusions)
-    return whole, CertifiedAudit(record, audited, held, len(kept) - len(inside), method, certificate)
+    return whole, CertifiedAudit(record, audited, held, len(kept) - len(inside), certificate)
 
 
 def strata_of(pairs: Ints, record: AuditRecord) -> Ints:

@@ -22,6 +22,7 @@ from mitl.positives.markdown import plain, table
 from mitl.positives.merging import listed_queries
 from mitl.positives.privacy import refuse_leaks, shown_judgements
 from mitl.positives.release_input import ReleaseInput
+from mitl.positives.sheet_audit import in_short
 from mitl.positives.summary import Summary, summarise
 from mitl.positives.tables import (
     conflicts_csv,
@@ -177,9 +178,10 @@ def readme(data: ReleaseInput, summary: Summary, files: Iterable[str]) -> str:
         )
     if data.audit is not None:
         body += [
-            "How complete and how right it is, `certificate.json` says with a known confidence: "
-            + " ".join(data.audit.certificate.lines()),
-            "`mitl verify FOLDER` computes this again from these files alone.",
+            "How complete and how right it is, within the pairs of the queries that were asked:",
+            in_short(data.audit.certificate.lines()),
+            "`certificate.json` and `datasheet.md` tell what that rests on; `mitl verify FOLDER` computes it again from "
+            "these files alone.",
         ]
     if data.has_machine_labels:
         body.append(

@@ -64,6 +64,11 @@ def audit_told(data: ReleaseInput) -> str:
     )
 
 
+def in_short(lines: Sequence[str]) -> str:
+    """The bounds alone, of a certificate's lines."""
+    return "\n".join(f"- {line}" for line in lines[:3])
+
+
 def limits(data: ReleaseInput) -> Sequence[str]:
     """The certificate's sentences, for those who read no datasheet; none without a certificate."""
     return () if data.audit is None else tuple(data.audit.certificate.lines())

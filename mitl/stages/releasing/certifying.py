@@ -14,9 +14,6 @@ from mitl.positives.release_input import MachineBound, ReleaseInput
 from mitl.records import AuditPurpose
 from mitl.stages.auditing.pools import pool_of
 
-METHOD = "betting"
-"""Of the bound; fixed beforehand, since the better of two bounds afterwards would be none."""
-
 
 def with_certificate(
     context: Context, data: ReleaseInput, exclusions: Exclusions
@@ -27,7 +24,7 @@ def with_certificate(
         record, why = None, "the official filters reproduce files that had no audit, so it is not read"
     if record is not None:
         try:
-            merged, audit = certified(record, data.merged, exclusions, method=METHOD)
+            merged, audit = certified(record, data.merged, exclusions, data.proposals)
         except AuditError as error:
             why = str(error)
         else:
