@@ -4,14 +4,20 @@ Every function works on arrays whose last axis is the strata: (H,) for one audit
 methods bound the sum over strata:
 
 * ``exact``: the hypergeometric bound of each stratum at a share of the risk, added up.
-* ``betting``: one bet on all strata together. A bettor with a beta-binomial prior puts stakes on every possible number
-  D of marked pairs; log E(D) is by how much the bettor's forecasts beat those that are right if D is. At the true
-  numbers the product over strata exceeds 1 / risk with a probability of at most risk, at whatever moment one looks, so
-  the true sum is below the largest one whose product does not (Ville's inequality). No risk is dealt to strata.
+* ``betting``: one bet on all strata together. A forecaster with a beta-binomial prior bets against every possible
+  number D of marked pairs; E(D) is the bettor's money if D is wrong: by what factor the forecasts of the answers were
+  likelier than under D. At the true numbers the product over strata exceeds 1 / risk with a probability of at most
+  risk, at whatever moment one looks, so that the true sum is no larger than the largest one whose product does not
+  (Ville's inequality). In each stratum only a share of the money is staked, `dealt` by the design: a bettor who stakes
+  all loses a nat or two even to the true number, and one stratum's loss would widen all others' bounds.
+
+``design`` takes the one whose bound is lower if the answers come as they were expected, which is known before the first
+of them. That is mostly ``exact`` where a single stratum matters, and ``betting`` where several do.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -20,16 +26,18 @@ from numpy.typing import ArrayLike, NDArray
 from mitl.errors import AuditError
 
 Floats = NDArray[np.float64]
-Method = Literal["betting", "exact"]
-METHODS: tuple[Method, ...] = ("betting", "exact")
+Method = Literal["design", "betting", "exact"]
+METHODS: tuple[Method, ...] = ("design", "betting", "exact")
 
-_SHAPE = 0.5
-"""First parameter of the beta prior: how strongly one bets on the expected share; the smaller, the less surely."""
+_SHAPE = 2.0
+"""First parameter of the beta prior: the larger, the more surely one bets on the expected share."""
 _LEAST_EXPECTED, _MOST_EXPECTED = 1e-7, 0.5
 _STIRLING = 50.0
 """From here on three terms of Stirling's series give log Γ to the last digit."""
-_HALVINGS = 60
-_PRICES = 60
+_HALVINGS, _PRICES = 45, 40
+_CHEAPEST, _DEAREST = -25.0, 12.0
+"""Log μ between which the price of evidence is sought; outside them the bound is only wider."""
+_ROUNDING = 1e-6
 
 
 def total_upper(
@@ -51,7 +59,24 @@ def total_upper(
         return exact_upper(size, sampled, marked, expected, risk)
     if method == "betting":
         return betting_upper(size, sampled, marked, expected, risk)
-    raise AuditError(f"no method called {method!r} bounds an audit; known: {', '.join(METHODS)}")
+    if method != "design":
+        raise AuditError(f"no method called {method!r} bounds an audit; known: {', '.join(METHODS)}")
+    size, sampled, marked, expected = _together(size, sampled, marked, expected)
+    rows = [values.reshape(-1, size.shape[-1]) for values in (size, sampled, marked, expected)]
+    exact = _exact_is_lower(rows[0], rows[1], rows[3], risk)
+    bound = np.empty(len(exact))
+    for upper, chosen in ((exact_upper, exact), (betting_upper, ~exact)):
+        N, n, c, e = (values[chosen] for values in rows)
+        bound[chosen] = upper(N, n, c, e, risk)
+    return bound.reshape(size.shape[:-1])
+
+
+def _exact_is_lower(size: Floats, sampled: Floats, expected: Floats, risk: float) -> NDArray[np.bool_]:
+    """(B,) whether ``exact`` bounds lower than ``betting`` if the answers come as expected."""
+    marked = np.round(sampled * expected)
+    return exact_upper(size, sampled, marked, expected, risk) <= betting_upper(
+        size, sampled, marked, expected, risk
+    )
 
 
 def hypergeometric_upper(size: ArrayLike, sampled: ArrayLike, marked: ArrayLike, risk: ArrayLike) -> Floats:
@@ -62,9 +87,7 @@ def hypergeometric_upper(size: ArrayLike, sampled: ArrayLike, marked: ArrayLike,
     """
     from scipy.stats import hypergeom
 
-    size, sampled, marked, risk = np.broadcast_arrays(
-        *(np.asarray(value, np.float64) for value in (size, sampled, marked, risk))
-    )
+    size, sampled, marked, risk = _together(size, sampled, marked, risk)
     low, high = marked.copy(), size - sampled + marked
     while (low < high).any():
         middle = np.ceil((low + high) / 2)
@@ -79,9 +102,7 @@ def dealt(size: ArrayLike, sampled: ArrayLike, expected: ArrayLike) -> Floats:
     They look at the design and at how many pairs were drawn, never at an answer. A stratum that was seen whole, or not
     at all, needs none.
     """
-    size, sampled, expected = np.broadcast_arrays(
-        *(np.asarray(value, np.float64) for value in (size, sampled, expected))
-    )
+    size, sampled, expected = _together(size, sampled, expected)
     n = np.maximum(sampled, 1)
     need = np.where((sampled > 0) & (sampled < size), size * (1 / n + np.sqrt(expected / n) / 2), 0.0)
     total = need.sum(axis=-1, keepdims=True)
@@ -97,32 +118,74 @@ def exact_upper(
     )
 
 
-def log_e(
-    total: ArrayLike, size: ArrayLike, sampled: ArrayLike, marked: ArrayLike, expected: ArrayLike
-) -> Floats:
-    """Log of the e-value against ``total`` marked pairs in a stratum; infinite where the sample excludes them.
+@dataclass(frozen=True, slots=True, eq=False)
+class Bets:
+    """E-values of the strata, (..., H) each: what was seen, the forecaster's part, and the share of money at stake."""
 
-    It is convex in ``total`` between ``marked`` and ``size - sampled + marked``, since it is a sum of -log(total - i)
-    and -log(size - total - j), i below the marked and j below the unmarked ones seen.
-    Source: prior-posterior ratio of Waudby-Smith and Ramdas, Confidence sequences for sampling without replacement,
-    NeurIPS 2020, with a beta-binomial prior, under which the draws are Pólya's urn.
-    """
-    from scipy.special import betaln
+    size: Floats
+    sampled: Floats
+    marked: Floats
+    forecast: Floats
+    """Log chance that the forecaster gave the answers as they came, over all orders of the stratum's pairs."""
+    stake: Floats
 
-    total, size, sampled, marked = (
-        np.asarray(value, np.float64) for value in (total, size, sampled, marked)
-    )
-    a, b = _prior(expected)
-    unmarked = sampled - marked
-    possible = (total >= marked) & (size - total >= unmarked)
-    inside = np.clip(total, marked, size - unmarked)
-    urn = betaln(a + marked, b + unmarked) - betaln(a, b)
-    likelihood = (
-        _log_falling(inside, marked)
-        + _log_falling(size - inside, unmarked)
-        - _log_falling(size, sampled)
-    )
-    return np.where(possible, urn - likelihood, np.inf)
+    @classmethod
+    def of(
+        cls,
+        size: ArrayLike,
+        sampled: ArrayLike,
+        marked: ArrayLike,
+        expected: ArrayLike,
+        *,
+        whole: bool = False,
+    ) -> Bets:
+        """The bets on these samples; see `total_upper`. A ``whole`` bet keeps no money back.
+
+        Source: prior-posterior ratio of Waudby-Smith and Ramdas, Confidence sequences for sampling without
+        replacement, NeurIPS 2020, with a beta-binomial prior, under which the draws are Pólya's urn.
+        """
+        from scipy.special import betaln
+
+        size, sampled, marked, expected = _together(size, sampled, marked, expected)
+        share = np.clip(expected, _LEAST_EXPECTED, _MOST_EXPECTED)
+        a, b = np.full(share.shape, _SHAPE), _SHAPE * (1 - share) / share
+        urn = betaln(a + marked, b + sampled - marked) - betaln(a, b)
+        stake = np.ones_like(size) if whole else dealt(size, sampled, expected)
+        return cls(size, sampled, marked, urn + _log_falling(size, sampled), stake)
+
+    @property
+    def most(self) -> Floats:
+        """As many marked pairs as the sample leaves possible."""
+        return self.size - self.sampled + self.marked
+
+    def log_e(self, total: Floats) -> Floats:
+        """Log of the e-value against ``total`` marked pairs, which lies between ``marked`` and `most`.
+
+        It is convex there: the part that depends on ``total`` is a sum of -log(total - i) and
+        -log(size - total - j), i below the marked and j below the unmarked pairs seen; the constant of the money
+        kept back leaves it so.
+        """
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.logaddexp(np.log1p(-self.stake), np.log(self.stake) + self._whole(total)))
+
+    def slope(self, total: Floats) -> Floats:
+        """By how much `log_e` rises with one more marked pair."""
+        from scipy.special import digamma, expit
+
+        unmarked, rest = self.sampled - self.marked, self.size - total
+        whole = (
+            digamma(rest + 1)
+            - digamma(np.maximum(rest - unmarked, 0.0) + 1)
+            - digamma(total + 1)
+            + digamma(np.maximum(total - self.marked, 0.0) + 1)
+        )
+        with np.errstate(divide="ignore"):
+            odds = np.log(self.stake) - np.log1p(-self.stake)
+        return np.asarray(whole * expit(odds + self._whole(total)))
+
+    def _whole(self, total: Floats) -> Floats:
+        unmarked = self.sampled - self.marked
+        return self.forecast - _log_falling(total, self.marked) - _log_falling(self.size - total, unmarked)
 
 
 def betting_upper(
@@ -134,32 +197,34 @@ def betting_upper(
     its log E rises with slope μ. Whatever μ is, the sum of these numbers and the price of the evidence left over bounds
     the true maximum from above (weak duality), so that a coarse μ makes the bound wider and never false.
     """
-    size, sampled, marked, expected = np.broadcast_arrays(
-        *(np.asarray(value, np.float64) for value in (size, sampled, marked, expected))
-    )
+    bets = Bets.of(size, sampled, marked, expected)
     budget = -np.log(risk)
-    least, most = marked, size - sampled + marked
-    best = most.sum(axis=-1)
-    rising = _slope(most, size, sampled, marked)
-    low = np.full(best.shape, -30.0)  # log μ
-    high = np.log(np.maximum(np.max(rising, axis=-1, initial=1e-12), 1e-12)) + 1.0
+    best = bets.most.sum(axis=-1)
+    low, high = np.full(best.shape, _CHEAPEST), np.full(best.shape, _DEAREST)
     for _ in range(_PRICES):
         price = (low + high) / 2
-        slope = np.exp(price)[..., None]
-        numbers, short = _at_slope(slope, size, sampled, marked, least, most)
-        spent = log_e(numbers, size, sampled, marked, expected).sum(axis=-1)
-        bound = (numbers + short).sum(axis=-1) + (budget - spent) / slope[..., 0]
-        best = np.minimum(best, np.where(np.isfinite(bound), bound, np.inf))
+        slope = np.exp(price)
+        numbers, short = _at_slope(bets, slope[..., None])
+        spent = bets.log_e(numbers).sum(axis=-1)
+        bound = (numbers + short).sum(axis=-1) + (budget - spent) / slope
+        best = np.minimum(best, bound)
         under = spent <= budget
         low, high = np.where(under, price, low), np.where(under, high, price)
-    return np.maximum(np.floor(best + 1e-6), least.sum(axis=-1))
+    return np.maximum(np.floor(best + _ROUNDING), bets.marked.sum(axis=-1))
 
 
-def _prior(expected: ArrayLike) -> tuple[Floats, Floats]:
-    """Parameters of the beta prior with this mean."""
-    share = np.clip(np.asarray(expected, np.float64), _LEAST_EXPECTED, _MOST_EXPECTED)
-    a = np.full(share.shape, _SHAPE)
-    return a, np.asarray(a * (1 - share) / share)
+def _at_slope(bets: Bets, slope: Floats) -> tuple[Floats, Floats]:
+    """Numbers just below those at which log E rises with this slope, and by how much at most they stand below."""
+    low, high = bets.marked.copy(), bets.most
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        flat = bets.slope(middle) <= slope
+        low, high = np.where(flat, middle, low), np.where(flat, high, middle)
+    return low, np.asarray(high - low)
+
+
+def _together(*values: ArrayLike) -> tuple[Floats, ...]:
+    return tuple(np.broadcast_arrays(*(np.asarray(value, np.float64) for value in values)))
 
 
 def _log_falling(x: Floats, k: Floats) -> Floats:
@@ -171,34 +236,8 @@ def _log_falling(x: Floats, k: Floats) -> Floats:
     step = np.maximum(z - w, 0.0)
     series = (far - 0.5) * np.log1p(step / far) + step * np.log(far + step) - step
     series = series + (_tail(far + step) - _tail(far))
-    return np.where(w >= _STIRLING, series, gammaln(z) - gammaln(np.maximum(w, 1.0)))
+    return np.asarray(np.where(w >= _STIRLING, series, gammaln(z) - gammaln(np.maximum(w, 1.0))))
 
 
 def _tail(z: Floats) -> Floats:
     return np.asarray(1 / (12 * z) - 1 / (360 * z**3) + 1 / (1260 * z**5))
-
-
-def _slope(total: Floats, size: Floats, sampled: Floats, marked: Floats) -> Floats:
-    """By how much log E rises with one more marked pair."""
-    from scipy.special import digamma
-
-    unmarked = sampled - marked
-    rest = size - total
-    return np.asarray(
-        digamma(rest + 1)
-        - digamma(np.maximum(rest - unmarked, 0.0) + 1)
-        - digamma(total + 1)
-        + digamma(np.maximum(total - marked, 0.0) + 1)
-    )
-
-
-def _at_slope(
-    slope: Floats, size: Floats, sampled: Floats, marked: Floats, least: Floats, most: Floats
-) -> tuple[Floats, Floats]:
-    """Numbers at which log E rises with this slope, and by how much each may stand short of the exact one."""
-    low, high = least.copy(), most.copy()
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        flat = _slope(middle, size, sampled, marked) <= slope
-        low, high = np.where(flat, middle, low), np.where(flat, high, middle)
-    return low, high - low

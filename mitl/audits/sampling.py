@@ -39,9 +39,7 @@ def draw(
         if design.strata[number].sample
     ]
     pairs = np.concatenate([pairs for pairs, _ in drawn])
-    strata = np.repeat(
-        np.arange(len(design.strata)), [stratum.sample for stratum in design.strata]
-    )  # (n,)
+    strata = np.repeat(np.arange(len(design.strata)), [stratum.sample for stratum in design.strata])  # (n,)
     order = np.random.default_rng([design.seed, len(design.strata)]).permutation(len(pairs))
     inclusion = np.array([stratum.inclusion for stratum in design.strata])
     return frame(
@@ -83,7 +81,7 @@ def _drawn(design: AuditDesign, number: int, member: Ints | RemainderOf) -> tupl
     size = member.size
     if size != stratum.size:
         raise AuditError(
-            f"stratum {stratum.name!r} was designed with {stratum.size:,} pairs and holds {size:,}; plan the audit again"
+            f"stratum {stratum.name!r} was designed with {stratum.size:,} pairs and holds {size:,}; plan again"
         )
     rng = np.random.default_rng([design.seed, number])
     numbers = np.asarray(rng.choice(size, stratum.sample, replace=False), np.int64)
