@@ -138,8 +138,6 @@ def table_with_controls(
 ) -> tuple[Ints, AnswerTable]:
     """The pairs with a usable answer, ascending, and a table of these answers and of those on trusted controls.
 
-    Answers on an audit's places are in neither.
-
     A pair that was asked as a control and as a candidate is two items: what a control is known to be says
     nothing about the answer that people are asked for.
 
@@ -148,7 +146,7 @@ def table_with_controls(
     """
     gold = np.where(is_gold(judgements), judgements["role"], 0)  # candidates have the first place in PairRole
     trusted = np.asarray(judgements["usable"]) & is_labelled(judgements)
-    trusted &= is_asked(judgements) | is_gold(judgements)
+    trusted &= is_gold(judgements) | is_asked(judgements)
     for role in GOLD_LABELS:
         gone = pack_pairs(control.pair for control in withdrawn if control.role is role)
         trusted &= ~((gold == ROLES.index(role)) & contains(gone, judgements["pair"].to_numpy()))

@@ -43,7 +43,7 @@ def pseudonym(worker: str, salt: bytes) -> str:
 
 
 def shown_judgements(judgements: pd.DataFrame, salt: bytes) -> pd.DataFrame:
-    """The judgements that a release shows, under pseudonyms; gold controls and audits are left out.
+    """The judgements that a release shows, under pseudonyms; gold controls and answers of audits are left out.
 
     In order of pair, pseudonym and then content: nothing of the order in which they came in is left. Times are to
     the nearest second.

@@ -224,7 +224,7 @@ def scrubbed_columns(
     Judgements without texts stay as they are.
 
     Args:
-        shown: which rows a release shows; by default those of pairs that were asked.
+        shown: which rows a release shows; by default those of pairs that were asked, neither controls nor audits.
     """
     columns = [
         str(name) for name, kind in judgements.dtypes.items() if kind == "category" and name != "worker"

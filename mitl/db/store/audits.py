@@ -35,17 +35,8 @@ from mitl.db.store.items import dataset, pair_sides
 from mitl.db.store.proposals import queries
 from mitl.records import AuditPurpose, Decision, Environment, PairRole
 from mitl.records import Pair as PairRecord
-from mitl.records.audits import ANSWERS_EACH, AUDITED, LISTED, AuditDesign
-from mitl.records.frames import LABELS, NONE, Schema, frame
-
-AUDIT_ANSWERS: Schema = {
-    "place": ("int64", "of the pair, in the order of drawing; ascending"),
-    "pair": ("int64", "packed"),
-    "number": ("int8", "1 to 3, in the order in which the answers came"),
-    "label": ("int8", "place in Label"),
-    "worker": ("str", "id on the requester API"),
-}
-"""The answers of an audit that count, each by another worker."""
+from mitl.records.audits import ANSWERS_EACH, AUDIT_ANSWERS, AUDITED, LISTED, AuditDesign
+from mitl.records.frames import LABELS, MACHINE_LABELS, NONE, Schema, frame
 
 WANTED: Schema = {
     "pair": ("int64", "packed, distinct"),
@@ -54,14 +45,6 @@ WANTED: Schema = {
     "out": ("int64", "of these, how many are asked on pages that are out or wait for a decision"),
 }
 """The pairs of an audit that lack answers."""
-
-MACHINE_LABELS: Schema = {
-    "pair": ("int64", "packed, ascending and distinct"),
-    "label": ("int8", "place in Label"),
-    "probability": ("float64", "0 to 1, calibrated, that the pair is a match"),
-    "stratum": ("str", "by whose threshold it was labelled"),
-}
-"""The labels that machines gave to pairs that nobody was asked about."""
 
 _ASKED = tuple(role for role in PairRole if role.is_asked)
 _UNDECIDED = (Decision.NONE, Decision.QUEUED)
