@@ -237,6 +237,7 @@ def test_an_audit_is_asked_until_it_is_complete_and_then_certifies(settings, tmp
     (line,) = [row[1] for row in now.tables[0].rows if row[0] == "audit"]
     assert "60 of 60 pairs answered" in line
     built = build_dataset(settings, tmp_path / "release", SANDBOX)
+    assert "certificate" in built.counts, built.warnings
     assert built.counts["certificate"]["answers"] == looks[-1]["answers"]
     ok("verify", tmp_path / "release")
 

@@ -144,7 +144,7 @@ def _waiting(guesses: Sequence[Guess]) -> list[str]:
     if round(matches) < 1:
         return []
     return [
-        f"some {matches:,.0f} matches are reckoned missing because nobody answered their candidates yet: ask these, and "
+        f"some {matches:,.0f} matches are reckoned missing since nobody answered their candidates yet: ask these, and "
         "plan again"
     ]
 
