@@ -1,8 +1,8 @@
-"""Machine labels of open pairs by strata, each under its own threshold, from a score and a sample that people answered.
+"""Machine labels of open pairs by strata, each under its own threshold, from a score and an answered sample.
 
-Within each stratum of the sample's design, pairs that the score calls a match and pairs that it does not have a threshold
-of their own: a wrong match and a lost one are errors of different kinds. The risk is dealt in equal parts beforehand, so
-that all bounds hold at once. The score must not have read the sample's answers: whoever calls this answers for that.
+Within each stratum of the sample's design, pairs that the score calls a match and pairs that it does not have each a
+threshold of their own: a wrong match and a lost one are errors of different kinds. The risk is dealt in equal parts
+beforehand, so that all bounds hold at once. The score must not have read the sample's answers: the caller sees to that.
 """
 
 from __future__ import annotations
@@ -158,7 +158,7 @@ def siding_upper(first: Places, second: Places, risk: float) -> float:
 
 
 def level_cuts(probability: Floats, label: Places) -> tuple[float, float, float]:
-    """From which probabilities ``yes``, ``weak_yes`` and ``weak_no`` are given, such that people's answers are least far.
+    """From which probabilities ``yes``, ``weak_yes`` and ``weak_no`` are given, with people's answers least far.
 
     The loss is a sum over the three steps between levels, so each cut is best on its own; that of the sides is 1/2.
     """
@@ -229,8 +229,8 @@ def refusal(found: MachineLabels, promise: Promise, design: AuditDesign) -> str 
     drawn = design.sample
     further = (best.threshold.wanted or drawn) - drawn
     line = (
-        f"{drawn:,} sampled answers are too few to promise at most {promise.error:.1%} wrong labels of {best.name!r} with "
-        f"confidence {promise.confidence:.0%}; at least {further:,} more are wanted"
+        f"{drawn:,} sampled answers are too few to promise at most {promise.error:.1%} wrong labels of {best.name!r} "
+        f"with confidence {promise.confidence:.0%}; at least {further:,} more are wanted"
     )
     if best.threshold.wanted_for_all is not None:
         line += f", and {best.threshold.wanted_for_all - drawn:,} more to label all at the errors seen"
