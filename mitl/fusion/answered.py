@@ -125,7 +125,9 @@ class _Side:
     @property
     def names(self) -> tuple[str, ...]:
         """Of the features, in order."""
-        by = [f"{vectors.name}.{what}" for vectors in self.encoders for what in ("share", "yes", "no", "nearer")]
+        by = [
+            f"{vectors.name}.{what}" for vectors in self.encoders for what in ("share", "yes", "no", "nearer")
+        ]
         return tuple(f"said.{self.name}.{name}" for name in ("share", *by))
 
     def shared(self) -> Iterator[tuple[Ints, Ints]]:
@@ -153,7 +155,7 @@ def _features(
     no: NDArray[np.float64],
     share: float,
 ) -> NDArray[np.float64]:
-    """(rows, F): the share of matches, plain and weighted by likeness, less the general one; the nearest of each kind."""
+    """(rows, F): share of matches, plain and weighted by likeness, less the general one; the nearest of each kind."""
     found = [_share(readable.astype(np.float64), yes, no, share, 2.0)]
     for like in likes:
         found.append(_share(np.exp(SHARPNESS * (like - 1)) * readable, yes, no, share, PRIOR))

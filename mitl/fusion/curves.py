@@ -77,8 +77,8 @@ def still_asked(auc: float, tolerance: Tolerance, positive_share: float = POSITI
     """The share of pairs that people must judge where a score of this area judges the others, at the best thresholds.
 
     Scores are taken for normal with equal variances, 1: of the others around 0, of matches around d, and
-    auc = Phi(d / sqrt 2). The machine refuses below the quantile ``lost`` of matches; it accepts above the threshold at which
-    the accepted others are the share ``wrong`` of all that is released. What an audit costs comes on top.
+    auc = Phi(d / sqrt 2). The machine refuses below the quantile ``lost`` of matches; it accepts above the threshold
+    at which the accepted others are the share ``wrong`` of all that is released. What an audit costs comes on top.
 
     Raises:
         MetricError: ``auc`` is not between 0.5 and 1.
@@ -97,9 +97,7 @@ def still_asked(auc: float, tolerance: Tolerance, positive_share: float = POSITI
     accepted_above = -float(ndtri(accepted))
     if accepted_above <= refused_below:
         return 0.0
-    by_machine = (1 - p) * (ndtr(refused_below) + accepted) + p * (
-        tolerance.lost + ndtr(d - accepted_above)
-    )
+    by_machine = (1 - p) * (ndtr(refused_below) + accepted) + p * (tolerance.lost + ndtr(d - accepted_above))
     return float(max(0.0, 1 - by_machine))
 
 

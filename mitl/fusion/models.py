@@ -1,4 +1,4 @@
-"""The models that fuse features, and how their output is calibrated; chosen by log-loss on answers they have not read."""
+"""The models that fuse features and how their output is calibrated, both chosen by log-loss on unread answers."""
 
 from __future__ import annotations
 
@@ -149,7 +149,9 @@ class Platt:
             value = -(up * log_expit(z) + (total - up) * log_expit(-z)).sum()
             return float(value), np.array([(slope * scores).sum(), slope.sum()])
 
-        found = minimize(loss, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B", bounds=[(0, None), (None, None)])
+        found = minimize(
+            loss, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B", bounds=[(0, None), (None, None)]
+        )
         return cls(*found.x.tolist())
 
 
