@@ -57,6 +57,7 @@ def command(
     The bound rests on the sample of `mitl audit draw --for labels`, which people have answered, and on the newest
     probabilities of `mitl fuse`. What the machine may not label stays open for `mitl publish`.
     """
+    from mitl.audits.machine_labels import Loss, Promise
     from mitl.stages.labelling import label as stage
 
     if withdraw:
@@ -64,5 +65,5 @@ def command(
             raise UsageError("--dry-run stores nothing and --withdraw takes labels back; give one of them")
         app.finish(stage.withdraw(app.settings, environment))
         return
-    promise = stage.Promise(error, confidence, stage.Loss(loss), siding)
+    promise = Promise(error, confidence, Loss(loss), siding)
     app.finish(stage.label(app.settings, environment, promise, dry_run=dry_run, progress=app.progress))

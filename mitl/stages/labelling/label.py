@@ -303,7 +303,7 @@ def _result(
         lines.append("nothing to do: these labels stand already")
     elif dry_run:
         lines.append(f"{several(total['labelled'], 'pair')} would get a machine label; nothing was stored")
-    warnings = ()
+    warnings: tuple[str, ...] = ()
     if len(found.disputed):
         warnings = (
             f"{several(len(found.disputed), 'sampled pair')} contradicted by one worker alone and taken for errors; "
