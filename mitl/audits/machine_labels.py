@@ -57,6 +57,8 @@ class Promise:
 
     error: float = 0.02
     """Share of a stratum's open pairs whose machine label may be wrong, or their mean loss."""
+    lost: float | None = None
+    """The same for what the machine calls no match, where another share is tolerated."""
     confidence: float = 0.95
     """That all strata keep it."""
     loss: Loss = Loss.BINARY
@@ -124,7 +126,8 @@ def label_pairs(
         members = np.flatnonzero(own)
         here = of_audited == number
         drawn = Drawn(design.strata[number].size, places(members, sampled[here]))
-        tolerance = Tolerance(promise.error, risk / len(parts), siding)
+        error = promise.error if promise.lost is None or match[own].all() else promise.lost
+        tolerance = Tolerance(error, risk / len(parts), siding)
         of_own = drawn.places >= 0
         if promise.loss is Loss.BINARY:
             threshold = find_threshold(uncertainty[members], drawn, wrong[here] & of_own, tolerance)
