@@ -7,7 +7,7 @@ beforehand, so that all bounds hold at once. The score must not have read the sa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -38,6 +38,8 @@ SIDING_SHARE = 0.1
 """Of the risk, what goes to measuring how many workers side with the machine."""
 FEW_REPEATS = 20
 """Pairs that two workers answered, below which they say nothing."""
+LEAST_PART = 0.02
+"""Of a stratum's open pairs; a side with no more is left to people, and no risk is spent on it."""
 _POSITIVE = np.array([label.is_positive for label in LABELS] + [False])  # the last is for NONE
 _WEAK = np.array([label in (Label.WEAK_YES, Label.WEAK_NO) for label in LABELS] + [False])
 
@@ -83,6 +85,8 @@ class MachineLabels:
     """pair (ascending), label, probability, stratum."""
     siding: float
     """The share of siding workers that the bounds reckon with."""
+    left: int
+    """Open pairs that are left to people."""
     disputed: Ints
     """Sampled pairs whose first answer contradicts the machine and that lack the two further ones: taken for errors."""
 
@@ -140,7 +144,8 @@ def label_pairs(
     kept[sampled] = False
     columns = {"pair": pairs, "label": label, "probability": probability, "stratum": names.astype(str)}
     labels = pd.DataFrame({column: values[kept] for column, values in columns.items()})
-    return MachineLabels(tuple(found), labels, siding, audited["pair"].to_numpy()[disputed])
+    left = len(pairs) - len(sampled) - len(labels)
+    return MachineLabels(tuple(found), labels, siding, left, audited["pair"].to_numpy()[disputed])
 
 
 def siding_upper(first: Places, second: Places, risk: float) -> float:
@@ -181,11 +186,11 @@ def level_cuts(probability: Floats, label: Places) -> tuple[float, float, float]
 def _parts(
     design: AuditDesign, stratum: NDArray[np.int16], match: NDArray[np.bool_]
 ) -> Iterator[tuple[str, int, NDArray[np.bool_]]]:
-    """Name, the design's stratum and members of each part that has a threshold; parts without pairs are left out."""
+    """Name, the design's stratum and members of each part that has a threshold; too small ones are left to people."""
     for number, drawn in enumerate(design.strata):
         for side, flags in (("match", match), ("no match", ~match)):
             own = (stratum == number) & flags
-            if own.any():
+            if own.sum() > LEAST_PART * (stratum == number).sum():
                 yield (side if len(design.strata) == 1 else f"{drawn.name}, {side}"), number, own
 
 
@@ -238,10 +243,3 @@ def refusal(found: MachineLabels, promise: Promise, design: AuditDesign) -> str 
     if best.threshold.wanted_for_all is not None:
         line += f", and {best.threshold.wanted_for_all - drawn:,} more to label all at the errors seen"
     return f"{line}: draw a larger sample with `mitl audit draw --for labels`, or raise --error"
-
-
-def counted(found: MachineLabels) -> Mapping[str, int]:
-    """Pairs labelled and left to people, over all strata."""
-    labelled = sum(part.threshold.labelled for part in found.strata)
-    pairs = sum(part.threshold.pairs - part.threshold.audited for part in found.strata)
-    return {"labelled": labelled, "left": pairs - labelled}

@@ -18,6 +18,12 @@ from mitl.records import Environment
     help="Share of each stratum's open pairs whose machine label may be wrong.",
 )
 @click.option(
+    "--lost",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="SHARE",
+    help="The same where the machine says no match, so that a wrong label loses a match [default: as --error].",
+)
+@click.option(
     "--confidence",
     type=click.FloatRange(0, 1, min_open=True, max_open=True),
     default=0.95,
@@ -45,6 +51,7 @@ from mitl.records import Environment
 def command(
     app: App,
     error: float,
+    lost: float | None,
     confidence: float,
     loss: str,
     siding: float | None,
@@ -65,5 +72,5 @@ def command(
             raise UsageError("--dry-run stores nothing and --withdraw takes labels back; give one of them")
         app.finish(stage.withdraw(app.settings, environment))
         return
-    promise = Promise(error, confidence, Loss(loss), siding)
+    promise = Promise(error, lost, confidence, Loss(loss), siding)
     app.finish(stage.label(app.settings, environment, promise, dry_run=dry_run, progress=app.progress))

@@ -85,7 +85,9 @@ class PlanCounts(TypedDict):
     hits: Annotated[int, "HITs that hold them"]
     total_cents: Annotated[int, "their price, fees included"]
     reached: Annotated[float, "the bound that the sample is expected to reach"]
-    simple_pairs: Annotated[int | None, "pairs of a simple random sample for the same; null where none reaches it"]
+    simple_pairs: Annotated[
+        int | None, "pairs of a simple random sample for the same; null where none reaches it"
+    ]
     simple_cents: Annotated[int | None, "its price"]
     strata: Annotated[list[StratumFigures], "the strata, the remainder last"]
 
@@ -164,7 +166,9 @@ def draw_audit(settings: Settings, wish: Wish, environment: Environment | None =
             context.session, context.environment, design, strata.listed(), drawn, context.now()
         )
         context.session.commit()
-    replaced = [] if earlier is None else [f"audit {earlier.number}, of which nothing was asked yet, gives way"]
+    replaced = (
+        [] if earlier is None else [f"audit {earlier.number}, of which nothing was asked yet, gives way"]
+    )
     return _result(
         audit,
         "done",
@@ -228,8 +232,9 @@ def _strata(context: Context, wish: Wish) -> Strata:
 def _samples(context: Context, guesses: Sequence[Guess], wish: Wish) -> tuple[Stratum, ...]:
     """How many pairs each stratum gives."""
     if wish.purpose is AuditPurpose.LABELS:
-        even = np.array([1.0 for _ in guesses])
-        return _scaled(guesses, even, wish.size or 0, recheck=False)
+        # In proportion: what is sampled beyond a threshold is an answer that people would have given anyway.
+        sizes = np.array([float(guess.size) for guess in guesses])
+        return _scaled(guesses, sizes, wish.size or 0, recheck=False)
     if wish.size is None:
         found = _planned(context, guesses, wish)
         if found.cost is None:

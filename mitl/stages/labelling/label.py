@@ -18,7 +18,6 @@ from mitl.audits.machine_labels import (
     Loss,
     MachineLabels,
     Promise,
-    counted,
     label_pairs,
     level_cuts,
     refusal,
@@ -220,6 +219,7 @@ def _config(
     return json.dumps(
         {
             "error": promise.error,
+            "lost": promise.lost,
             "confidence": promise.confidence,
             "loss": promise.loss.value,
             "siding": found.siding,
@@ -263,10 +263,9 @@ def _result(
     found: MachineLabels, promise: Promise, n_sampled: int, *, dry_run: bool, same: bool
 ) -> StageResult:
     strata = [_stratum(part) for part in found.strata]
-    total = counted(found)
     made: LabelCounts = {
-        "labelled": total["labelled"],
-        "left": total["left"],
+        "labelled": len(found.labels),
+        "left": found.left,
         "sampled": n_sampled,
         "disputed": len(found.disputed),
         "siding": found.siding,
@@ -297,12 +296,13 @@ def _result(
         )
         for part, one in zip(found.strata, strata, strict=True)
     )
-    title = f"at most {promise.error:.1%} of each stratum wrong by machine, with confidence {promise.confidence:.0%}"
+    lost = f", {promise.lost:.1%} of those called no match," if promise.lost is not None else ""
+    title = f"at most {promise.error:.1%} of a stratum{lost} wrong by machine, with confidence {promise.confidence:.0%}"
     lines = [_about_workers(found, promise)]
     if same:
         lines.append("nothing to do: these labels stand already")
     elif dry_run:
-        lines.append(f"{several(total['labelled'], 'pair')} would get a machine label; nothing was stored")
+        lines.append(f"{several(len(found.labels), 'pair')} would get a machine label; nothing was stored")
     warnings: tuple[str, ...] = ()
     if len(found.disputed):
         warnings = (
@@ -315,7 +315,7 @@ def _result(
         warnings=warnings,
         tables=(Table(title, heads, rows),),
         lines=tuple(lines),
-        next="mitl publish" if total["left"] else "mitl build-dataset --out DIR",
+        next="mitl publish" if found.left else "mitl build-dataset --out DIR",
     )
 
 
