@@ -21,6 +21,10 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "simulate": ("hits:simulate", "Let scripted workers answer the open HITs over HTTP."),
     "hits": ("hits:hits", "List posted HITs, end them, extend them, delete them."),
     "harvest": ("hits:harvest", "Fetch answers, check the gold controls, approve what passes."),
+    "label": (
+        "label:command",
+        "Let the machine label the open pairs of which it is sure enough, under a bound.",
+    ),
     "prefer": ("prefer:command", "Ask people which of two rankings is better; Bradley-Terry scores."),
     "rate": ("rate:command", "Ask people how alike two items are, from 0 to 5."),
     "review": ("review:review", "Decide about work whose gold controls failed."),

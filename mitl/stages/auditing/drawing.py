@@ -243,8 +243,9 @@ def _strata(context: Context, wish: Wish) -> Strata:
 def _samples(context: Context, guesses: Sequence[Guess], wish: Wish) -> tuple[Stratum, ...]:
     """How many pairs each stratum gives."""
     if wish.purpose is AuditPurpose.LABELS:
-        even = np.array([1.0 for _ in guesses])
-        return _scaled(guesses, even, wish.size or 0, recheck=False)
+        # In proportion: what is sampled beyond a threshold is an answer that people would have given anyway.
+        sizes = np.array([float(guess.size) for guess in guesses])
+        return _scaled(guesses, sizes, wish.size or 0, recheck=False)
     if wish.size is None:
         found = _planned(context, guesses, wish)
         if found.cost is None:

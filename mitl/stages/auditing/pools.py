@@ -32,6 +32,8 @@ Floats = NDArray[np.float64]
 
 BANDS = (0.5, 0.1, 0.02)
 """Where one band of guessed probabilities of a match ends and the next begins, from above."""
+SIDES = (0.5,)
+"""The same, where only the likelier side matters: each has a threshold for machine labels of its own."""
 WRONG = 0.03
 """Share of the positives that are guessed to be no matches."""
 FALSE_NO = 0.1
@@ -152,7 +154,7 @@ def strata_for_recall(context: Context, pool: Pool) -> Strata:
 
 
 def strata_for_labels(context: Context) -> Strata:
-    """The open candidates by how likely a match is.
+    """The open candidates, by what a machine would call them: a match or none.
 
     Raises:
         AuditError: no candidate is open.
@@ -167,16 +169,18 @@ def strata_for_labels(context: Context) -> Strata:
         raise AuditError("no candidate is open, so there is nothing left that a machine could label")
     merged = merged_now(context)
     chance = _chances(context, merged, proposals, open_pairs, np.ones(len(open_pairs), np.bool_))
-    parts = [part for part in _banded(UNANSWERED, open_pairs, chance) if len(part[1])]
+    parts = [part for part in _banded(UNANSWERED, open_pairs, chance, SIDES) if len(part[1])]
     guesses = tuple(Guess(name, len(pairs), 0, float(chances.mean())) for name, pairs, chances in parts)
     return Strata(guesses, tuple(pairs for _, pairs, _ in parts), merged.where("kept"))
 
 
-def _banded(name: str, pairs: Ints, chances: Floats) -> list[tuple[str, Ints, Floats]]:
+def _banded(
+    name: str, pairs: Ints, chances: Floats, bands: tuple[float, ...] = BANDS
+) -> list[tuple[str, Ints, Floats]]:
     """The pairs by band of probability, the likeliest first; a band may be empty."""
-    band = np.searchsorted(-np.array(BANDS), -chances, side="left")
+    band = np.searchsorted(-np.array(bands), -chances, side="left")
     found = []
-    for place, (low, high) in enumerate(zip((*BANDS, 0.0), (1.0, *BANDS), strict=True)):
+    for place, (low, high) in enumerate(zip((*bands, 0.0), (1.0, *bands), strict=True)):
         here = band == place
         found.append((f"{name}, {low:g} to {high:g}", pairs[here], chances[here]))
     return found
