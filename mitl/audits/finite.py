@@ -138,16 +138,8 @@ class Bets:
     stake: Floats
 
     @classmethod
-    def of(
-        cls,
-        size: ArrayLike,
-        sampled: ArrayLike,
-        marked: ArrayLike,
-        expected: ArrayLike,
-        *,
-        whole: bool = False,
-    ) -> Bets:
-        """The bets on these samples; see `total_upper`. A ``whole`` bet keeps no money back.
+    def of(cls, size: ArrayLike, sampled: ArrayLike, marked: ArrayLike, expected: ArrayLike) -> Bets:
+        """The bets on these samples; see `total_upper`.
 
         Source: prior-posterior ratio of Waudby-Smith and Ramdas, Confidence sequences for sampling without
         replacement, NeurIPS 2020, with beta-binomial priors, under which the draws are Pólya's urn.
@@ -162,7 +154,7 @@ class Bets:
             np.log(1 - _VAGUE_WEIGHT) + betaln(a + marked, b + unmarked) - betaln(a, b),
             np.log(_VAGUE_WEIGHT) + vague,
         )
-        stake = np.ones_like(size) if whole else dealt(size, sampled, expected)
+        stake = dealt(size, sampled, expected)
         return cls(size, sampled, marked, urn + _log_falling(size, sampled), stake)
 
     @property
