@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from mitl.judgements.aggregators import Posterior
+from mitl.positives.certifying import CertifiedAudit
 from mitl.positives.merging import Merged, MergeRules
 from mitl.positives.scrubbing import TextScan
 from mitl.records import AnnotatorKind, Direction, Environment, ExclusionKind, IdKind
+from mitl.records.frames import NONE
 from mitl.records.questions import RATIONALE, Question
 
 
@@ -178,6 +180,30 @@ class Origins:
 
 
 @dataclass(frozen=True, slots=True)
+class LabelledPart:
+    """The open pairs of one stratum when a machine labelled some of them."""
+
+    name: str
+    pairs: int
+    sampled: int
+    """Of them, those that people answered."""
+    labelled: int
+    bound: float
+    """Share of the labelled pairs with a wrong label, or their mean loss, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineBound:
+    """What holds for the labels that a machine gave, of the run that gave them."""
+
+    confidence: float
+    """That the bounds of all parts hold together."""
+    loss: str
+    """What a wrong label costs: ``binary`` or ``ordinal``."""
+    parts: tuple[LabelledPart, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseCard:
     """What only the makers of a data set can say of it; what is left out is shown as not stated."""
 
@@ -238,3 +264,12 @@ class ReleaseInput:
     """What the aggregator holds possible for each answered pair, in their order; None for the majority."""
     warnings: tuple[str, ...] = ()
     """Why its answers should be taken with care."""
+    machine: MachineBound | None = None
+    """Under what bound a machine labelled pairs; None where it labelled none."""
+    audit: CertifiedAudit | None = None
+    """What certifies the release; None where no complete audit does."""
+
+    @property
+    def has_machine_labels(self) -> bool:
+        """Whether a machine's label of any pair is read."""
+        return bool((self.merged.pairs["machine"] != NONE).any())
