@@ -46,7 +46,6 @@ WANTED: Schema = {
 }
 """The pairs of an audit that lack answers."""
 
-_ASKED = tuple(role for role in PairRole if role.is_asked)
 _UNDECIDED = (Decision.NONE, Decision.QUEUED)
 
 
@@ -190,9 +189,9 @@ def drawn_pairs(session: Session, audit_id: int) -> pd.DataFrame:
 def audit_answers(session: Session, audit_id: int) -> pd.DataFrame:
     """The answers of an audit that count (``AUDIT_ANSWERS``): usable, each of another worker, as many as are wanted.
 
-    All came after the draw, lest a sample be drawn for what is known of it. Those of an audit of recall are on its own
-    places and by nobody who answered the pair where it was asked; those of a sample for machine labels are the first
-    three that anybody gave on these candidates.
+    Those of an audit of recall are on its own places, by nobody who answered the pair where it was asked, and after the
+    draw, lest a sample be drawn for what is known of it; those of a sample for machine labels, which had no answer when
+    it was drawn, are the first three that anybody gave on these candidates.
     """
     purpose = session.execute(select(Audit.purpose).where(Audit.id == audit_id)).scalar_one()
     is_blind = purpose is AuditPurpose.RECALL
@@ -200,8 +199,8 @@ def audit_answers(session: Session, audit_id: int) -> pd.DataFrame:
     asked = {(place, worker) for place, worker, _, role, *_ in given if is_blind and role.is_asked}
     counted: dict[int, dict[str, int]] = defaultdict(dict)
     for place, worker, label, role, usable, is_new in given:
-        on_its_place = role is PairRole.AUDIT if is_blind else role.is_asked
-        counts = usable and is_new and on_its_place and (place, worker) not in asked
+        of_audit = role is PairRole.AUDIT and is_new if is_blind else role.is_asked
+        counts = usable and of_audit and (place, worker) not in asked
         if counts and len(counted[place]) < ANSWERS_EACH:
             counted[place].setdefault(worker, LABELS.index(label))
     drawn = drawn_pairs(session, audit_id)[["pair", "place", "recheck"]]
@@ -258,8 +257,11 @@ def against_design(session: Session) -> int:
 def has_answers(session: Session, audit_id: int) -> bool:
     """Whether anybody has answered a question of it, usably or not."""
     purpose = session.execute(select(Audit.purpose).where(Audit.id == audit_id)).scalar_one()
-    roles = (PairRole.AUDIT,) if purpose is AuditPurpose.RECALL else _ASKED
-    return any(role in roles and is_new for *_, role, _, is_new in session.execute(_given(audit_id)))
+    is_blind = purpose is AuditPurpose.RECALL
+    return any(
+        role is PairRole.AUDIT and is_new if is_blind else role.is_asked
+        for *_, role, _, is_new in session.execute(_given(audit_id))
+    )
 
 
 def audited(session: Session, audit_id: int) -> pd.DataFrame:
