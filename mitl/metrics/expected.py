@@ -168,7 +168,7 @@ class Worlds:
     @property
     def draws(self) -> int:
         """B."""
-        return self.matches.shape[1]
+        return int(self.matches.shape[1])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -215,8 +215,10 @@ def expected_values(
         part, depth = cases.take(some), int(reach[some].max())
         items = np.asarray(rankings.block(rows[part.rows], 0, depth), np.int64)
         listed = labels.find(part.rows, items)
-        chances = np.where(listed >= 0, labels.chances[listed], labels.remainder) if len(labels.items) else (
-            np.full(items.shape, labels.remainder)
+        chances = (
+            np.where(listed >= 0, labels.chances[listed], labels.remainder)
+            if len(labels.items)
+            else (np.full(items.shape, labels.remainder))
         )
         chances = np.where(items == part.items[:, None], part.values[:, None], chances)
         chances[items == NOTHING] = 0.0

@@ -1,20 +1,22 @@
 """Metrics of models on a pool of which not every pair is judged, from a random sample of its pairs.
 
-Three values of each metric, all means over the same queries, those with a released positive:
+Values of each metric, all means over the same queries, those with a released positive:
 
 * naive: what is not judged is no match;
 * Horvitz-Thompson: the same, and what the sample shows it to miss, each audited pair standing for 1 / inclusion pairs;
-* prediction-powered: the metric in expectation over labels that are matches by a given chance, and what the sample
-  shows the chances to miss.
+* expected: the metric over labels that are matches by a given chance, each apart from the others;
+* prediction-powered: expected, and what the sample shows the chances to miss;
+* settled: as far from expected towards prediction-powered as the sample, over all models, tells more than noise.
 
-Both corrections are one step: sum of D_i (y_i - f_i) / pi_i over the sample, D_i the metric's derivative by label i. They
-have no bias where the metric is linear in the labels that are not known (P@K, Recall@1), whatever the chances are. Where
-it is not (Recall@K, R-Precision, mAP@R), what is left are products of two errors of one query: small where chances
-are near, and 0 on average where they are calibrated. What is audited is put in as known, so that with every pair
-audited all three are the metric itself.
+Both corrections are one step: sum of D_i (y_i - f_i) / pi_i over the sample, D_i the metric's derivative by label i.
+They have no bias where the metric is linear in the labels that are not known (P@K, Recall@1), whatever the chances are.
+Where it is not (Recall@K, R-Precision, mAP@R), what is left are products of two errors of one query: small where
+chances are near, and 0 on average where they are calibrated and labels independent. What is audited is put in as known,
+so that with every pair audited all of them are the metric itself.
 
 Source: Horvitz and Thompson, JASA 1952; Sarndal, Swensson and Wretman, Model Assisted Survey Sampling, 1992, chapter 6
-(the difference estimator); Angelopoulos et al., Prediction-powered inference, Science 2023.
+(the difference estimator); Angelopoulos et al., Prediction-powered inference, Science 2023; James and Stein, 1961, for
+how far to go.
 """
 
 from __future__ import annotations
@@ -34,6 +36,11 @@ from mitl.metrics.ranks import NOTHING, Rankings
 from mitl.metrics.table import Asked
 
 CONFIDENCE = 0.95
+PRIOR = 1.5
+"""Standard deviation of how far chances of a stratum may be off, in log-odds."""
+_ROUNDING = 1e-12
+_NEVER = 1e-9
+_STEPS = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,51 +63,54 @@ class AuditSample:
         wrong = ~((self.inclusion > 0) & (self.inclusion <= 1))
         if wrong.any():
             raise MetricError(
-                f"an audited pair has the inclusion probability {self.inclusion[wrong][0]}; it should be above 0 and at "
-                "most 1"
+                f"an audited pair has the inclusion probability {self.inclusion[wrong][0]}; it should be above 0 and "
+                "at most 1"
             )
 
     def __len__(self) -> int:
         return len(self.queries)
 
-    def variance(self, effects: Floats, spread: Floats) -> float:
-        """Of the sum of effects / inclusion over samples drawn like this one.
+    def variance(self, effects: Floats, surprises: Floats) -> float:
+        """Of the sum of effects x surprises / inclusion over samples drawn like this one.
 
-        Args:
-            effects: (n,) what each pair's label changes.
-            spread: (n,) the expected square of that; a stratum counts no less than its mean, for a few pairs without a
-                surprise say little of how rare surprises are.
+        A few pairs that surprise nobody say little of how rare surprises are, so a stratum counts no less than if one
+        pair more had been drawn, its label the other than expected and its effect like that of the others.
         """
         total = 0.0
         for stratum in np.unique(self.strata):
             here = self.strata == stratum
-            drawn, size = int(here.sum()), round(1 / self.inclusion[here].mean() * here.sum())
-            own = effects[here].var(ddof=1) if drawn > 1 else float(effects[here][0] ** 2)
-            total += size * (size - drawn) / drawn * max(own, spread[here].mean())
+            drawn, size = int(here.sum()), round(float((1 / self.inclusion[here]).sum()))
+            changes, squares = effects[here] * surprises[here], surprises[here] ** 2
+            own = changes.var(ddof=1) if drawn > 1 else 0.0
+            one_more = (effects[here] ** 2).mean() * (squares.sum() + 1) / (drawn + 1)
+            total += size * (size - drawn) / drawn * max(own, one_more)
         return total
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
-    """One metric of one model by one method."""
+    """One metric of one model, or the difference of two models, by one method; a correction may leave 0 to 1."""
 
     metric: str
     value: float
-    """The mean over the queries; a correction may take it beyond 0 or 1."""
-    low: float
-    high: float
+    """The mean over the queries."""
+    expected: float
+    """Without the correction."""
+    std_error: float
+    """Over samples of pairs; the queries are taken as they are."""
     effects: Floats
     """(n,) what the label of each audited pair changes in the mean."""
 
+    @property
+    def ends(self) -> tuple[float, float]:
+        """Low and high of the normal interval."""
+        half = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * self.std_error
+        return self.value - half, self.value + half
 
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """One model's estimate minus another's, over the same queries, with its interval."""
-
-    metric: str
-    value: float
-    low: float
-    high: float
+    def holds(self, value: float) -> bool:
+        """Whether the interval does, up to rounding."""
+        low, high = self.ends
+        return low - _ROUNDING <= value <= high + _ROUNDING
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,8 +121,6 @@ class Corrected:
     audit: AuditSample
     surprises: Floats
     """(n,) y - f."""
-    doubts: Floats
-    """(n,) f (1 - f)."""
 
     @classmethod
     def of(cls, labels: PartialLabels, audit: AuditSample, draws: int, seed: int) -> Corrected:
@@ -123,8 +131,7 @@ class Corrected:
         chances[listed >= 0] = labels.chances[listed[listed >= 0]]
         chances = np.where(rows >= 0, chances, audit.matches)  # what is not scored surprises nobody
         known = labels.known(audit.queries, audit.items, audit.matches)
-        surprises = audit.matches - chances
-        return cls(Worlds.draw(known, draws, seed), audit, surprises, chances * (1 - chances))
+        return cls(Worlds.draw(known, draws, seed), audit, audit.matches - chances)
 
     def estimates(self, rankings: Rankings, asked: Sequence[Asked], short: Short) -> tuple[Estimate, ...]:
         """One for each metric, with an interval."""
@@ -132,26 +139,25 @@ class Corrected:
         base = expected_values(rankings, self.worlds, asked, Cases.plain(len(labels)), short=short).mean(0)
         effects = self._effects(rankings, asked, short)  # (n, M)
         weights = self.surprises * (1 / self.audit.inclusion - 1)
-        found = []
-        for place, one in enumerate(asked):
-            own = np.ascontiguousarray(effects[:, place])
-            low, high = self.ends(float(base[place] + own @ weights), own)
-            found.append(Estimate(one.name, (low + high) / 2, low, high, own))
-        return tuple(found)
+        return tuple(
+            self.estimate(one.name, base[place], base[place] + effects[:, place] @ weights, effects[:, place])
+            for place, one in enumerate(asked)
+        )
 
-    def ends(self, value: float, effects: Floats) -> tuple[float, float]:
-        """Of the normal interval about a value that the labels change by these effects."""
-        variance = self.audit.variance(effects * self.surprises, effects**2 * self.doubts)
-        half = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * variance**0.5
-        return value - half, value + half
+    def estimate(self, metric: str, expected: float, value: float, effects: Floats) -> Estimate:
+        """With its standard error."""
+        own = np.ascontiguousarray(effects)
+        variance = self.audit.variance(own, self.surprises)
+        return Estimate(metric, float(value), float(expected), variance**0.5, own)
 
     def _effects(self, rankings: Rankings, asked: Sequence[Asked], short: Short) -> Floats:
         """(n, M) the change of the mean between either label of each audited pair, all else as drawn."""
         labels = self.worlds.labels
         effects = np.zeros((len(self.audit), len(asked)))
-        wanted = np.flatnonzero((self.surprises != 0) | (self.doubts > 0))
+        rows = places(labels.query_ids, self.audit.queries)
+        wanted = np.flatnonzero((rows >= 0) & (self.audit.inclusion < 1))
         if len(wanted):
-            rows = places(labels.query_ids, self.audit.queries[wanted])
+            rows = rows[wanted]
             items = self.audit.items[wanted]
             both = np.repeat([0, 1], len(wanted))
             cases = Cases(np.tile(rows, 2), np.tile(items, 2), both)
@@ -169,16 +175,16 @@ class Evidence:
     powered: Corrected
 
     @classmethod
-    def of(
-        cls, labels: PartialLabels, audit: AuditSample, *, draws: int = DRAWS, seed: int = 0
-    ) -> Evidence:
+    def of(cls, labels: PartialLabels, audit: AuditSample, *, draws: int = DRAWS, seed: int = 0) -> Evidence:
         """From the labels without the audit, and the audit.
 
         Raises:
             MetricError: no query has a released positive, or an audited pair is there twice.
         """
         if not len(labels) or not labels.positives.all():
-            raise MetricError("fair estimates are taken over queries with a released positive; leave others out")
+            raise MetricError(
+                "fair estimates are taken over queries with a released positive; leave others out"
+            )
         released = labels.as_released()
         return cls(
             Worlds.draw(released, 1, seed),
@@ -204,10 +210,11 @@ class Evidence:
             self.powered.estimates(rankings, asked, short),
         )
 
-    def difference(self, one: Estimate, other: Estimate) -> Difference:
-        """One model minus another by the prediction-powered estimates, on the same audited pairs."""
-        value = one.value - other.value
-        return Difference(one.metric, value, *self.powered.ends(value, one.effects - other.effects))
+    def difference(self, one: Estimate, other: Estimate) -> Estimate:
+        """One model's prediction-powered estimate minus another's, on the same audited pairs."""
+        return self.powered.estimate(
+            one.metric, one.expected - other.expected, one.value - other.value, one.effects - other.effects
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -217,6 +224,28 @@ class Fair:
     naive: tuple[float, ...]
     classical: tuple[Estimate, ...]
     powered: tuple[Estimate, ...]
+
+
+def settled(models: Sequence[Fair]) -> tuple[tuple[float, ...], ...]:
+    """(models, metrics) the values to rank models by: one share of each metric's corrections, the same for all models.
+
+    The share is 1 less the noise in the corrections, their variances over their squares, and at least 0: where the
+    sample finds what the chances foretell, its noise does not reorder models; where it finds otherwise, it is heard.
+    """
+    metrics = range(len(models[0].powered))
+    rows = [[model.powered[place] for model in models] for place in metrics]
+    shares = []
+    for row in rows:
+        seen = sum((one.value - one.expected) ** 2 for one in row)
+        noise = sum(one.std_error**2 for one in row)
+        shares.append(max(0.0, 1 - noise / seen) if seen > 0 else 0.0)
+    return tuple(
+        tuple(
+            share * one.value + (1 - share) * one.expected
+            for share, one in zip(shares, model.powered, strict=True)
+        )
+        for model in models
+    )
 
 
 def hole_shares(
@@ -250,3 +279,45 @@ def _holes(items: Ids, labels: PartialLabels, rows: Ids, ks: Sequence[int]) -> F
         ],
         axis=1,
     )
+
+
+def shifted(chances: Floats, strata: NDArray[np.integer], audit: AuditSample, guessed: Floats) -> Floats:
+    """Chances of pairs that nobody judged, moved in each stratum to what its audited pairs show.
+
+    Log-odds move by one number a stratum, drawn towards 0 by a normal prior: a handful of audited pairs moves little.
+
+    Args:
+        chances, strata: (P,) of the pairs to be moved.
+        audit: the audited pairs that nobody had judged when the sample was drawn.
+        guessed: (n,) their chances before.
+    """
+    found = np.array(chances, np.float64)
+    for stratum in np.unique(audit.strata):
+        own = audit.strata == stratum
+        shift = _shift(_log_odds(guessed[own]), audit.matches[own])
+        theirs = strata == stratum
+        found[theirs] = expit(_log_odds(found[theirs]) + shift)
+    return found
+
+
+def expit(log_odds: Floats) -> Floats:
+    """Log-odds as chances."""
+    return np.asarray(1 / (1 + np.exp(-log_odds)), dtype=np.float64)
+
+
+def _log_odds(chances: Floats) -> Floats:
+    inside = np.clip(chances, _NEVER, 1 - _NEVER)
+    return np.asarray(np.log(inside / (1 - inside)), dtype=np.float64)
+
+
+def _shift(log_odds: Floats, matches: NDArray[np.bool_]) -> float:
+    """The mode of the posterior by Newton's method; the log posterior is concave, and steps are short."""
+    shift = 0.0
+    for _ in range(_STEPS):
+        chance = expit(log_odds + shift)
+        slope = float((matches - chance).sum()) - shift / PRIOR**2
+        step = slope / (float((chance * (1 - chance)).sum()) + 1 / PRIOR**2)
+        shift += max(-1.0, min(1.0, step))
+        if abs(step) < _ROUNDING:
+            break
+    return shift

@@ -1,0 +1,304 @@
+"""Rankings of models by naive and fair scores against the ranking by the truth, as Markdown.
+
+    python benchmarks/fair_comparison.py scenes [--worlds 4] [--images 120] [--proposers 2] [--audit 600]
+    python benchmarks/fair_comparison.py captions --data DIR [--audit 600]
+
+``scenes``: in generated worlds some of the five small twins propose, simulated workers judge what they propose, an
+audit of so many pairs is drawn, and all five are compared; the truth of every pair is known.
+
+``captions``: ten captioners' captions of COCO's test images as models. No audit of these data exists, so a small whole
+is made of them: the pairs that ECCV Caption's public positives say something of are taken as the whole truth of the
+pool, all others are taken as no match **although nobody knows that**. The positives that only some of ECCV Caption's
+proposers would have met are hidden, and an audit is drawn from that pool. DIR holds, directly or in folders,
+``captions.parquet`` and ``machine_captions.parquet``; the positives come of the package ``eccv_caption``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import kendalltau
+
+from mitl.metrics.expected import PartialLabels
+from mitl.metrics.incomplete import AuditSample, Evidence, Fair, stratum_rates
+from mitl.metrics.positives import Positives
+from mitl.metrics.ranks import ArrayRankings
+from mitl.metrics.retrieval import score_metrics
+from mitl.metrics.table import asked_metrics
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Ids = NDArray[np.int64]
+
+METRICS = asked_metrics(["R@1", "R@5", "R-Precision", "mAP@R"])
+TWINS = ("pvse-mini", "vsrn-mini", "pcme-mini", "vilt-mini", "clip-mini")
+PROPOSED, LISTED = 5, 25
+"""Ranks of a proposer that are judged, and that the sample counts as ranked."""
+MOST = 8
+"""Images that a caption may be true of; most captions of a world say less, and are left out."""
+FALSE_NO, FALSE_YES = 0.08, 0.01
+"""Of careful workers' single answers."""
+STRATA = ("released", "refused", "ranked by two", "ranked by one", "remainder")
+EXPECTED = np.array([0.95, 0.05, 0.2, 0.08, 0.01])
+SHARES = np.array([0.12, 0.1, 0.28, 0.25, 0.25])
+"""Of the audit, by stratum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Queries by items: what is true, what is judged, what was answered there, which stratum, who ranks how."""
+
+    truth: Flags
+    judged: Flags
+    answers: Flags
+    strata: Ids
+    rankings: Mapping[str, Ids]
+
+    def kept(self, rows: Flags) -> Pool:
+        """Some of its queries."""
+        return Pool(
+            self.truth[rows],
+            self.judged[rows],
+            self.answers[rows],
+            self.strata[rows],
+            {name: ranked[rows] for name, ranked in self.rankings.items()},
+        )
+
+
+def answered(truth: Flags, rng: np.random.Generator) -> Flags:
+    """One careful worker's answer on each pair."""
+    drawn = rng.random(truth.shape)
+    return np.where(truth, drawn >= FALSE_NO, drawn < FALSE_YES)
+
+
+def audited(pool: Pool, size: int, rng: np.random.Generator, *, answers: bool = True) -> AuditSample:
+    """A stratified sample; a pair is a match where the first and one of two more say so, released ones by majority."""
+    places, inclusion, strata = [], [], []
+    for stratum, share in enumerate(SHARES):
+        members = np.flatnonzero(pool.strata.ravel() == stratum)
+        drawn = min(len(members), round(size * share))
+        places.append(rng.choice(members, drawn, replace=False))
+        inclusion.append(np.full(drawn, drawn / max(len(members), 1)))
+        strata.append(np.full(drawn, stratum))
+    at, of = np.concatenate(places), np.concatenate(strata)
+    truth = pool.truth.ravel()[at]
+    first, second, third = (answered(truth, rng) for _ in range(3))
+    majority = first.astype(int) + second + third >= 2
+    confirmed = np.where(of == 0, majority, first & (second | third)) if answers else truth
+    rows, items = np.divmod(at, pool.truth.shape[1])
+    return AuditSample(rows, items, confirmed, of, np.concatenate(inclusion))
+
+
+def evidence(pool: Pool, sample: AuditSample) -> Evidence:
+    """Labels as the judges left them, the rates of the strata elsewhere, and the sample."""
+    judged = pool.judged[sample.queries, sample.items]
+    rates = stratum_rates(sample, judged, EXPECTED)
+    listed = pool.strata < len(STRATA) - 1
+    rows, items = np.nonzero(listed | pool.judged)
+    chances = np.where(pool.judged, pool.answers, rates[pool.strata])[rows, items]
+    labels = PartialLabels.of(
+        np.arange(len(pool.truth)),
+        pool.truth.shape[1],
+        (rows, items),
+        chances,
+        pool.judged[rows, items],
+        remainder=float(rates[-1]),
+    )
+    return Evidence.of(labels, sample, draws=128)
+
+
+def true_scores(pool: Pool) -> dict[str, Floats]:
+    """Model → each metric by the truth."""
+    positives = Positives.from_pairs(*np.nonzero(pool.truth))
+    return {
+        name: np.array(
+            [
+                one.estimate
+                for one in score_metrics(ArrayRankings(np.arange(len(ranked)), ranked), positives, METRICS)
+            ]
+        )
+        for name, ranked in pool.rankings.items()
+    }
+
+
+def ranked(similarities: Mapping[str, Floats]) -> dict[str, Ids]:
+    """Every model's full rankings."""
+    return {name: np.argsort(-sim, axis=1, kind="stable") for name, sim in similarities.items()}
+
+
+def judged_pool(
+    truth: Flags,
+    originals: Flags,
+    rankings: Mapping[str, Ids],
+    proposers: Sequence[str],
+    rng: np.random.Generator,
+) -> Pool:
+    """What is left when some models' first items were judged by one worker each; originals are known."""
+    places = np.stack([np.argsort(rankings[name], axis=1) for name in proposers])  # (A, Q, G) from 0
+    judged = (places < PROPOSED).any(0) | (originals & truth)
+    answers = np.where(originals & truth, True, answered(truth, rng)) & judged
+    by = (places < LISTED).sum(0)
+    strata = np.where(judged, np.where(answers, 0, 1), np.where(by >= 2, 2, np.where(by == 1, 3, 4)))
+    return Pool(truth, judged, answers, strata, rankings)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One metric of all models in one trial."""
+
+    names: tuple[str, ...]
+    truth: Floats
+    naive: Floats
+    classical: Floats
+    powered: Floats
+    inside: Floats
+    """Of the models: whether the fair interval holds the truth."""
+    pairs_inside: float
+    """The share of pairs of models whose interval of the difference holds the true one."""
+
+
+def compared(pool: Pool, size: int, rng: np.random.Generator, *, answers: bool = True) -> list[Found]:
+    """One trial: a sample, and all models on it."""
+    pool = pool.kept((pool.judged & pool.answers).any(axis=1) & pool.truth.any(axis=1))
+    known = evidence(pool, audited(pool, size, rng, answers=answers))
+    truth = true_scores(pool)
+    rows = np.arange(len(pool.truth))
+    fair: dict[str, Fair] = {
+        name: known.fair(ArrayRankings(rows, ranked), METRICS) for name, ranked in pool.rankings.items()
+    }
+    found = []
+    for place in range(len(METRICS)):
+        true = np.array([truth[name][place] for name in fair])
+        powered = [one.powered[place] for one in fair.values()]
+        differences = [
+            (known.difference(powered[a], powered[b]), true[a] - true[b])
+            for a, b in combinations(range(len(powered)), 2)
+        ]
+        found.append(
+            Found(
+                tuple(fair),
+                true,
+                np.array([one.naive[place] for one in fair.values()]),
+                np.array([one.classical[place].value for one in fair.values()]),
+                np.array([one.value for one in powered]),
+                np.array([one.low <= value <= one.high for one, value in zip(powered, true, strict=True)]),
+                float(np.mean([one.low <= value <= one.high for one, value in differences])),
+            )
+        )
+    return found
+
+
+def table(trials: Sequence[Sequence[Found]], held_out: Sequence[Sequence[str]]) -> str:
+    """Kendall's tau with the truth and the share of trials with the exact order, by metric and method."""
+    lines = [
+        "| metric | models | naive: tau, exact | Horvitz-Thompson | prediction-powered | mean error naive / fair | "
+        "intervals hold: models, differences |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for place, metric in enumerate(METRICS):
+        for whose in ("all", "held out"):
+            cells: dict[str, list[tuple[float, float, float]]] = {"naive": [], "classical": [], "powered": []}
+            inside, pairs = [], []
+            for trial, outside in zip(trials, held_out, strict=True):
+                one = trial[place]
+                kept = np.array([whose == "all" or name in outside for name in one.names])
+                inside.append(one.inside[kept].mean())
+                pairs.append(one.pairs_inside)
+                for method, rows in cells.items():
+                    values = getattr(one, method)[kept]
+                    tau = kendalltau(values, one.truth[kept]).statistic
+                    error = np.abs(values - one.truth[kept]).mean()
+                    rows.append((tau, float(tau > 1 - 1e-9), error))
+            means = {method: np.mean(rows, axis=0) for method, rows in cells.items()}
+            shown = " | ".join(f"{tau:.2f}, {100 * exact:.0f} %" for tau, exact, _ in means.values())
+            errors = f"{100 * means['naive'][2]:.1f} / {100 * means['powered'][2]:.1f}"
+            both = (
+                f"{np.mean(inside):.2f}, {np.mean(pairs):.2f}" if whose == "all" else f"{np.mean(inside):.2f}"
+            )
+            lines.append(f"| {metric.name} | {whose} | {shown} | {errors} | {both} |")
+    return "\n".join(lines)
+
+
+def scenes_trials(worlds: int, images: int, proposers: int, size: int) -> str:
+    """Each pair of proposers in each world, with both directions' queries apart."""
+    trials: dict[str, list[list[Found]]] = {"i2t": [], "t2i": []}
+    outside: dict[str, list[list[str]]] = {"i2t": [], "t2i": []}
+    for world in range(worlds):
+        truth, originals, similarities = twins_of_world(images, world)
+        for direction in trials:
+            turned = direction == "t2i"
+            rankings = ranked({name: sim.T if turned else sim for name, sim in similarities.items()})
+            for number, chosen in enumerate(combinations(TWINS, proposers)):
+                rng = np.random.default_rng([world, number, turned])
+                pool = judged_pool(
+                    truth.T if turned else truth,
+                    originals.T if turned else originals,
+                    rankings,
+                    chosen,
+                    rng,
+                )
+                trials[direction].append(compared(pool, size, rng))
+                outside[direction].append([name for name in TWINS if name not in chosen])
+    return "\n\n".join(
+        f"### {direction}, {len(trials[direction])} trials\n\n{table(trials[direction], outside[direction])}"
+        for direction in trials
+    )
+
+
+def twins_of_world(images: int, seed: int) -> tuple[Flags, Flags, dict[str, Floats]]:
+    """(I, C) matches, originals, and the similarities of the five twins."""
+    from annotators.registry import build
+    from mitl.datasets.scenes.files import write_world
+    from mitl.datasets.scenes.world import generate, truth_matrix
+    from mitl.records import CaptionItem, ImageItem, Label
+
+    world = generate(images, seed=seed, split="fair")
+    with tempfile.TemporaryDirectory() as folder:
+        write_world(world, Path(folder))
+        pictures = [ImageItem(int(one), one, Path(folder) / "images" / f"{one}.png") for one in world.scenes]
+        captions = [
+            CaptionItem(int(one), one, int(said.image_id), said.text) for one, said in world.captions.items()
+        ]
+        similarities = {}
+        for name in TWINS:
+            annotator = build(name)
+            left, right = annotator.encode_images(pictures), annotator.encode_captions(captions)
+            similarities[name] = np.asarray(annotator.similarities(left, right), np.float64)
+    truth = truth_matrix(world, list(world.scenes), list(world.captions)) <= Label.WEAK_YES.code
+    originals = np.zeros_like(truth)
+    originals[[caption.image_id - 1 for caption in captions], np.arange(len(captions))] = True
+    telling = truth.sum(axis=0) <= MOST
+    return (
+        truth[:, telling],
+        originals[:, telling],
+        {name: sim[:, telling] for name, sim in similarities.items()},
+    )
+
+
+def main() -> None:
+    """Run one of the two comparisons."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("which", choices=["scenes", "captions"])
+    parser.add_argument("--worlds", type=int, default=4)
+    parser.add_argument("--images", type=int, default=120)
+    parser.add_argument("--proposers", type=int, default=2)
+    parser.add_argument("--audit", type=int, default=600)
+    parser.add_argument("--data", type=Path)
+    given = parser.parse_args()
+    started = time.perf_counter()
+    print(scenes_trials(given.worlds, given.images, given.proposers, given.audit))
+    print(f"\n{time.perf_counter() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
