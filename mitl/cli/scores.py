@@ -325,13 +325,14 @@ def analyse(
 ) -> None:
     """The tables that a reviewer asks for; all of them where no NAME is given.
 
-    NAME is diversity (how differently the annotators rank), answers (by annotator and rank), rationale (shortcomings
-    and wrong concepts), workers (by their number of HITs), sets (precision and recall of existing positives),
-    wrong-positives (matches of people with a wrong part, as a list to exclude and as a figure), multiplicity
-    (positives of a query, before and after), label-order (rankings against graded answers), correlations (how alike
+    NAME is diversity (how differently the annotators rank), answers (by annotator and rank), rationale
+    (shortcomings and wrong concepts), workers (by their number of HITs), sets (precision and recall of existing
+    positives), wrong-positives (matches of people with a wrong part, as a list to exclude and as a figure),
+    multiplicity (positives of a query, before and after), completeness (how many annotators proposed each match,
+    and the recall that follows at most), label-order (rankings against graded answers), correlations (how alike
     metrics rank models, and RSUM), bias (scores by whose proposals make the positives; in a generated world against
-    the truth), uncertainty (an annotator's own, against the number of positives) or similarity (how alike people found
-    two items, by how the pairs were sampled; of the project, or of CxC's files outside any).
+    the truth), uncertainty (an annotator's own, against the number of positives) or similarity (how alike people
+    found two items, by how the pairs were sampled; of the project, or of CxC's files outside any).
 
     An analysis for which the project holds too little says so in one line, and the others are made.
     """

@@ -316,6 +316,19 @@ def test_what_is_left_out_is_not_wrong(shortcomings, concepts, parts):
     assert wrong_parts(shortcomings, concepts) == parts
 
 
+def test_completeness_bounds_the_recall_of_what_was_proposed_from_above(judged, found):
+    """By direction: the matches that people confirmed, by how many of the two annotators proposed them."""
+    project = collect(load(judged)).project
+    positive = {pair for pair, answer in project.answers.items() if answer.label.is_positive}
+    for direction in Direction:
+        numbers = found["analyses"]["completeness"][direction.value]
+        times = Counter(one.pair for one in project.proposals if one.direction is direction)
+        by = Counter(times[pair] for pair in positive if pair in times)
+        assert (numbers["annotators"], numbers["by_one"], numbers["by_two"]) == (2, by[1], by[2])
+        assert numbers["at_least"] == pytest.approx(by[1] + by[2] + by[1] ** 2 / (4 * by[2]))
+        assert numbers["recall_at_most"] == pytest.approx(numbers["found"] / numbers["at_least"])
+
+
 def test_multiplicity_counts_every_query(found):
     """One image for each caption before; as many as were verified after."""
     t2i = found["analyses"]["multiplicity"]["t2i"]
@@ -372,7 +385,7 @@ def test_tables_and_drawings_are_written_once(judged, tmp_path):
     assert {path: path.read_bytes() for path in content} == content
     tables = sorted(path.stem for path in (tmp_path / "csv").iterdir())
     assert tables == [
-        *("answers", "bias-by-size", "bias-scores", "correlations", "diversity"),
+        *("answers", "bias-by-size", "bias-scores", "completeness", "correlations", "diversity"),
         *("label-order", "multiplicity", "rsum", "sets", "workers", "wrong-positives"),
     ]
     drawings = sorted(path.stem for path in (tmp_path / "svg").iterdir())
@@ -380,7 +393,7 @@ def test_tables_and_drawings_are_written_once(judged, tmp_path):
         *("answers", "bias", "bias-truth", "correlations"),
         *("diversity-i2t", "diversity-t2i", "multiplicity", "wrong-positives"),
     ]
-    assert [first["counts"][f"{kind}_written"] for kind in ("tables", "drawings")] == [11, 8]
+    assert [first["counts"][f"{kind}_written"] for kind in ("tables", "drawings")] == [12, 8]
     assert [second["counts"][f"{kind}_written"] for kind in ("tables", "drawings")] == [0, 0]
     rows = list(csv.DictReader((tmp_path / "csv" / "diversity.csv").read_text().splitlines()))
     told = first["counts"]["analyses"]["diversity"]["i2t"]["tau"][NEAR][FAR]

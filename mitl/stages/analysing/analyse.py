@@ -16,6 +16,7 @@ from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.analysing.answers import ANSWERS, RATIONALE, WORKERS
 from mitl.stages.analysing.bias import BIAS
+from mitl.stages.analysing.completeness import COMPLETENESS
 from mitl.stages.analysing.correlations import CORRELATIONS
 from mitl.stages.analysing.multiplicity import MULTIPLICITY
 from mitl.stages.analysing.rankings import DIVERSITY, LABEL_ORDER
@@ -35,6 +36,7 @@ ANALYSES: dict[str, Analysis[Any]] = {
         SETS,
         WRONG_POSITIVES,
         MULTIPLICITY,
+        COMPLETENESS,
         LABEL_ORDER,
         CORRELATIONS,
         BIAS,

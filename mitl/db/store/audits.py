@@ -1,0 +1,391 @@
+"""Audits: what was drawn, what workers answered on it, what is still to be asked, and labels given under a bound."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import io
+import json
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sqlalchemy import func, select, update
+from sqlalchemy.orm import Session
+
+from mitl.core.packed import Ints, distinct, pack_ids, places, unpack_ids, unpack_pairs
+from mitl.db.models import (
+    Assignment,
+    Audit,
+    AuditPair,
+    Batch,
+    Hit,
+    HitItem,
+    Judgement,
+    Labelling,
+    MachineLabel,
+    Pair,
+    Worker,
+)
+from mitl.db.store.bulk import add_tuples, ids_were_given, next_id, number_columns
+from mitl.db.store.hits import LIVE_STATES
+from mitl.db.store.items import dataset, pair_sides
+from mitl.db.store.proposals import queries
+from mitl.records import AuditPurpose, Decision, Environment, PairRole
+from mitl.records import Pair as PairRecord
+from mitl.records.audits import ANSWERS_EACH, AUDIT_ANSWERS, AUDITED, LISTED, AuditDesign
+from mitl.records.frames import LABELS, MACHINE_LABELS, NONE, Schema, frame
+
+WANTED: Schema = {
+    "pair": ("int64", "packed, distinct"),
+    "place": ("int64", "in the order of drawing; ascending"),
+    "wanted": ("int64", "answers that are still wanted, 1 to 3"),
+    "out": ("int64", "of these, how many are asked on pages that are out or wait for a decision"),
+}
+"""The pairs of an audit that lack answers."""
+
+_ASKED = tuple(role for role in PairRole if role.is_asked)
+_UNDECIDED = (Decision.NONE, Decision.QUEUED)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """One audit as it was drawn."""
+
+    id: int
+    environment: Environment
+    number: int
+    purpose: AuditPurpose
+    design: AuditDesign
+    pool_sha256: str
+    drawn_at: dt.datetime
+
+
+@dataclass(frozen=True, slots=True)
+class LabellingRow:
+    """One run that gave machine labels."""
+
+    id: int
+    audit_id: int
+    config: str
+    """JSON."""
+    made_at: dt.datetime
+    withdrawn_at: dt.datetime | None
+
+
+def pool_sha256(session: Session) -> str:
+    """What says which pairs there are to draw from: the data set's content and the queries asked."""
+    asked = {direction.value: items for direction, items in queries(session).items()}
+    said = json.dumps({"dataset": dataset(session).content_sha256, "queries": asked}, sort_keys=True)
+    return hashlib.sha256(said.encode()).hexdigest()
+
+
+def add_audit(
+    session: Session,
+    environment: Environment,
+    design: AuditDesign,
+    listed: pd.DataFrame,
+    drawn: pd.DataFrame,
+    now: dt.datetime,
+) -> AuditRow:
+    """Write down a sample of today's pool; pairs that nobody proposed get a row and stay unproposed.
+
+    Args:
+        listed: ``LISTED``.
+        drawn: ``AUDITED`` without answers.
+    """
+    content = io.BytesIO()
+    frame(LISTED, {name: listed[name] for name in LISTED}).to_parquet(content, index=False)
+    newest = session.scalar(select(func.max(Audit.number)).where(Audit.environment == environment)) or 0
+    audit = Audit(
+        environment=environment,
+        number=newest + 1,
+        purpose=design.purpose,
+        design=design.to_json(),
+        pool_sha256=pool_sha256(session),
+        listed=content.getvalue(),
+        drawn_at=now,
+    )
+    session.add(audit)
+    session.flush()
+    columns = [drawn[name].tolist() for name in ("place", "stratum", "inclusion", "recheck", "known")]
+    rows = pair_rows(session, drawn["pair"].to_numpy(np.int64)).tolist()
+    add_tuples(
+        session,
+        AuditPair,
+        ("audit_id", "pair_id", "place", "stratum", "inclusion", "recheck", "known"),
+        ((audit.id, *row) for row in zip(rows, *columns, strict=True)),
+    )
+    return _row(audit)
+
+
+def pair_rows(session: Session, pairs: Ints) -> Ints:
+    """The rows of these packed pairs, in their order; made, as not proposed, where they are not there yet."""
+    sides = pair_sides(session)
+    known = select(Pair.id, Pair.left_id, Pair.right_id).where(
+        Pair.left_side_id == sides[0], Pair.right_side_id == sides[1]
+    )
+    row, left, right = number_columns(session, known, 3)
+    packed = pack_ids(left, right)
+    missing = distinct(pairs[~np.isin(pairs, packed)])
+    if len(missing):
+        first = next_id(session, Pair)
+        new = np.arange(first, first + len(missing))
+        names = ("id", "left_side_id", "right_side_id", "left_id", "right_id", "proposed")
+        given = zip(new.tolist(), *(ids.tolist() for ids in unpack_ids(missing)), strict=True)
+        add_tuples(session, Pair, names, ((id_, *sides, *ids, False) for id_, *ids in given))
+        ids_were_given(session, Pair)
+        row, packed = np.concatenate([row, new]), np.concatenate([packed, missing])
+    order = np.argsort(packed)
+    return np.asarray(row[order][places(packed[order], pairs)], np.int64)
+
+
+def audits(session: Session, environment: Environment) -> list[AuditRow]:
+    """All audits of an environment, oldest first."""
+    query = select(Audit).where(Audit.environment == environment).order_by(Audit.number)
+    return [_row(audit) for audit in session.scalars(query)]
+
+
+def current(session: Session, environment: Environment, purpose: AuditPurpose) -> AuditRow | None:
+    """The newest audit of that purpose whose pool is still as it was; none where another pool has voided all."""
+    pool = pool_sha256(session) if (drawn := audits(session, environment)) else ""
+    valid = [audit for audit in drawn if audit.purpose is purpose and audit.pool_sha256 == pool]
+    return valid[-1] if valid else None
+
+
+def _row(audit: Audit) -> AuditRow:
+    return AuditRow(
+        audit.id,
+        audit.environment,
+        audit.number,
+        audit.purpose,
+        AuditDesign.from_json(audit.design),
+        audit.pool_sha256,
+        audit.drawn_at,
+    )
+
+
+def listed(session: Session, audit_id: int) -> pd.DataFrame:
+    """Where the listed pairs of its pool stood when an audit was drawn (``LISTED``)."""
+    content = session.execute(select(Audit.listed).where(Audit.id == audit_id)).scalar_one()
+    return pd.read_parquet(io.BytesIO(content))
+
+
+def drawn_pairs(session: Session, audit_id: int) -> pd.DataFrame:
+    """What was drawn (``AUDITED`` without answers), in the order of drawing."""
+    columns = AuditPair.place, AuditPair.stratum, AuditPair.inclusion, AuditPair.recheck, AuditPair.known
+    query = (
+        select(Pair.left_id, Pair.right_id, *columns)
+        .join(Pair, Pair.id == AuditPair.pair_id)
+        .where(AuditPair.audit_id == audit_id)
+        .order_by(AuditPair.place)
+    )
+    found = pd.DataFrame(session.execute(query).all(), columns=["left", "right", *(c.name for c in columns)])
+    packed = pack_ids(found["left"].to_numpy(np.int64), found["right"].to_numpy(np.int64))
+    return frame(AUDITED, {"pair": packed, **{column.name: found[column.name] for column in columns}})
+
+
+def audit_answers(session: Session, audit_id: int) -> pd.DataFrame:
+    """The answers of an audit that count (``AUDIT_ANSWERS``): usable, each of another worker, as many as are wanted.
+
+    Those of an audit of recall are on its own places and by nobody who answered the pair where it was asked; those of
+    a sample for machine labels are the first three that anybody gave on these candidates.
+    """
+    purpose = session.execute(select(Audit.purpose).where(Audit.id == audit_id)).scalar_one()
+    is_blind = purpose is AuditPurpose.RECALL
+    given = session.execute(_given(audit_id)).all()
+    asked = {(place, worker) for place, worker, _, role, _ in given if is_blind and role.is_asked}
+    counted: dict[int, dict[str, int]] = defaultdict(dict)
+    for place, worker, label, role, usable in given:
+        on_its_place = role is PairRole.AUDIT if is_blind else role.is_asked
+        if usable and on_its_place and (place, worker) not in asked and len(counted[place]) < ANSWERS_EACH:
+            counted[place].setdefault(worker, LABELS.index(label))
+    drawn = drawn_pairs(session, audit_id)[["pair", "place", "recheck"]]
+    rows = [
+        (place, pair, number, label, worker)
+        for pair, place, recheck in drawn.itertuples(index=False, name=None)
+        for number, (worker, label) in enumerate(counted[place].items(), start=1)
+        if number == 1 or recheck or not is_blind or LABELS[next(iter(counted[place].values()))].is_positive
+    ]
+    columns = zip(*rows, strict=True) if rows else ((),) * len(AUDIT_ANSWERS)
+    return frame(AUDIT_ANSWERS, dict(zip(AUDIT_ANSWERS, columns, strict=True)))
+
+
+def _given(audit_id: int) -> Any:
+    """Every label on a pair of an audit, wherever it stood: place, worker, label, role, usable; as they arrived."""
+    return (
+        select(AuditPair.place, Worker.mturk_worker_id, Judgement.label, HitItem.role, Judgement.usable)
+        .join(Judgement, Judgement.pair_id == AuditPair.pair_id)
+        .join(Assignment, Assignment.id == Judgement.assignment_id)
+        .join(Worker, Worker.id == Assignment.worker_id)
+        .join(HitItem, (HitItem.hit_id == Assignment.hit_id) & (HitItem.place == Judgement.place))
+        .join(Audit, (Audit.id == AuditPair.audit_id) & (Audit.environment == Worker.environment))
+        .where(AuditPair.audit_id == audit_id, Judgement.label.is_not(None))
+        # Both engines then have what came without a time first.
+        .order_by(
+            Assignment.submitted_at.is_not(None), Assignment.submitted_at, Assignment.id, Judgement.place
+        )
+    )
+
+
+def has_answers(session: Session, audit_id: int) -> bool:
+    """Whether anybody has answered a question of it, usably or not."""
+    purpose = session.execute(select(Audit.purpose).where(Audit.id == audit_id)).scalar_one()
+    roles = (PairRole.AUDIT,) if purpose is AuditPurpose.RECALL else _ASKED
+    return any(role in roles for _, _, _, role, _ in session.execute(_given(audit_id)))
+
+
+def audited(session: Session, audit_id: int) -> pd.DataFrame:
+    """Each drawn pair with its answers as far as they are wanted (``AUDITED``), in the order of drawing."""
+    drawn = drawn_pairs(session, audit_id)
+    answers = audit_answers(session, audit_id)
+    at = places(drawn["place"].to_numpy(), answers["place"].to_numpy())
+    labels = np.full((len(drawn), ANSWERS_EACH), NONE, np.int8)
+    labels[at, answers["number"].to_numpy() - 1] = answers["label"]
+    given = {"first": labels[:, 0], "second": labels[:, 1], "third": labels[:, 2]}
+    return frame(AUDITED, {name: given.get(name, drawn.get(name)) for name in AUDITED})
+
+
+def wanted_each(audited: pd.DataFrame) -> Ints:
+    """(pairs,) answers that each pair needs as it stands: 3 where it is rechecked or the first says yes, else 1."""
+    matches = np.array([label.is_positive for label in LABELS] + [False])  # the last is for NONE
+    further = audited["recheck"].to_numpy() | matches[audited["first"].to_numpy()]
+    return np.where(further, ANSWERS_EACH, 1)
+
+
+def wanted(session: Session, environment: Environment) -> pd.DataFrame:
+    """What the valid audit of recall still asks of people (``WANTED``); empty where there is none.
+
+    An answer that cannot be used is wanted again, whatever became of its page.
+    """
+    audit = current(session, environment, AuditPurpose.RECALL)
+    if audit is None:
+        return frame(WANTED, dict.fromkeys(WANTED, ()))
+    stands = audited(session, audit.id)
+    given = (stands[["first", "second", "third"]] != NONE).sum(axis=1).to_numpy()
+    lacks = wanted_each(stands) - given
+    out = np.minimum(stands["place"].map(_out(session, audit)), lacks)
+    columns = {"pair": stands["pair"], "place": stands["place"], "wanted": lacks, "out": out}
+    open_ = lacks > 0
+    return frame(WANTED, {name: np.asarray(column)[open_] for name, column in columns.items()})
+
+
+def _out(session: Session, audit: AuditRow) -> dict[int, int]:
+    """Place → answers that are still to come or to be decided about, on its pages that are not closed."""
+    decided = (
+        select(Assignment.hit_id, func.count().label("n"))
+        .where(Assignment.decision.not_in(_UNDECIDED))
+        .group_by(Assignment.hit_id)
+        .subquery()
+    )
+    query = (
+        select(AuditPair.place, Hit.assignments, func.coalesce(decided.c.n, 0))
+        .join(HitItem, (HitItem.pair_id == AuditPair.pair_id) & (HitItem.role == PairRole.AUDIT))
+        .join(Hit, Hit.id == HitItem.hit_id)
+        .join(Batch, Batch.id == Hit.batch_id)
+        .outerjoin(decided, decided.c.hit_id == Hit.id)
+        .where(
+            AuditPair.audit_id == audit.id,
+            Batch.environment == audit.environment,
+            Hit.state.in_(list(LIVE_STATES)),
+        )
+    )
+    found: Counter[int] = Counter()
+    for place, assignments, n_decided in session.execute(query):
+        found[place] += max(assignments - n_decided, 0)
+    return found
+
+
+def drawn_for_labels(session: Session, environment: Environment) -> set[PairRecord]:
+    """The candidates that the valid sample for machine labels drew: asked before all others."""
+    audit = current(session, environment, AuditPurpose.LABELS)
+    return set() if audit is None else set(unpack_pairs(drawn_pairs(session, audit.id)["pair"].to_numpy()))
+
+
+def worker_shares(session: Session, audit_id: int) -> dict[str, float]:
+    """Worker's id on the requester API → share of the audit's answers that count, largest first."""
+    counts = Counter(audit_answers(session, audit_id)["worker"])
+    return {worker: count / counts.total() for worker, count in counts.most_common()}
+
+
+def add_labelling(
+    session: Session,
+    environment: Environment,
+    audit_id: int,
+    config: str,
+    labels: pd.DataFrame,
+    now: dt.datetime,
+) -> int:
+    """Write down a run of machine labels under the bound of an audit; returns its row.
+
+    Args:
+        config: JSON of the bound under which they were given.
+        labels: ``MACHINE_LABELS``.
+    """
+    made = Labelling(
+        environment=environment, audit_id=audit_id, config=config, made_at=now, withdrawn_at=None
+    )
+    session.add(made)
+    session.flush()
+    rows = zip(
+        pair_rows(session, labels["pair"].to_numpy(np.int64)).tolist(),
+        (LABELS[place].value for place in labels["label"]),
+        labels["probability"].tolist(),
+        labels["stratum"].tolist(),
+        strict=True,
+    )
+    names = ("labelling_id", "pair_id", "label", "probability", "stratum")
+    add_tuples(session, MachineLabel, names, ((made.id, *row) for row in rows))
+    return made.id
+
+
+def labellings(session: Session, environment: Environment) -> list[LabellingRow]:
+    """The runs of an environment, oldest first, withdrawn ones among them."""
+    columns = (
+        Labelling.id,
+        Labelling.audit_id,
+        Labelling.config,
+        Labelling.made_at,
+        Labelling.withdrawn_at,
+    )
+    query = select(*columns).where(Labelling.environment == environment).order_by(Labelling.id)
+    return [LabellingRow(*row) for row in session.execute(query)]
+
+
+def standing(session: Session, environment: Environment) -> LabellingRow | None:
+    """The newest run that is not withdrawn, whose labels alone are read."""
+    rows = [row for row in labellings(session, environment) if row.withdrawn_at is None]
+    return rows[-1] if rows else None
+
+
+def withdraw(session: Session, environment: Environment, now: dt.datetime) -> int:
+    """Take back the labels of every run that stands; returns how many runs."""
+    rows = [row.id for row in labellings(session, environment) if row.withdrawn_at is None]
+    session.execute(update(Labelling).where(Labelling.id.in_(rows)).values(withdrawn_at=now))
+    return len(rows)
+
+
+def machine_labels(session: Session, environment: Environment) -> pd.DataFrame:
+    """The labels that stand (``MACHINE_LABELS``)."""
+    run = standing(session, environment)
+    query = (
+        select(
+            Pair.left_id, Pair.right_id, MachineLabel.label, MachineLabel.probability, MachineLabel.stratum
+        )
+        .join(Pair, Pair.id == MachineLabel.pair_id)
+        .where(MachineLabel.labelling_id == (0 if run is None else run.id))
+        .order_by(Pair.left_id, Pair.right_id)
+    )
+    rows = session.execute(query).all()
+    left, right, label, probability, stratum = zip(*rows, strict=True) if rows else ((),) * 5
+    return frame(
+        MACHINE_LABELS,
+        {
+            "pair": pack_ids(np.array(left, np.int64), np.array(right, np.int64)),
+            "label": [LABELS.index(value) for value in label],
+            "probability": probability,
+            "stratum": stratum,
+        },
+    )

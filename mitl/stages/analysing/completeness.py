@@ -1,0 +1,133 @@
+"""How complete the verified positives can be at most: Chao's bound from how many annotators proposed each."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mitl.analysis.report.inputs import Section
+from mitl.audits.chao import Completeness, chao
+from mitl.errors import AuditError, MetricError
+from mitl.records import Direction, Pair
+from mitl.stages.analysing.snapshot import ProjectSnapshot
+from mitl.stages.analysing.table import (
+    NO_JUDGEMENTS,
+    Analysis,
+    AnalysisInput,
+    Column,
+    Findings,
+    for_files,
+    for_json,
+    for_people,
+    number,
+    percent,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Incidence:
+    """One direction: what the annotators' proposals say of the matches that none of them proposed."""
+
+    direction: Direction
+    annotators: int
+    bound: Completeness
+    known_missed: int
+    """Original pairs of the queries that no annotator proposed in this direction: missing matches that are known."""
+
+
+def incidences(project: ProjectSnapshot) -> tuple[Incidence, ...]:
+    """One for each direction with queries that two annotators or more searched; by people's answers alone.
+
+    Raises:
+        MetricError: nobody has judged a pair, or fewer than two annotators proposed.
+    """
+    positive = {pair for pair, answer in project.answers.items() if answer.label.is_positive}
+    if not positive:
+        raise MetricError(NO_JUDGEMENTS if not project.answers else "people have not called any pair a match")
+    by_direction: dict[Direction, dict[Pair, set[str]]] = {way: defaultdict(set) for way in Direction}
+    for one in project.proposals:
+        by_direction[one.direction][one.pair].add(one.annotator)
+    made = []
+    for direction, proposed in by_direction.items():
+        names = {name for found_by in proposed.values() for name in found_by}
+        if not names:
+            continue
+        times = np.array([len(by) for pair, by in proposed.items() if pair in positive], np.int64)
+        try:
+            bound = chao(times, len(names))
+        except AuditError as error:
+            raise MetricError(str(error)) from error
+        made.append(Incidence(direction, len(names), bound, _missed(project, direction, set(proposed))))
+    if not made:
+        raise MetricError("no annotator has proposed a pair; run `mitl propose`")
+    return tuple(made)
+
+
+def _missed(project: ProjectSnapshot, direction: Direction, proposed: set[Pair]) -> int:
+    queries = set(project.queries[direction])
+    return sum(
+        (pair.image_id if direction is Direction.I2T else pair.caption_id) in queries
+        and pair not in proposed
+        and not project.is_refused(pair)
+        for pair in project.originals
+    )
+
+
+def _compute(of: AnalysisInput) -> tuple[Incidence, ...]:
+    return incidences(of.project)
+
+
+_COLUMNS: tuple[Column[Incidence], ...] = (
+    Column("direction", lambda row: row.direction.value),
+    Column("annotators", lambda row: row.annotators),
+    Column("found", lambda row: row.bound.found),
+    Column("by_one", lambda row: row.bound.once, "by one"),
+    Column("by_two", lambda row: row.bound.twice, "by two"),
+    Column("at_least", lambda row: row.bound.total, "all, at least", lambda value: number(value, 0)),
+    Column(
+        "standard_error", lambda row: row.bound.standard_error, "± (s.e.)", lambda value: number(value, 0)
+    ),
+    Column("low", lambda row: row.bound.low, "low", lambda value: number(value, 0)),
+    Column("high", lambda row: row.bound.high, "high", lambda value: number(value, 0)),
+    Column("recall_at_most", lambda row: row.bound.at_most, "recall at most, %", percent),
+    Column("originals_missed", lambda row: row.known_missed, "originals missed"),
+)
+
+
+def _show(made: Sequence[Incidence], of: AnalysisInput) -> Findings:
+    """How many annotators proposed each verified match, and what follows for those that none proposed."""
+    project = of.project
+    open_pairs = len({one.pair for one in project.proposals} - project.answers.keys())
+    return Findings(
+        counts={row.direction.value: for_json(_COLUMNS[1:], row) for row in made},
+        tables=(
+            for_people("matches that people confirmed, by how many annotators proposed them", _COLUMNS, made),
+        ),
+        lines=(
+            "Chao's bound is a lower bound of the matches that there are, so the recall is at most what it says: "
+            "annotators that fail on the same pairs leave more than it can see; only an audit bounds recall from below",
+            *(
+                f"{row.direction}: already {row.known_missed:,} originals are known that no annotator proposed, more "
+                f"than the {row.bound.missing:,.0f} that the bound expects"
+                for row in made
+                if row.known_missed > row.bound.missing
+            ),
+            *(
+                [f"{open_pairs:,} candidate pairs have no answer yet; matches among them count nowhere"]
+                if open_pairs
+                else []
+            ),
+        ),
+        rows={"completeness": for_files(_COLUMNS, made)},
+    )
+
+
+COMPLETENESS = Analysis(
+    "completeness",
+    _compute,
+    _show,
+    section=Section("completeness", "Completeness", "How complete it can be at most", "Positives"),
+)

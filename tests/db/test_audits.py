@@ -1,0 +1,223 @@
+"""What the database keeps of audits and machine labels, and which answers of an audit count; on both engines."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import numpy as np
+import pytest
+from audit_kit import NOW, SANDBOX, add_audit, add_page, some_pairs, submit
+from sqlalchemy import text
+from world_kit import make_world
+
+from mitl.db.session import open_database
+from mitl.db.store import audits
+from mitl.records import AuditPurpose, Decision, HitState, Label, PairRole
+from mitl.records.frames import LABELS, NONE, frame
+
+YES, WEAK_YES, WEAK_NO, NO = (LABELS.index(label) for label in Label)
+AUDIT, CANDIDATE = PairRole.AUDIT, PairRole.CANDIDATE
+
+
+@pytest.fixture
+def session(engine_url, tmp_path):
+    """A project whose pairs nobody was asked yet."""
+    settings = make_world(tmp_path / "p", n_images=12, db_url=engine_url)
+    with open_database(settings.db_url) as opened:
+        yield opened
+
+
+def stands(session, audit) -> list[list[int]]:
+    """The answers of each pair, in the order of drawing."""
+    return audits.audited(session, audit.id)[["first", "second", "third"]].to_numpy().tolist()
+
+
+def open_questions(session) -> list[tuple[int, int, int]]:
+    """Place, wanted, out."""
+    found = audits.wanted(session, SANDBOX)
+    return list(found[["place", "wanted", "out"]].itertuples(index=False, name=None))
+
+
+def test_a_sample_is_kept_as_it_was_drawn(session):
+    """Pairs that nobody proposed get a row and stay unproposed; order, design and inclusion come back."""
+    pairs = some_pairs(session, 4)[::-1].copy()
+    audit = add_audit(session, pairs, recheck=[True, False, False, True])
+
+    drawn = audits.drawn_pairs(session, audit.id)
+
+    assert drawn["pair"].tolist() == pairs.tolist()
+    assert drawn["place"].tolist() == [1, 2, 3, 4]
+    assert drawn["recheck"].tolist() == [True, False, False, True]
+    assert drawn["inclusion"].tolist() == [0.1] * 4
+    assert audits.audits(session, SANDBOX) == [audit]
+    assert audit.design.strata[0].size == 40
+    assert session.execute(text("SELECT count(*) FROM pair WHERE proposed")).scalar_one() == 0
+    assert audits.listed(session, audit.id).empty
+
+
+def test_a_pair_is_one_row_however_often_it_is_drawn(session):
+    """A second audit of the same pairs makes no further rows of pairs."""
+    pairs = some_pairs(session, 3)
+    first, second = add_audit(session, pairs), add_audit(session, pairs, seed=1)
+
+    assert (first.number, second.number) == (1, 2)
+    assert session.execute(text("SELECT count(*) FROM pair")).scalar_one() == 3
+    assert audits.current(session, SANDBOX, AuditPurpose.RECALL) == second
+
+
+def test_a_yes_and_what_is_rechecked_want_three_answers(session):
+    """A no that is not rechecked is done; a yes wants two more; a rechecked pair wants three from the start."""
+    pairs = some_pairs(session, 3)
+    audit = add_audit(session, pairs, recheck=[False, False, True])
+
+    assert open_questions(session) == [(1, 1, 0), (2, 1, 0), (3, 3, 0)]
+
+    page = add_page(session, dict.fromkeys(pairs.tolist(), AUDIT))
+    submit(session, page, "w1", [Label.WEAK_YES, Label.NO, Label.NO])
+
+    assert stands(session, audit) == [[WEAK_YES, NONE, NONE], [NO, NONE, NONE], [NO, NONE, NONE]]
+    assert open_questions(session) == [(1, 2, 0), (3, 2, 0)]
+
+
+def test_answers_come_in_the_order_of_submission(session):
+    """Not in the order in which they were fetched; a fourth answer is not read."""
+    (pair,) = some_pairs(session, 1).tolist()
+    audit = add_audit(session, [pair], recheck=[True])
+    for worker, minute, label in (
+        ("c", 9, Label.NO),
+        ("a", 1, Label.YES),
+        ("b", 5, Label.WEAK_NO),
+        ("d", 11, Label.NO),
+    ):
+        submit(session, add_page(session, {pair: AUDIT}), worker, [label], minute=minute)
+
+    assert stands(session, audit) == [[YES, WEAK_NO, NO]]
+    answers = audits.audit_answers(session, audit.id)
+    assert answers["worker"].tolist() == ["a", "b", "c"]
+    assert answers["number"].tolist() == [1, 2, 3]
+    assert open_questions(session) == []
+
+
+@pytest.mark.parametrize("decision", [Decision.DROP, Decision.REJECT, Decision.APPROVE_EXCLUDE])
+def test_an_answer_that_cannot_be_used_is_asked_again(session, decision):
+    """However its page was thrown away; nothing of the pair is dropped."""
+    (pair,) = some_pairs(session, 1).tolist()
+    audit = add_audit(session, [pair])
+    submit(session, add_page(session, {pair: AUDIT}), "w1", [Label.YES], decision=decision)
+
+    assert stands(session, audit) == [[NONE, NONE, NONE]]
+    assert open_questions(session) == [(1, 1, 0)]
+
+
+def test_a_skipped_pair_is_asked_again(session):
+    """A page that passed and left the pair out answers nothing."""
+    (pair,) = some_pairs(session, 1).tolist()
+    add_audit(session, [pair])
+    submit(session, add_page(session, {pair: AUDIT}), "w1", [None])
+
+    assert open_questions(session) == [(1, 1, 0)]
+
+
+def test_who_answered_the_pair_before_or_after_does_not_count(session):
+    """One worker gives one answer, and none where the pair was asked of them as a candidate, whenever that was."""
+    twice, known = some_pairs(session, 2).tolist()
+    audit = add_audit(session, [twice, known], recheck=[True, False])
+    submit(session, add_page(session, {twice: AUDIT}), "w1", [Label.YES], minute=1)
+    submit(session, add_page(session, {twice: AUDIT}), "w1", [Label.NO], minute=2)
+    submit(session, add_page(session, {known: AUDIT}), "w2", [Label.NO], minute=3)
+    assert stands(session, audit) == [[YES, NONE, NONE], [NO, NONE, NONE]]
+
+    submit(session, add_page(session, {known: CANDIDATE}), "w2", [Label.NO], minute=4, decision=Decision.DROP)
+
+    assert stands(session, audit) == [[YES, NONE, NONE], [NONE, NONE, NONE]]
+    assert open_questions(session) == [(1, 2, 0), (2, 1, 0)]
+
+
+def test_what_is_out_is_told_from_what_is_to_be_posted(session):
+    """A page that is out or waits for a person holds its answers; what was decided about does not."""
+    (pair,) = some_pairs(session, 1).tolist()
+    add_audit(session, [pair], recheck=[True])
+    add_page(session, {pair: AUDIT}, state=HitState.PLANNED)
+    queued = add_page(session, {pair: AUDIT}, state=HitState.POSTED)
+    submit(session, queued, "w1", [Label.NO], decision=Decision.QUEUED)
+    assert open_questions(session) == [(1, 3, 2)]
+
+    dropped = add_page(session, {pair: AUDIT}, state=HitState.POSTED)
+    submit(session, dropped, "w2", [Label.NO], decision=Decision.DROP)
+    assert open_questions(session) == [(1, 3, 2)]
+
+
+def test_a_control_or_another_role_answers_no_audit(session):
+    """The label of a pair that stood as a control says nothing, and does not keep that worker from the audit."""
+    (pair,) = some_pairs(session, 1).tolist()
+    audit = add_audit(session, [pair])
+    submit(session, add_page(session, {pair: PairRole.GOLD_POSITIVE}), "w1", [Label.YES])
+    assert stands(session, audit) == [[NONE, NONE, NONE]]
+
+    submit(session, add_page(session, {pair: AUDIT}), "w1", [Label.NO], minute=1)
+    assert stands(session, audit) == [[NO, NONE, NONE]]
+
+
+def test_a_sample_for_labels_reads_what_was_asked_as_a_candidate(session):
+    """And wants nothing of the audit's own places."""
+    (pair,) = some_pairs(session, 1).tolist()
+    audit = add_audit(session, [pair], purpose=AuditPurpose.LABELS)
+    submit(session, add_page(session, {pair: AUDIT}), "w1", [Label.YES])
+    assert not audits.has_answers(session, audit.id)
+    submit(session, add_page(session, {pair: CANDIDATE}), "w2", [Label.NO], minute=1)
+
+    assert stands(session, audit) == [[NO, NONE, NONE]]
+    assert audits.has_answers(session, audit.id)
+    assert open_questions(session) == []
+    assert len(audits.drawn_for_labels(session, SANDBOX)) == 1
+
+
+def test_other_queries_make_another_pool(session):
+    """An audit of the pool before is kept, and nothing of it is asked any more."""
+    pairs = some_pairs(session, 2)
+    audit = add_audit(session, pairs)
+    session.commit()
+    assert audits.current(session, SANDBOX, AuditPurpose.RECALL) == audit
+
+    session.execute(text("INSERT INTO run (hash, config) VALUES ('h', '{}')"))
+    session.execute(text("INSERT INTO query (run_id, direction, item_id) SELECT id, 'i2t', 1 FROM run"))
+
+    assert audits.current(session, SANDBOX, AuditPurpose.RECALL) is None
+    assert audits.audits(session, SANDBOX) == [audit]
+    assert open_questions(session) == []
+
+
+def test_shares_of_workers_are_of_the_answers_that_count(session):
+    """Largest first; what does not count makes nobody's share larger."""
+    pairs = some_pairs(session, 3).tolist()
+    audit = add_audit(session, pairs)
+    submit(session, add_page(session, dict.fromkeys(pairs[:2], AUDIT)), "busy", [Label.NO, Label.NO])
+    submit(session, add_page(session, dict.fromkeys(pairs[2:], AUDIT)), "other", [Label.NO])
+    submit(session, add_page(session, dict.fromkeys(pairs[2:], AUDIT)), "late", [Label.NO], minute=5)
+
+    # The late answer is a second one on a pair that wants one: it is stored, and no more than the first is read.
+    shares = audits.worker_shares(session, audit.id)
+    assert next(iter(shares)) == "busy"
+    assert shares["busy"] == pytest.approx(2 / 3)
+
+
+def test_machine_labels_stand_until_they_are_withdrawn(session):
+    """The newest run alone is read; taken back, its labels are kept and not read."""
+    pairs = np.sort(some_pairs(session, 3))
+    audit = add_audit(session, pairs[:1], purpose=AuditPurpose.LABELS)
+
+    def labels(values):
+        given = {"pair": pairs[1:], "label": values, "probability": [0.9, 0.1], "stratum": ["a", "b"]}
+        return frame(audits.MACHINE_LABELS, given)
+
+    audits.add_labelling(session, SANDBOX, audit.id, "{}", labels([YES, NO]), NOW)
+    audits.add_labelling(session, SANDBOX, audit.id, "{}", labels([YES, WEAK_NO]), NOW + dt.timedelta(1))
+    found = audits.machine_labels(session, SANDBOX)
+
+    assert found["pair"].tolist() == pairs[1:].tolist()
+    assert found["label"].tolist() == [YES, WEAK_NO]
+    assert found["stratum"].tolist() == ["a", "b"]
+    assert audits.withdraw(session, SANDBOX, NOW) == 2
+    assert audits.machine_labels(session, SANDBOX).empty
+    assert [row.withdrawn_at for row in audits.labellings(session, SANDBOX)] == [NOW, NOW]
+    assert session.execute(text("SELECT count(*) FROM machine_label")).scalar_one() == 4
