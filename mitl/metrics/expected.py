@@ -207,7 +207,8 @@ def expected_values(
     exact, drawn = _split(asked)
     rows = rankings.rows_of(labels.query_ids)
     matches = worlds.matches[cases.rows] + _shift(labels, cases)[:, None]
-    reach = np.maximum(matches.max(axis=1) if drawn else 0, max((one.k for one in asked), default=0))
+    reach = np.full(len(cases.rows), max((one.k for one in asked), default=0))
+    reach = np.maximum(reach, matches.max(axis=1)) if drawn else reach
     if short == "raise":
         _refuse_short(labels, rankings.lengths(rows)[cases.rows], cases, reach)
     found = np.zeros((len(cases.rows), len(asked)))
