@@ -32,10 +32,10 @@ def certified_told(
     ]
     drawn = "at random" if design.simple else "at random from each of the strata below"
     parts = [
-        f"Of the {design.size:,} pairs of the queries that were asked with all that they search, {design.sample:,} were "
-        f"drawn {drawn}, each with a known probability. People answered them blind, on the same pages as other pairs; a "
-        "match, and a part of the others that was drawn beforehand, went to two further people. Nothing that proposed, "
-        "learned or merged has read these answers: `audit.parquet` and `audit_answers.parquet` hold them, "
+        f"Of the {design.size:,} pairs of the queries that were asked with all that they search, {design.sample:,} "
+        f"were drawn {drawn}, each with a known probability. People answered them blind, on the same pages as other "
+        "pairs; a match, and a part of the others that was drawn beforehand, went to two further people. Nothing that "
+        "proposed, learned or merged has read these answers: `audit.parquet` and `audit_answers.parquet` hold them, "
         "`audit_strata.parquet` what they were held against.",
         table(("stratum", "pairs", "held as positives", "drawn"), rows),
         "\n".join(f"- {line}" for line in lines),
@@ -44,8 +44,8 @@ def certified_told(
     ]
     if outside:
         parts.append(
-            f"Of {several(outside, 'positive')} outside these pairs the certificate says nothing: their queries were not "
-            "asked."
+            f"Of {several(outside, 'positive')} outside these pairs the certificate says nothing: their queries were "
+            "not asked."
         )
     parts.append("`mitl verify` computes these figures again from the released files alone.")
     return "\n\n".join(parts)
@@ -88,8 +88,8 @@ def machine_told(data: ReleaseInput) -> str:
     stand = int((REFUSES[merged["machine"]] & merged["original"] & merged["kept"]).sum())
     told = [
         f"A machine labelled {several(total, 'pair')} that nobody was asked about: {several(yes, 'match', 'matches')}, "
-        f"{no:,} no match. They are marked `machine` in `positives.parquet` and `negatives.parquet`, with the label and "
-        "its calibrated probability; no column of people's answers holds them."
+        f"{no:,} no match. They are marked `machine` in `positives.parquet` and `negatives.parquet`, with the label "
+        "and its calibrated probability; no column of people's answers holds them."
     ]
     bound = data.machine
     if bound is not None:
@@ -99,14 +99,14 @@ def machine_told(data: ReleaseInput) -> str:
             f"{plain(bound.scored_by)}."
         )
     told.append(
-        "The bound holds for all of them together, not for each kind of pair. An answer of people or a CxC rating beats "
-        "such a label."
+        "The bound holds for all of them together, not for each kind of pair. An answer of people or a CxC rating "
+        "beats such a label."
     )
     if data.rules.with_originals:
         told.append(
             "So does the original annotation: where a machine calls an original pair no match, the pair stays and is "
-            f"among the conflicts ({stand:,} here), because these few labels may be wrong far more often than the bound "
-            "says of all."
+            f"among the conflicts ({stand:,} here), because these few labels may be wrong far more often than the "
+            "bound says of all."
         )
     told.append("`mitl build-dataset --humans-only` builds the release without them.")
     return " ".join(told)

@@ -157,6 +157,11 @@ def is_asked(answers: pd.DataFrame) -> Flags:
     return np.asarray(_ASKED[answers["role"].to_numpy()], np.bool_)
 
 
+def is_role(answers: pd.DataFrame, *roles: PairRole) -> Flags:
+    """(answers,) whether each stands in one of these roles."""
+    return np.asarray(answers["role"].isin([ROLES.index(role) for role in roles]))
+
+
 def is_labelled(answers: pd.DataFrame) -> Flags:
     """(answers,) whether a label was given, usable or not."""
     return np.asarray((answers["outcome"] == _ANSWERED) & (answers["label"] != NONE))

@@ -272,6 +272,14 @@ def wanted(session: Session, environment: Environment) -> pd.DataFrame:
     return frame(WANTED, {name: np.asarray(column)[open_] for name, column in columns.items()})
 
 
+def open_questions(session: Session, environment: Environment) -> Counter[PairRecord]:
+    """Pair → answers that the valid audit of recall wants and that no page out there will give; by place of drawing."""
+    lacks = wanted(session, environment)
+    free = (lacks["wanted"] - lacks["out"]).tolist()
+    pairs = unpack_pairs(lacks["pair"].to_numpy())
+    return Counter({pair: count for pair, count in zip(pairs, free, strict=True) if count})
+
+
 def _out(session: Session, audit: AuditRow) -> dict[int, int]:
     """Place → answers that are still to come or to be decided about, on its pages that are not closed."""
     decided = (
@@ -365,6 +373,13 @@ def withdraw(session: Session, environment: Environment, now: dt.datetime) -> in
     rows = [row.id for row in labellings(session, environment) if row.withdrawn_at is None]
     session.execute(update(Labelling).where(Labelling.id.in_(rows)).values(withdrawn_at=now))
     return len(rows)
+
+
+def labelled_rows(session: Session, environment: Environment) -> Ints:
+    """The rows of the pairs whose machine label stands."""
+    run = standing(session, environment)
+    rows = select(MachineLabel.pair_id).where(MachineLabel.labelling_id == (0 if run is None else run.id))
+    return np.fromiter(session.scalars(rows), np.int64)
 
 
 def machine_labels(session: Session, environment: Environment) -> pd.DataFrame:
