@@ -108,12 +108,19 @@ def test_short_rankings_are_told_the_depth_or_count_as_misses(here):
     """Similarities beside them say what is searched."""
     values = np.load(here / "good.npz")
     order = np.argsort(-values["similarities"], axis=1)[:, :3]
-    np.savez(
-        here / "cut.i2t.npz", query_ids=values["image_ids"], item_ids=values["caption_ids"][order]
+    np.savez(here / "cut.i2t.npz", query_ids=values["image_ids"], item_ids=values["caption_ids"][order])
+    words = (
+        "--model",
+        "good=good.npz",
+        "--model",
+        "cut=cut.i2t.npz",
+        "--direction",
+        "i2t",
+        "--release",
+        "release",
     )
-    words = ("--model", "good=good.npz", "--model", "cut=cut.i2t.npz", "--direction", "i2t", "--release", "release")
-    outcome = fails("evaluate", *words, "--fair", "--metrics", "P@5")
-    assert "but" in outcome.err
+    message = fails(1, "evaluate", *words, "--fair", "--metrics", "P@5")
+    assert "--short zero" in message
     found = counts(*words, "--fair", "--short", "zero", "--metrics", "mAP@R")
 
     naive = {row["model"]: row["naive"] for row in found["fair"]}
@@ -121,18 +128,20 @@ def test_short_rankings_are_told_the_depth_or_count_as_misses(here):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("status", "words", "message"),
     [
-        (("--official", "eccv", "--fair"), "--fair reads the audit of a release; give --release DIR"),
-        (("--release", "plain", "--fair"), "'plain' has no audit, so what its holes hide cannot be estimated"),
-        ((*WORDS, "--metrics", "median-rank"), "median rank is not known in expectation over labels"),
-        ((*WORDS, "--against", "best"), "--against names 'best'"),
+        (2, ("--official", "eccv", "--fair"), "--fair reads the audit of a release; give --release DIR"),
+        (
+            1,
+            ("--release", "plain", "--fair"),
+            "'plain' has no audit, so what its holes hide cannot be estimated",
+        ),
+        (1, (*WORDS, "--metrics", "median-rank"), "median rank is not known in expectation over labels"),
+        (2, (*WORDS, "--against", "best"), "--against names 'best'"),
     ],
 )
-def test_what_does_not_go_is_one_line(here, words, message):
+def test_what_does_not_go_is_one_line(here, status, words, message):
     """No release, no audit, a metric without an estimate, a strange model."""
     write_release(here / "plain", world())
-    outcome = fails("evaluate", *MODELS, *words)
 
-    assert message in outcome.err
-    assert outcome.err.strip().count("\n") == 0
+    assert message in fails(status, "evaluate", *MODELS, *words)
