@@ -28,8 +28,9 @@ from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
 from mitl.metrics.expected import PartialLabels
-from mitl.metrics.incomplete import AuditSample, Evidence, Fair, stratum_rates
+from mitl.metrics.incomplete import AuditSample, Evidence, Fair, settled
 from mitl.metrics.positives import Positives
+from mitl.metrics.rank_chances import with_rank_chances
 from mitl.metrics.ranks import ArrayRankings
 from mitl.metrics.retrieval import score_metrics
 from mitl.metrics.table import asked_metrics
@@ -47,7 +48,6 @@ MOST = 8
 FALSE_NO, FALSE_YES = 0.08, 0.01
 """Of careful workers' single answers."""
 STRATA = ("released", "refused", "ranked by two", "ranked by one", "remainder")
-EXPECTED = np.array([0.95, 0.05, 0.2, 0.08, 0.01])
 SHARES = np.array([0.12, 0.1, 0.28, 0.25, 0.25])
 """Of the audit, by stratum."""
 
@@ -98,21 +98,18 @@ def audited(pool: Pool, size: int, rng: np.random.Generator, *, answers: bool = 
 
 
 def evidence(pool: Pool, sample: AuditSample) -> Evidence:
-    """Labels as the judges left them, the rates of the strata elsewhere, and the sample."""
-    judged = pool.judged[sample.queries, sample.items]
-    rates = stratum_rates(sample, judged, EXPECTED)
-    listed = pool.strata < len(STRATA) - 1
-    rows, items = np.nonzero(listed | pool.judged)
-    chances = np.where(pool.judged, pool.answers, rates[pool.strata])[rows, items]
-    labels = PartialLabels.of(
-        np.arange(len(pool.truth)),
+    """As `mitl evaluate --fair` makes it: judged labels, the sample, chances by the models' fused ranks elsewhere."""
+    rows, items = np.nonzero(pool.judged)
+    queries = np.arange(len(pool.truth))
+    judged = PartialLabels.of(
+        queries,
         pool.truth.shape[1],
         (rows, items),
-        chances,
-        pool.judged[rows, items],
-        remainder=float(rates[-1]),
+        pool.answers[rows, items].astype(np.float64),
+        np.ones(len(rows), np.bool_),
     )
-    return Evidence.of(labels, sample, draws=128)
+    rankings = [ArrayRankings(queries, ranked) for ranked in pool.rankings.values()]
+    return Evidence.of(with_rank_chances(judged, rankings, sample), sample, draws=128)
 
 
 def true_scores(pool: Pool) -> dict[str, Floats]:
@@ -159,6 +156,7 @@ class Found:
     naive: Floats
     classical: Floats
     powered: Floats
+    settled: Floats
     inside: Floats
     """Of the models: whether the fair interval holds the truth."""
     pairs_inside: float
@@ -174,6 +172,7 @@ def compared(pool: Pool, size: int, rng: np.random.Generator, *, answers: bool =
     fair: dict[str, Fair] = {
         name: known.fair(ArrayRankings(rows, ranked), METRICS) for name, ranked in pool.rankings.items()
     }
+    values = np.array(settled(list(fair.values())))
     found = []
     for place in range(len(METRICS)):
         true = np.array([truth[name][place] for name in fair])
@@ -189,41 +188,47 @@ def compared(pool: Pool, size: int, rng: np.random.Generator, *, answers: bool =
                 np.array([one.naive[place] for one in fair.values()]),
                 np.array([one.classical[place].value for one in fair.values()]),
                 np.array([one.value for one in powered]),
-                np.array([one.low <= value <= one.high for one, value in zip(powered, true, strict=True)]),
-                float(np.mean([one.low <= value <= one.high for one, value in differences])),
+                values[:, place],
+                np.array([one.holds(value) for one, value in zip(powered, true, strict=True)]),
+                float(np.mean([one.holds(value) for one, value in differences])),
             )
         )
     return found
 
 
+METHODS = ("naive", "classical", "powered", "settled")
+
+
 def table(trials: Sequence[Sequence[Found]], held_out: Sequence[Sequence[str]]) -> str:
     """Kendall's tau with the truth and the share of trials with the exact order, by metric and method."""
     lines = [
-        "| metric | models | naive: tau, exact | Horvitz-Thompson | prediction-powered | mean error naive / fair | "
-        "intervals hold: models, differences |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: |",
+        "| metric | models | naive: tau, exact | Horvitz-Thompson | prediction-powered | fair | where naive errs | "
+        "mean error naive / fair | intervals hold: models, differences |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for place, metric in enumerate(METRICS):
         for whose in ("all", "held out"):
-            cells: dict[str, list[tuple[float, float, float]]] = {"naive": [], "classical": [], "powered": []}
+            rows: dict[str, list[tuple[float, bool, float]]] = {method: [] for method in METHODS}
             inside, pairs = [], []
             for trial, outside in zip(trials, held_out, strict=True):
                 one = trial[place]
                 kept = np.array([whose == "all" or name in outside for name in one.names])
                 inside.append(one.inside[kept].mean())
                 pairs.append(one.pairs_inside)
-                for method, rows in cells.items():
+                for method, known in rows.items():
                     values = getattr(one, method)[kept]
                     tau = kendalltau(values, one.truth[kept]).statistic
-                    error = np.abs(values - one.truth[kept]).mean()
-                    rows.append((tau, float(tau > 1 - 1e-9), error))
-            means = {method: np.mean(rows, axis=0) for method, rows in cells.items()}
+                    known.append((tau, bool(tau > 1 - 1e-9), float(np.abs(values - one.truth[kept]).mean())))
+            means = {method: np.mean(known, axis=0) for method, known in rows.items()}
+            erring = [
+                fair[1] for naive, fair in zip(rows["naive"], rows["settled"], strict=True) if not naive[1]
+            ]
             shown = " | ".join(f"{tau:.2f}, {100 * exact:.0f} %" for tau, exact, _ in means.values())
-            errors = f"{100 * means['naive'][2]:.1f} / {100 * means['powered'][2]:.1f}"
-            both = (
-                f"{np.mean(inside):.2f}, {np.mean(pairs):.2f}" if whose == "all" else f"{np.mean(inside):.2f}"
+            errors = f"{100 * means['naive'][2]:.1f} / {100 * means['settled'][2]:.1f}"
+            both = f"{np.mean(inside):.2f}" + (f", {np.mean(pairs):.2f}" if whose == "all" else "")
+            lines.append(
+                f"| {metric.name} | {whose} | {shown} | {sum(erring)} of {len(erring)} | {errors} | {both} |"
             )
-            lines.append(f"| {metric.name} | {whose} | {shown} | {errors} | {both} |")
     return "\n".join(lines)
 
 

@@ -338,8 +338,9 @@ def analyse(
     multiplicity (positives of a query, before and after), completeness (how many annotators proposed each match,
     and the recall that follows at most), label-order (rankings against graded answers), correlations (how alike
     metrics rank models, and RSUM), bias (scores by whose proposals make the positives; in a generated world against
-    the truth), uncertainty (an annotator's own, against the number of positives) or similarity (how alike people
-    found two items, by how the pairs were sampled; of the project, or of CxC's files outside any).
+    the truth), favour (scores without the positives that only one annotator proposed), uncertainty (an annotator's
+    own, against the number of positives) or similarity (how alike people found two items, by how the pairs were
+    sampled; of the project, or of CxC's files outside any).
 
     An analysis for which the project holds too little says so in one line, and the others are made.
     """
