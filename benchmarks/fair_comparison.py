@@ -28,8 +28,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
-from mitl.metrics.expected import PartialLabels
 from mitl.metrics.incomplete import AuditSample, Evidence, Fair, settled
+from mitl.metrics.partial_labels import PartialLabels
 from mitl.metrics.positives import Positives
 from mitl.metrics.rank_chances import with_rank_chances
 from mitl.metrics.ranks import ArrayRankings

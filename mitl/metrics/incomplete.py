@@ -30,17 +30,15 @@ from numpy.typing import NDArray
 
 from mitl.core.packed import places
 from mitl.errors import MetricError
-from mitl.metrics.expected import DRAWS, Cases, Floats, PartialLabels, Worlds, depth_needed, expected_values
+from mitl.metrics.expected import DRAWS, Cases, Worlds, depth_needed, expected_values
+from mitl.metrics.foreseen import Foreseen, foreseen
+from mitl.metrics.partial_labels import Floats, PartialLabels
 from mitl.metrics.positives import Ids, Short
 from mitl.metrics.ranks import NOTHING, Rankings
 from mitl.metrics.table import Asked
 
 CONFIDENCE = 0.95
-PRIOR = 1.5
-"""Standard deviation of how far chances of a stratum may be off, in log-odds."""
 _ROUNDING = 1e-12
-_NEVER = 1e-9
-_STEPS = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -100,6 +98,7 @@ class Estimate:
     """Over samples of pairs; the queries are taken as they are."""
     effects: Floats
     """(n,) what the label of each audited pair changes in the mean."""
+    foreseen: Foreseen | None = None
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -140,15 +139,23 @@ class Corrected:
         effects = self._effects(rankings, asked, short)  # (n, M)
         weights = self.surprises * (1 / self.audit.inclusion - 1)
         return tuple(
-            self.estimate(one.name, base[place], base[place] + effects[:, place] @ weights, effects[:, place])
+            self.estimate(
+                one.name,
+                (base[place], base[place] + effects[:, place] @ weights),
+                effects[:, place],
+                foreseen(rankings, labels, one),
+            )
             for place, one in enumerate(asked)
         )
 
-    def estimate(self, metric: str, expected: float, value: float, effects: Floats) -> Estimate:
-        """With its standard error."""
+    def estimate(
+        self, metric: str, values: tuple[float, float], effects: Floats, ahead: Foreseen | None
+    ) -> Estimate:
+        """Expected and corrected, with the larger of the standard errors that the sample shows and that is foreseen."""
         own = np.ascontiguousarray(effects)
         variance = self.audit.variance(own, self.surprises)
-        return Estimate(metric, float(value), float(expected), variance**0.5, own)
+        variance = max(variance, 0.0 if ahead is None else ahead.variance)
+        return Estimate(metric, float(values[1]), float(values[0]), variance**0.5, own, ahead)
 
     def _effects(self, rankings: Rankings, asked: Sequence[Asked], short: Short) -> Floats:
         """(n, M) the change of the mean between either label of each audited pair, all else as drawn."""
@@ -212,9 +219,11 @@ class Evidence:
 
     def difference(self, one: Estimate, other: Estimate) -> Estimate:
         """One model's prediction-powered estimate minus another's, on the same audited pairs."""
-        return self.powered.estimate(
-            one.metric, one.expected - other.expected, one.value - other.value, one.effects - other.effects
-        )
+        ahead = None
+        if one.foreseen is not None and other.foreseen is not None:
+            ahead = one.foreseen.minus(other.foreseen)
+        values = one.expected - other.expected, one.value - other.value
+        return self.powered.estimate(one.metric, values, one.effects - other.effects, ahead)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -279,45 +288,3 @@ def _holes(items: Ids, labels: PartialLabels, rows: Ids, ks: Sequence[int]) -> F
         ],
         axis=1,
     )
-
-
-def shifted(chances: Floats, strata: NDArray[np.integer], audit: AuditSample, guessed: Floats) -> Floats:
-    """Chances of pairs that nobody judged, moved in each stratum to what its audited pairs show.
-
-    Log-odds move by one number a stratum, drawn towards 0 by a normal prior: a handful of audited pairs moves little.
-
-    Args:
-        chances, strata: (P,) of the pairs to be moved.
-        audit: the audited pairs that nobody had judged when the sample was drawn.
-        guessed: (n,) their chances before.
-    """
-    found = np.array(chances, np.float64)
-    for stratum in np.unique(audit.strata):
-        own = audit.strata == stratum
-        shift = _shift(_log_odds(guessed[own]), audit.matches[own])
-        theirs = strata == stratum
-        found[theirs] = expit(_log_odds(found[theirs]) + shift)
-    return found
-
-
-def expit(log_odds: Floats) -> Floats:
-    """Log-odds as chances."""
-    return np.asarray(1 / (1 + np.exp(-log_odds)), dtype=np.float64)
-
-
-def _log_odds(chances: Floats) -> Floats:
-    inside = np.clip(chances, _NEVER, 1 - _NEVER)
-    return np.asarray(np.log(inside / (1 - inside)), dtype=np.float64)
-
-
-def _shift(log_odds: Floats, matches: NDArray[np.bool_]) -> float:
-    """The mode of the posterior by Newton's method; the log posterior is concave, and steps are short."""
-    shift = 0.0
-    for _ in range(_STEPS):
-        chance = expit(log_odds + shift)
-        slope = float((matches - chance).sum()) - shift / PRIOR**2
-        step = slope / (float((chance * (1 - chance)).sum()) + 1 / PRIOR**2)
-        shift += max(-1.0, min(1.0, step))
-        if abs(step) < _ROUNDING:
-            break
-    return shift

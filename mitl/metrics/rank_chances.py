@@ -7,13 +7,14 @@ each standing for 1 / inclusion pairs, and never higher further down.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mitl.core.packed import places
-from mitl.metrics.expected import Flags, Floats, PartialLabels
 from mitl.metrics.incomplete import AuditSample
+from mitl.metrics.partial_labels import Flags, Floats, PartialLabels
 from mitl.metrics.positives import Ids
 from mitl.metrics.ranks import NOTHING, Rankings
 
@@ -45,8 +46,9 @@ def with_rank_chances(
     open_ = np.flatnonzero((rows >= 0) & (judged.find(np.maximum(rows, 0), audit.items) < 0))
     at = listed.find(rows[open_], audit.items[open_])
     rates = band_rates(np.append(bands, len(BANDS))[at], audit.matches[open_], audit.inclusion[open_])
+    weights = band_weights(np.append(bands, len(BANDS))[at], audit.inclusion[open_])
     new = judged.find(listed.rows, items) < 0
-    return PartialLabels.of(
+    found = PartialLabels.of(
         judged.query_ids,
         judged.gallery,
         (
@@ -57,6 +59,9 @@ def with_rank_chances(
         np.concatenate([judged.judged, np.zeros(int(new.sum()), np.bool_)]),
         remainder=float(rates[-1]),
     )
+    at = listed.find(found.rows, found.items)
+    of_each = np.append(weights[bands], 1.0)[at]
+    return replace(found, weights=np.where(found.judged, 1.0, of_each), remainder_weight=float(weights[-1]))
 
 
 def fused_pairs(rankings: Sequence[Rankings], query_ids: Ids, depth: int) -> tuple[Ids, Ids, Ids]:
@@ -97,6 +102,18 @@ def band_rates(bands: NDArray[np.integer], matches: Flags, inclusion: Floats) ->
     mean = found.sum() / total.sum() if len(bands) else 0.0
     one = weights.mean() if len(bands) else 1.0
     return _falling((found + _PRIOR * one * mean) / (total + _PRIOR * one), total + _PRIOR * one)
+
+
+def band_weights(bands: NDArray[np.integer], inclusion: Floats) -> Floats:
+    """(B + 1,) the mean of 1 / inclusion over the pairs of each band, from the audited ones, each standing for so many.
+
+    Where a band holds none, it is the largest of all.
+    """
+    weights = 1 / inclusion
+    total = np.bincount(bands, weights, len(BANDS) + 1)
+    squares = np.bincount(bands, weights**2, len(BANDS) + 1)
+    most = float(weights.max(initial=1.0))
+    return np.asarray(np.divide(squares, total, out=np.full(len(total), most), where=total > 0))
 
 
 def _falling(values: Floats, weights: Floats) -> Floats:

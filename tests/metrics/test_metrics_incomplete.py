@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -10,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mitl.errors import MetricError
-from mitl.metrics.expected import Cases, PartialLabels, Worlds, expected_values
-from mitl.metrics.incomplete import AuditSample, Evidence, expit, hole_shares, settled, shifted
+from mitl.metrics.expected import Cases, Worlds, expected_values
+from mitl.metrics.incomplete import AuditSample, Evidence, hole_shares, settled
+from mitl.metrics.partial_labels import PartialLabels
 from mitl.metrics.positives import Positives
+from mitl.metrics.rank_chances import with_rank_chances
 from mitl.metrics.ranks import ArrayRankings
 from mitl.metrics.retrieval import score_metrics
 from mitl.metrics.table import asked_metrics
@@ -234,19 +237,62 @@ def test_the_share_of_holes_counts_what_nobody_judged():
     assert at == pytest.approx((0, (1 / 3 + 2 / 3) / 2))
 
 
-def test_chances_move_to_what_the_audit_shows():
-    """300 audited pairs of one stratum hold half the matches foretold; another stratum without audits stays."""
-    guessed = np.full(300, 0.2)
-    audit = AuditSample(
-        np.zeros(300, int), np.arange(300), np.arange(300) < 30, np.zeros(300, int), np.full(300, 0.1)
-    )
+def test_chances_follow_where_the_models_together_rank_a_pair():
+    """Most matches stand first in both rankings; chances fall from band to band, and judged pairs keep their labels."""
+    rng = np.random.default_rng(5)
+    queries, gallery = 300, 100
+    ranked = np.stack([rng.permutation(gallery) for _ in range(queries)])
+    labels = np.zeros((queries, gallery), bool)
+    near = rng.random((queries, gallery)) < np.repeat([0.6, 0.1, 0.0], [3, 17, 80])
+    np.put_along_axis(labels, ranked, near, axis=1)
+    labels[:, 0] = True
+    judged = np.zeros(labels.shape, bool)
+    judged[:, 0] = True
+    known = partial_labels(labels, judged, np.zeros(labels.shape), listed=judged)
+    audit = sample_of(labels, np.zeros(labels.shape, int), [6000], rng)
+    model = ArrayRankings(np.arange(queries), ranked)
+    found = with_rank_chances(known, [model, model], audit)
 
-    found = shifted(np.array([0.2, 0.4, 0.2]), np.array([0, 0, 1]), audit, guessed)
-    assert found[0] == pytest.approx(0.1, abs=0.01)
-    assert found[1] == pytest.approx(
-        expit(np.log(0.4 / 0.6) + np.log(0.1 / 0.9) - np.log(0.2 / 0.8)), abs=0.02
+    chances = found.chances_of(np.arange(queries), ranked)
+    unjudged = ~np.take_along_axis(judged, ranked, axis=1)
+    by_place = np.where(unjudged, chances, np.nan)
+    assert np.nanmean(by_place[:, 0]) == pytest.approx(0.6, abs=0.15)
+    assert np.nanmean(by_place[:, 10]) == pytest.approx(0.1, abs=0.05)
+    assert found.remainder < 0.01
+    assert (np.diff(by_place, axis=1)[unjudged[:, 1:] & unjudged[:, :-1]] <= 0).all()
+    assert (found.chances_of(np.arange(queries), np.zeros((queries, 1), int)) == 1).all()
+    weights = found.weights_of(np.arange(queries), ranked)[unjudged]
+    assert weights == pytest.approx(np.full(len(weights), queries * gallery / 6000))
+
+
+def test_an_interval_knows_of_pairs_that_the_sample_never_meets():
+    """Nobody judged what the model ranks first, and the sample of a large remainder holds none of it."""
+    rng = np.random.default_rng(6)
+    queries, gallery = 50, 200
+    labels = np.zeros((queries, gallery), bool)
+    labels[:, 0] = True
+    ranked = np.stack([np.append(rng.permutation(np.arange(1, gallery)), 0) for _ in range(queries)])
+    rows, items = np.nonzero(labels)
+    first = ranked[:, 0]
+    known = PartialLabels.of(
+        np.arange(queries),
+        gallery,
+        (np.append(rows, rows), np.append(items, first)),
+        np.append(np.ones(queries), np.full(queries, 0.3)),
+        np.repeat([True, False], queries),
+        remainder=1e-4,
     )
-    assert found[2] == 0.2
+    weighted = replace(known, weights=np.where(known.judged, 1.0, 100.0), remainder_weight=100.0)
+    away = np.setdiff1d(np.arange(1, 60), first)
+    audit = AuditSample(np.zeros(len(away), int), away, away < 0, away * 0, np.full(len(away), 0.01))
+    model = ArrayRankings(np.arange(queries), ranked)
+    (blind,) = Evidence.of(known, audit, draws=8).fair(model, ASKED[:1]).powered
+    (open_eyed,) = Evidence.of(weighted, audit, draws=8).fair(model, ASKED[:1]).powered
+
+    assert blind.std_error < 0.1
+    assert open_eyed.std_error == pytest.approx((0.3 * 0.7 * 99 / queries) ** 0.5)
+    same = Evidence.of(weighted, audit, draws=8).difference(open_eyed, open_eyed)
+    assert same.std_error == 0
 
 
 def test_rankings_that_end_too_early_are_told_the_depth():

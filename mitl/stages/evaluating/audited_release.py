@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mitl.core.packed import unpack_ids
 from mitl.errors import MetricError
-from mitl.metrics.expected import Flags, Floats
+from mitl.metrics.partial_labels import Flags, Floats
 from mitl.metrics.positives import Ids
 from mitl.positives.audit_files import ReleasedAudit, read_audit
 from mitl.positives.certifying import confirmed, refused

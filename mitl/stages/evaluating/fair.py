@@ -10,8 +10,8 @@ import numpy as np
 
 from mitl.core.packed import places
 from mitl.errors import MetricError, UsageError
-from mitl.metrics.expected import PartialLabels
 from mitl.metrics.incomplete import AuditSample, Evidence, Fair, hole_shares, settled
+from mitl.metrics.partial_labels import PartialLabels
 from mitl.metrics.positives import Ids
 from mitl.metrics.rank_chances import BANDS, with_rank_chances
 from mitl.metrics.table import Asked
