@@ -18,8 +18,8 @@ from mitl.metrics.positives import Ids, Short
 from mitl.metrics.ranks import NOTHING, Rankings
 from mitl.metrics.table import Asked, average_precisions_at_r, precision_at_k, r_precisions, recall_at_k
 
-DRAWS = 256
-"""Draws of all labels: over 1,000 queries the mean then varies by some 0.0005."""
+DRAWS, LEAST_DRAWS = 256, 64
+"""Draws of all labels: over 1,000 queries the mean then varies by some 0.0005; more queries need fewer."""
 _CELLS = 1 << 21
 """Labels held at once: some 50 MB with what is made of them."""
 _STEP = np.uint64(0x9E3779B97F4A7C15)
@@ -118,6 +118,11 @@ def expected_values(
             for place, of in drawn:
                 found[some, place] = of(hits, matches[some])
     return found
+
+
+def draws_for(queries: int) -> int:
+    """Draws that are enough for a mean over so many queries."""
+    return max(LEAST_DRAWS, min(DRAWS, DRAWS * 1000 // max(queries, 1)))
 
 
 def depth_needed(worlds: Sequence[Worlds], asked: Sequence[Asked]) -> int:

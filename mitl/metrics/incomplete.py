@@ -155,7 +155,7 @@ class Corrected:
         own = np.ascontiguousarray(effects)
         variance = self.audit.variance(own, self.surprises)
         variance = max(variance, 0.0 if ahead is None else ahead.variance)
-        return Estimate(metric, float(values[1]), float(values[0]), variance**0.5, own, ahead)
+        return Estimate(metric, float(values[1]), float(values[0]), float(variance**0.5), own, ahead)
 
     def _effects(self, rankings: Rankings, asked: Sequence[Asked], short: Short) -> Floats:
         """(n, M) the change of the mean between either label of each audited pair, all else as drawn."""

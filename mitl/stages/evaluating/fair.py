@@ -10,6 +10,7 @@ import numpy as np
 
 from mitl.core.packed import places
 from mitl.errors import MetricError, UsageError
+from mitl.metrics.expected import draws_for
 from mitl.metrics.incomplete import AuditSample, Evidence, Fair, hole_shares, settled
 from mitl.metrics.partial_labels import PartialLabels
 from mitl.metrics.positives import Ids
@@ -178,7 +179,8 @@ class _Direction:
     def _evidence(self, release: AuditedRelease, judged: PartialLabels, ranked: Sequence[Ranked]) -> Evidence:
         audited = _turned(release.audited, self.direction)
         sample = AuditSample(*audited, release.matches, release.strata, release.inclusion)
-        return Evidence.of(with_rank_chances(judged, ranked, sample), sample, seed=self.settings.seed)
+        labels = with_rank_chances(judged, ranked, sample)
+        return Evidence.of(labels, sample, draws=draws_for(len(judged)), seed=self.settings.seed)
 
     def _figures(
         self,
