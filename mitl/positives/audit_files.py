@@ -181,7 +181,7 @@ def label_places(words: pd.Series[str]) -> NDArray[np.int8]:
     Raises:
         ValueError: a word is no label.
     """
-    found = pd.Index([label.value for label in LABELS]).get_indexer(words.to_numpy())
+    found = pd.Index([label.value for label in LABELS]).get_indexer(pd.Index(words))
     unknown = words[(found < 0) & words.notna().to_numpy()]
     if len(unknown):
         raise ValueError(f"{unknown.iloc[0]!r} is no label")

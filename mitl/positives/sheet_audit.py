@@ -81,6 +81,9 @@ def machine_counts(data: ReleaseInput) -> tuple[int, int, int]:
     return yes + no, yes, no
 
 
+_LOSSES = {"ordinal": ", each level that a label is off counted as a third,"}
+
+
 def machine_told(data: ReleaseInput) -> str:
     """What a machine labelled, under which bound, and what its labels are worth."""
     total, yes, no = machine_counts(data)
@@ -94,9 +97,14 @@ def machine_told(data: ReleaseInput) -> str:
     bound = data.machine
     if bound is not None:
         told.append(
-            f"With a probability of {percent(1 - bound.risk)} the mean {plain(bound.loss)} of these labels is at most "
-            f"{bound.tolerated_error:g}, by {several(bound.audited, 'answer')} of people on a random sample. Scored by "
-            f"{plain(bound.scored_by)}."
+            f"With {bound.confidence:.3g} confidence no more of them are wrong{_LOSSES.get(bound.loss, '')} than "
+            + "; ".join(
+                f"{percent(part.bound)} of {several(part.labelled, 'pair')} of '{plain(part.name)}', by a random sample of "
+                f"{part.sampled:,} that people answered"
+                for part in bound.parts
+                if part.labelled
+            )
+            + "."
         )
     told.append(
         "The bound holds for all of them together, not for each kind of pair. An answer of people or a CxC rating "

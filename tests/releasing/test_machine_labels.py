@@ -16,7 +16,7 @@ from release_kit import world
 
 from mitl.positives.merging import Exclusions, MergeRules
 from mitl.positives.release import release_files
-from mitl.positives.release_input import MachineBound
+from mitl.positives.release_input import LabelledPart, MachineBound
 from mitl.records import Judgement, Label, Pair, PositiveSource
 
 YES, WEAK_YES, WEAK_NO, NO = Label
@@ -33,7 +33,7 @@ LABELS = st.dictionaries(PAIRS, st.sampled_from(Label), max_size=8)
 RULES = st.sampled_from(
     [MergeRules(), MergeRules(with_originals=False), MergeRules(strict=True), MergeRules(official=True)]
 )
-BOUND = MachineBound(0.02, 0.05, "share of wrong labels", 400, "fused annotators")
+BOUND = MachineBound(0.95, "binary", (LabelledPart("likely", 900, 400, 5, 0.02),))
 
 
 def one(machine, labels=(), score=None, original=False, rules=None):
@@ -171,8 +171,9 @@ def test_documents_tell_the_bound_and_what_the_labels_are_worth():
 
     assert "## What a machine labelled" in sheet
     assert (
-        "With a probability of 95.0 % the mean share of wrong labels of these labels is at most 0.02" in sheet
-    )
+        "With 0.95 confidence no more of them are wrong than 2.0 % of 5 pairs of 'likely', by a random sample of 400 "
+        "that people answered."
+    ) in sheet
     assert "| … that a machine labelled a match, and nobody judged | 1 |" in sheet
     assert "bound" in described["rai:dataImputationProtocol"]
     assert "Nothing was imputed" not in described["rai:dataCollectionMissingData"]
