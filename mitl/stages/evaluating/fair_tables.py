@@ -67,7 +67,8 @@ def _figure(one: FairFigure, figures: Sequence[FairFigure]) -> tuple[object, ...
 
 
 def _difference(one: FairDifference) -> tuple[object, ...]:
-    apart = "" if one.low <= 0 <= one.high else "apart"
+    # without width, the sample met nothing that could change it
+    apart = "" if one.low <= 0 <= one.high or one.low == one.high else "apart"
     interval = f"{100 * one.prediction_powered:+.1f} ({100 * one.low:+.1f} to {100 * one.high:+.1f})"
     naive, fair = f"{100 * one.naive:+.1f}", f"{100 * one.settled:+.1f}"
     return one.model, one.against, one.direction, one.metric, naive, fair, interval, apart
