@@ -103,6 +103,12 @@ FOLDER = click.Path(path_type=Path)
     help="Score against this release, or a folder of image_to_caption.json and caption_to_image.json.",
 )
 @click.option(
+    "--fair",
+    is_flag=True,
+    help="Estimate from the release's audit what a model would score if every pair of the pool were judged, with "
+    "intervals, differences of models and the share of unjudged pairs in each ranking.",
+)
+@click.option(
     "--official",
     multiple=True,
     metavar="original|original-1k|cxc|eccv|all",
@@ -162,8 +168,8 @@ FOLDER = click.Path(path_type=Path)
     "--metrics",
     multiple=True,
     metavar="NAMES",
-    help="Metrics of sets of positives, separated by commas: R@K for any K, R-Precision, mAP@R, median-rank "
-    "[default: R@1,R@5,R@10,R-Precision,mAP@R].",
+    help="Metrics of sets of positives, separated by commas: R@K and P@K for any K, R-Precision, mAP@R, "
+    "median-rank [default: R@1,R@5,R@10,R-Precision,mAP@R].",
 )
 @click.option(
     "--short",
@@ -218,6 +224,7 @@ def evaluate(app: App, **given: Any) -> None:
         "graded",
         "pseudo_labels",
         "label_embeddings",
+        "fair",
     )
     request = Request(
         against=Against(**{name: given[name] for name in against}),
@@ -331,8 +338,9 @@ def analyse(
     multiplicity (positives of a query, before and after), completeness (how many annotators proposed each match,
     and the recall that follows at most), label-order (rankings against graded answers), correlations (how alike
     metrics rank models, and RSUM), bias (scores by whose proposals make the positives; in a generated world against
-    the truth), uncertainty (an annotator's own, against the number of positives) or similarity (how alike people
-    found two items, by how the pairs were sampled; of the project, or of CxC's files outside any).
+    the truth), favour (scores without the positives that only one annotator proposed), uncertainty (an annotator's
+    own, against the number of positives) or similarity (how alike people found two items, by how the pairs were
+    sampled; of the project, or of CxC's files outside any).
 
     An analysis for which the project holds too little says so in one line, and the others are made.
     """

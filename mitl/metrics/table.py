@@ -49,6 +49,11 @@ def recall_at_k(found: PositiveRanks, k: int) -> NDArray[np.bool_]:
     return (found.first > 0) & (found.first <= k)
 
 
+def precision_at_k(found: PositiveRanks, k: int) -> Scores:
+    """The share of positives among the first K items. Places beyond what was read are misses."""
+    return np.asarray(found.hits(k).sum(axis=1) / k, dtype=np.float64)
+
+
 def r_precisions(found: PositiveRanks, k: int = 0) -> Scores:
     """The share of positives among the first R items. Places beyond what was read are misses."""
     return np.asarray(found.hits(found.counts).sum(axis=1) / found.counts, dtype=np.float64)
@@ -73,6 +78,7 @@ USUAL = ("R@1", "R@5", "R@10", R_PRECISION, MAP_AT_R)
 """What is taken where no metric is named."""
 METRICS: dict[str, Metric] = {
     "R@K": Metric(recall_at_k, "first", "K", other_names=("Recall@K",)),
+    "P@K": Metric(precision_at_k, "all", "K", other_names=("Precision@K",)),
     R_PRECISION: Metric(r_precisions, "all", "R", other_names=("R-P",)),
     MAP_AT_R: Metric(average_precisions_at_r, "all", "R"),
     MEDIAN_RANK: Metric(first_rank, "first", "any", Statistic.MEDIAN, is_share=False),

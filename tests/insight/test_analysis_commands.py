@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -329,6 +330,23 @@ def test_completeness_bounds_the_recall_of_what_was_proposed_from_above(judged, 
         assert numbers["recall_at_most"] == pytest.approx(numbers["found"] / numbers["at_least"])
 
 
+def test_favour_leaves_out_what_one_annotator_alone_proposed(judged, found):
+    """The score with all positives less the shift is the score without; originals stay, so no query is lost."""
+    project = collect(load(judged)).project
+    by = defaultdict(set)
+    for one in project.proposals:
+        by[one.pair].add(one.annotator)
+    for direction in Direction:
+        rows = found["analyses"]["favour"][direction.value]["mAP@R"]
+        assert {(row["left_out"], row["model"]) for row in rows} == set(product((NEAR, FAR), repeat=2))
+        for row in rows:
+            assert row["score"] + row["shift"] == pytest.approx(row["score_without"])
+            assert row["low"] <= row["shift"] <= row["high"]
+            assert (row["favour"] is None) == (row["left_out"] != row["model"])
+            assert row["own"] <= sum(names == {row["left_out"]} for names in by.values())
+            assert row["lost"] == 0
+
+
 def test_multiplicity_counts_every_query(found):
     """One image for each caption before; as many as were verified after."""
     t2i = found["analyses"]["multiplicity"]["t2i"]
@@ -385,7 +403,7 @@ def test_tables_and_drawings_are_written_once(judged, tmp_path):
     assert {path: path.read_bytes() for path in content} == content
     tables = sorted(path.stem for path in (tmp_path / "csv").iterdir())
     assert tables == [
-        *("answers", "bias-by-size", "bias-scores", "completeness", "correlations", "diversity"),
+        *("answers", "bias-by-size", "bias-scores", "completeness", "correlations", "diversity", "favour"),
         *("label-order", "multiplicity", "rsum", "sets", "workers", "wrong-positives"),
     ]
     drawings = sorted(path.stem for path in (tmp_path / "svg").iterdir())
@@ -393,7 +411,7 @@ def test_tables_and_drawings_are_written_once(judged, tmp_path):
         *("answers", "bias", "bias-truth", "correlations"),
         *("diversity-i2t", "diversity-t2i", "multiplicity", "wrong-positives"),
     ]
-    assert [first["counts"][f"{kind}_written"] for kind in ("tables", "drawings")] == [12, 8]
+    assert [first["counts"][f"{kind}_written"] for kind in ("tables", "drawings")] == [13, 8]
     assert [second["counts"][f"{kind}_written"] for kind in ("tables", "drawings")] == [0, 0]
     rows = list(csv.DictReader((tmp_path / "csv" / "diversity.csv").read_text().splitlines()))
     told = first["counts"]["analyses"]["diversity"]["i2t"]["tau"][NEAR][FAR]
@@ -446,7 +464,7 @@ def test_lost_rankings_and_a_lost_world_leave_the_rest(judged, tmp_path):
     shutil.rmtree(project / "runs")
     left_out = ok("analyse", "--project", project, "--json").json["counts"]["left_out"]
     assert {name for name, reason in left_out.items() if reason == NO_RANKINGS} == {
-        *("diversity", "label-order", "bias")
+        *("diversity", "label-order", "bias", "favour")
     }
 
     shutil.copytree(judged / "runs", project / "runs", dirs_exist_ok=True)

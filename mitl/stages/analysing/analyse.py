@@ -18,6 +18,7 @@ from mitl.stages.analysing.answers import ANSWERS, RATIONALE, WORKERS
 from mitl.stages.analysing.bias import BIAS
 from mitl.stages.analysing.completeness import COMPLETENESS
 from mitl.stages.analysing.correlations import CORRELATIONS
+from mitl.stages.analysing.favour import FAVOUR
 from mitl.stages.analysing.multiplicity import MULTIPLICITY
 from mitl.stages.analysing.rankings import DIVERSITY, LABEL_ORDER
 from mitl.stages.analysing.sets import SETS
@@ -40,6 +41,7 @@ ANALYSES: dict[str, Analysis[Any]] = {
         LABEL_ORDER,
         CORRELATIONS,
         BIAS,
+        FAVOUR,
         UNCERTAINTY,
         SIMILARITY,
     )

@@ -35,6 +35,10 @@ def refuse_empty(request: Request, project: Project | None, official: Sequence[s
             "there is nothing to score the models against; give --release DIR, --official all or --cxc FOLDER, or "
             "work in a project"
         )
+    if against.fair and against.release is None:
+        raise UsageError(
+            "--fair reads the audit of a release; give --release DIR, one that was built when its audit was complete"
+        )
     if against.graded and not (against.release or against.cxc):
         raise UsageError("--graded needs what is graded; give --release DIR or --cxc FOLDER beside it")
     if project is None and request.baselines and request.captions is None:

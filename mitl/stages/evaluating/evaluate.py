@@ -22,6 +22,8 @@ from mitl.stages.evaluating.crisscrossed import (
     rated_similarities,
     score_within_sides,
 )
+from mitl.stages.evaluating.fair import FairComparison, compare_fairly
+from mitl.stages.evaluating.fair_tables import fair_lines, fair_tables
 from mitl.stages.evaluating.figures import (
     SCORES_FILE,
     ByMetric,
@@ -90,6 +92,16 @@ class EvaluateCounts(TypedDict):
         "with `--pseudo-labels` and `--cxc`: `pairs` rated, `labels_with_scores` and, by model, `with_scores` and "
         "`with_labels`: Pearson's correlations over these pairs; else null",
     ]
+    fair: Annotated[
+        list[dict[str, object]],
+        "with `--fair`: a list of model, direction, metric, queries, naive, horvitz_thompson, expected, "
+        "prediction_powered with low and high, settled, holes",
+    ]
+    fair_differences: Annotated[
+        list[dict[str, object]],
+        "with `--fair`: a list of model, against, direction, metric, and the differences naive, settled, "
+        "prediction_powered with low and high",
+    ]
     rankings_computed: Annotated[int, "rankings not found in `runs/`"]
 
 
@@ -112,6 +124,7 @@ class _Evaluation:
     rsums: Sequence[Figure]
     tests: Sequence[Comparison]
     labelled: LabelledRatings | None
+    fair: FairComparison
 
 
 def evaluate(
@@ -157,7 +170,8 @@ def evaluate_models(settings: Settings, request: Request, progress: Progress = n
     if request.paired_with:
         tests = compare(rows, request.paired_with, request.sampling)
         tests += compare_correlations(rated, request.paired_with, request.sampling)
-    made = _Evaluation(found, agreement, sums, tests, _labelled(gathered, rated))
+    fair = compare_fairly(settings, request, gathered, progress) if request.against.fair else FairComparison()
+    made = _Evaluation(found, agreement, sums, tests, _labelled(gathered, rated), fair)
     changed = _write(request, made)
     if gathered.project is not None:
         of_all, environments = gathered.of_all, gathered.environments
@@ -267,6 +281,8 @@ def _result(request: Request, gathered: Gathered, made: _Evaluation, *, idle: bo
         ),
         "paired": [asdict(one) for one in made.tests],
         "pseudo_labels": made.labelled,
+        "fair": [asdict(one) for one in made.fair.figures],
+        "fair_differences": [asdict(one) for one in made.fair.differences],
         "rankings_computed": gathered.computed,
     }
     paths: EvaluatePaths = {}
@@ -287,8 +303,12 @@ def _result(request: Request, gathered: Gathered, made: _Evaluation, *, idle: bo
             *correlation_table(made.agreement),
             *labelled_table(made.labelled),
             *comparison_table(made.tests),
+            *fair_tables(made.fair),
         ),
-        lines=("nothing to do: these scores are kept already",) if idle else computed,
+        lines=(
+            *(("nothing to do: these scores are kept already",) if idle else computed),
+            *fair_lines(made.fair),
+        ),
         next="" if gathered.project is None else "mitl report",
     )
 

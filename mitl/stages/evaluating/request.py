@@ -62,6 +62,8 @@ class Against:
     """Whether models are compared with labels made from the captions' likeness."""
     label_embeddings: Path | None = None
     """The captions' embeddings that these labels are made from; of the sentence encoder where None."""
+    fair: bool = False
+    """Whether the release's audit says what its holes hide of each model."""
 
 
 @dataclass(frozen=True, slots=True)

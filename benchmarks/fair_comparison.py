@@ -1,0 +1,368 @@
+"""Rankings of models by naive and fair scores against the ranking by the truth, as Markdown.
+
+    python benchmarks/fair_comparison.py scenes [--worlds 4] [--images 120] [--proposers 2] [--audit 600]
+    python benchmarks/fair_comparison.py captions --data DIR [--audit 600]
+
+``scenes``: in generated worlds some of the five small twins propose, simulated workers judge what they propose, an
+audit of so many pairs is drawn, and all five are compared; the truth of every pair is known.
+
+``captions``: ten captioners' captions of COCO's test images as models, by TF-IDF. No audit of these data exists, so a
+replay: ECCV Caption's public positives are taken as the whole truth, so all others as no match, **although nobody knows
+that**. Some of the ten propose, what they do not propose is hidden, and an audit is drawn whose answers are that truth.
+So it shows what the estimators make of real rankings and real positives, not how good the ten really are. DIR holds,
+directly or in folders,
+``captions.parquet`` and ``machine_captions.parquet``; the positives come of the package ``eccv_caption``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import kendalltau
+
+from mitl.metrics.incomplete import AuditSample, Evidence, Fair, settled
+from mitl.metrics.partial_labels import PartialLabels
+from mitl.metrics.positives import Positives
+from mitl.metrics.rank_chances import with_rank_chances
+from mitl.metrics.ranks import ArrayRankings
+from mitl.metrics.retrieval import score_metrics
+from mitl.metrics.table import asked_metrics
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Ids = NDArray[np.int64]
+
+METRICS = asked_metrics(["R@1", "R@5", "R-Precision", "mAP@R"])
+TWINS = ("pvse-mini", "vsrn-mini", "pcme-mini", "vilt-mini", "clip-mini")
+PROPOSED, LISTED = 5, 25
+"""Ranks of a proposer that are judged, and that the sample counts as ranked."""
+MOST = 8
+"""Images that a caption may be true of; most captions of a world say less, and are left out."""
+FALSE_NO, FALSE_YES = 0.08, 0.01
+"""Of careful workers' single answers."""
+STRATA = ("released", "refused", "ranked by two", "ranked by one", "remainder")
+SHARES = np.array([0.12, 0.1, 0.28, 0.25, 0.25])
+"""Of the audit, by stratum."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Queries by items: what is true, what is judged, what was answered there, which stratum, who ranks how."""
+
+    truth: Flags
+    judged: Flags
+    answers: Flags
+    strata: Ids
+    rankings: Mapping[str, Ids]
+
+    def kept(self, rows: Flags) -> Pool:
+        """Some of its queries."""
+        return Pool(
+            self.truth[rows],
+            self.judged[rows],
+            self.answers[rows],
+            self.strata[rows],
+            {name: ranked[rows] for name, ranked in self.rankings.items()},
+        )
+
+
+def answered(truth: Flags, rng: np.random.Generator) -> Flags:
+    """One careful worker's answer on each pair."""
+    drawn = rng.random(truth.shape)
+    return np.where(truth, drawn >= FALSE_NO, drawn < FALSE_YES)
+
+
+def audited(pool: Pool, size: int, rng: np.random.Generator, *, answers: bool = True) -> AuditSample:
+    """A stratified sample; a pair is a match where the first and one of two more say so, released ones by majority."""
+    places, inclusion, strata = [], [], []
+    for stratum, share in enumerate(SHARES):
+        members = np.flatnonzero(pool.strata.ravel() == stratum)
+        drawn = min(len(members), round(size * share))
+        places.append(rng.choice(members, drawn, replace=False))
+        inclusion.append(np.full(drawn, drawn / max(len(members), 1)))
+        strata.append(np.full(drawn, stratum))
+    at, of = np.concatenate(places), np.concatenate(strata)
+    truth = pool.truth.ravel()[at]
+    first, second, third = (answered(truth, rng) for _ in range(3))
+    majority = first.astype(int) + second + third >= 2
+    confirmed = np.where(of == 0, majority, first & (second | third)) if answers else truth
+    rows, items = np.divmod(at, pool.truth.shape[1])
+    return AuditSample(rows, items, confirmed, of, np.concatenate(inclusion))
+
+
+def evidence(pool: Pool, sample: AuditSample) -> Evidence:
+    """As `mitl evaluate --fair` makes it: judged labels, the sample, chances by the models' fused ranks elsewhere."""
+    rows, items = np.nonzero(pool.judged)
+    queries = np.arange(len(pool.truth))
+    judged = PartialLabels.of(
+        queries,
+        pool.truth.shape[1],
+        (rows, items),
+        pool.answers[rows, items].astype(np.float64),
+        np.ones(len(rows), np.bool_),
+    )
+    rankings = [ArrayRankings(queries, ranked) for ranked in pool.rankings.values()]
+    return Evidence.of(with_rank_chances(judged, rankings, sample), sample, draws=128)
+
+
+def true_scores(pool: Pool) -> dict[str, Floats]:
+    """Model → each metric by the truth."""
+    positives = Positives.from_pairs(*np.nonzero(pool.truth))
+    return {
+        name: np.array(
+            [
+                one.estimate
+                for one in score_metrics(ArrayRankings(np.arange(len(ranked)), ranked), positives, METRICS)
+            ]
+        )
+        for name, ranked in pool.rankings.items()
+    }
+
+
+def ranked(similarities: Mapping[str, Floats]) -> dict[str, Ids]:
+    """Every model's full rankings."""
+    return {name: np.argsort(-sim, axis=1, kind="stable") for name, sim in similarities.items()}
+
+
+def judged_pool(
+    truth: Flags,
+    originals: Flags,
+    rankings: Mapping[str, Ids],
+    proposers: Sequence[str],
+    rng: np.random.Generator | None,
+) -> Pool:
+    """What is left when some models' first items were judged, by one worker each or rightly; originals are known."""
+    places = np.stack([np.argsort(rankings[name], axis=1) for name in proposers])  # (A, Q, G) from 0
+    judged = (places < PROPOSED).any(0) | (originals & truth)
+    said = truth if rng is None else answered(truth, rng)
+    answers = np.where(originals & truth, True, said) & judged
+    by = (places < LISTED).sum(0)
+    strata = np.where(judged, np.where(answers, 0, 1), np.where(by >= 2, 2, np.where(by == 1, 3, 4)))
+    return Pool(truth, judged, answers, strata, rankings)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One metric of all models in one trial."""
+
+    names: tuple[str, ...]
+    truth: Floats
+    naive: Floats
+    classical: Floats
+    powered: Floats
+    settled: Floats
+    inside: Floats
+    """Of the models: whether the fair interval holds the truth."""
+    pairs_inside: float
+    """The share of pairs of models whose interval of the difference holds the true one."""
+
+
+def compared(pool: Pool, size: int, rng: np.random.Generator, *, answers: bool = True) -> list[Found]:
+    """One trial: a sample, and all models on it."""
+    pool = pool.kept((pool.judged & pool.answers).any(axis=1) & pool.truth.any(axis=1))
+    known = evidence(pool, audited(pool, size, rng, answers=answers))
+    truth = true_scores(pool)
+    rows = np.arange(len(pool.truth))
+    fair: dict[str, Fair] = {
+        name: known.fair(ArrayRankings(rows, ranked), METRICS) for name, ranked in pool.rankings.items()
+    }
+    values = np.array(settled(list(fair.values())))
+    found = []
+    for place in range(len(METRICS)):
+        true = np.array([truth[name][place] for name in fair])
+        powered = [one.powered[place] for one in fair.values()]
+        differences = [
+            (known.difference(powered[a], powered[b]), true[a] - true[b])
+            for a, b in combinations(range(len(powered)), 2)
+        ]
+        found.append(
+            Found(
+                tuple(fair),
+                true,
+                np.array([one.naive[place] for one in fair.values()]),
+                np.array([one.classical[place].value for one in fair.values()]),
+                np.array([one.value for one in powered]),
+                values[:, place],
+                np.array([one.holds(value) for one, value in zip(powered, true, strict=True)]),
+                float(np.mean([one.holds(value) for one, value in differences])),
+            )
+        )
+    return found
+
+
+METHODS = ("naive", "classical", "powered", "settled")
+
+
+def table_of(trials: Sequence[Sequence[Found]], held_out: Sequence[Sequence[str]]) -> str:
+    """Kendall's tau with the truth and the share of trials with the exact order, by metric and method."""
+    lines = [
+        "| metric | models | naive: tau, exact | Horvitz-Thompson | prediction-powered | fair | where naive errs | "
+        "mean error naive / fair | intervals hold: models, differences |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for place, metric in enumerate(METRICS):
+        for whose in ("all", "held out"):
+            rows: dict[str, list[tuple[float, bool, float]]] = {method: [] for method in METHODS}
+            inside, pairs = [], []
+            for trial, outside in zip(trials, held_out, strict=True):
+                one = trial[place]
+                kept = np.array([whose == "all" or name in outside for name in one.names])
+                inside.append(one.inside[kept].mean())
+                pairs.append(one.pairs_inside)
+                for method, known in rows.items():
+                    values = getattr(one, method)[kept]
+                    tau = kendalltau(values, one.truth[kept]).statistic
+                    known.append((tau, bool(tau > 1 - 1e-9), float(np.abs(values - one.truth[kept]).mean())))
+            means = {method: np.mean(known, axis=0) for method, known in rows.items()}
+            erring = [
+                fair[1] for naive, fair in zip(rows["naive"], rows["settled"], strict=True) if not naive[1]
+            ]
+            shown = " | ".join(f"{tau:.2f}, {100 * exact:.0f} %" for tau, exact, _ in means.values())
+            errors = f"{100 * means['naive'][2]:.1f} / {100 * means['settled'][2]:.1f}"
+            both = f"{np.mean(inside):.2f}" + (f", {np.mean(pairs):.2f}" if whose == "all" else "")
+            lines.append(
+                f"| {metric.name} | {whose} | {shown} | {sum(erring)} of {len(erring)} | {errors} | {both} |"
+            )
+    return "\n".join(lines)
+
+
+def scenes_trials(worlds: int, images: int, proposers: int, size: int) -> str:
+    """Each pair of proposers in each world, with both directions' queries apart."""
+    trials: dict[str, list[list[Found]]] = {"i2t": [], "t2i": []}
+    outside: dict[str, list[list[str]]] = {"i2t": [], "t2i": []}
+    for world in range(worlds):
+        truth, originals, similarities = twins_of_world(images, world)
+        for direction in trials:
+            turned = direction == "t2i"
+            rankings = ranked({name: sim.T if turned else sim for name, sim in similarities.items()})
+            for number, chosen in enumerate(combinations(TWINS, proposers)):
+                rng = np.random.default_rng([world, number, turned])
+                pool = judged_pool(
+                    truth.T if turned else truth,
+                    originals.T if turned else originals,
+                    rankings,
+                    chosen,
+                    rng,
+                )
+                trials[direction].append(compared(pool, size, rng))
+                outside[direction].append([name for name in TWINS if name not in chosen])
+    return "\n\n".join(
+        f"### {direction}, {len(trials[direction])} trials\n\n{table_of(trials[direction], outside[direction])}"
+        for direction in trials
+    )
+
+
+def twins_of_world(images: int, seed: int) -> tuple[Flags, Flags, dict[str, Floats]]:
+    """(I, C) matches, originals, and the similarities of the five twins."""
+    from annotators.registry import build
+    from mitl.datasets.scenes.files import write_world
+    from mitl.datasets.scenes.world import generate, truth_matrix
+    from mitl.records import CaptionItem, ImageItem, Label
+
+    world = generate(images, seed=seed, split="fair")
+    with tempfile.TemporaryDirectory() as folder:
+        write_world(world, Path(folder))
+        pictures = [ImageItem(int(one), one, Path(folder) / "images" / f"{one}.png") for one in world.scenes]
+        captions = [
+            CaptionItem(int(one), one, int(said.image_id), said.text) for one, said in world.captions.items()
+        ]
+        similarities = {}
+        for name in TWINS:
+            annotator = build(name)
+            left, right = annotator.encode_images(pictures), annotator.encode_captions(captions)
+            similarities[name] = np.asarray(annotator.similarities(left, right), np.float64)
+    truth = truth_matrix(world, list(world.scenes), list(world.captions)) <= Label.WEAK_YES.code
+    originals = np.zeros_like(truth)
+    originals[[caption.image_id - 1 for caption in captions], np.arange(len(captions))] = True
+    telling = truth.sum(axis=0) <= MOST
+    return (
+        truth[:, telling],
+        originals[:, telling],
+        {name: sim[:, telling] for name, sim in similarities.items()},
+    )
+
+
+CAPTIONERS = (
+    *("PureT_SCST", "SATIC", "SparseCaption_test156000", "ShowEditTell_RL", "ShowEditTell_XE"),
+    *("BERT_VR_rerank_0.4", "BRS_beam_candidate", "MAGIC_coco", "ZeroCap", "MAGIC_flickr30k"),
+)
+_QUERIES = 600
+"""Of each direction, so that the dense arrays of this script fit."""
+
+
+def captions_trials(data: Path, size: int) -> str:
+    """Each pair of the five strongest captioners as proposers, both directions apart."""
+    import pyarrow.parquet as pq
+
+    from annotators.registry import build
+    from mitl.datasets.official import official_positives
+    from mitl.records import CaptionItem, ImageItem
+
+    table = pq.read_table(next(data.rglob("captions.parquet")), columns=["caption_id", "image_id", "text"])
+    captions = [
+        CaptionItem(row["caption_id"], str(row["caption_id"]), row["image_id"], row["text"])
+        for row in sorted(table.to_pylist(), key=lambda row: row["caption_id"])
+    ]
+    images = [ImageItem(one, str(one)) for one in sorted({caption.image_id for caption in captions})]
+    machine = next(data.rglob("machine_captions.parquet"))
+    encoded = {}
+    for name in CAPTIONERS:
+        annotator = build(f"pivot-{name}-tfidf", {"captions": str(machine)})
+        encoded[name] = annotator, annotator.encode_images(images), annotator.encode_captions(captions)
+    eccv, found = official_positives("eccv"), []
+    for direction, positives in (("i2t", eccv.image_to_caption), ("t2i", eccv.caption_to_image)):
+        turned = direction == "t2i"
+        row_of = {one.external_id: row for row, one in enumerate(captions if turned else images)}
+        column_of = {one.external_id: row for row, one in enumerate(images if turned else captions)}
+        asked = sorted(positives, key=int)[:: max(1, len(positives) // _QUERIES)][:_QUERIES]
+        rows = np.array([row_of[query] for query in asked])
+        truth = np.zeros((len(asked), len(column_of)), np.bool_)
+        for row, query in enumerate(asked):
+            truth[row, [column_of[item] for item in positives[query]]] = True
+        owners = np.array([caption.image_id for caption in captions])
+        ids = np.array([image.id for image in images])
+        originals = (owners[rows, None] == ids) if turned else (ids[rows, None] == owners)
+        rankings = {}
+        for name, (annotator, left, right) in encoded.items():
+            some = annotator.similarities(*((right.rows(rows), left) if turned else (left.rows(rows), right)))
+            rankings[name] = np.argsort(-some, axis=1, kind="stable").astype(np.int32)
+        trials, outside = [], []
+        for number, chosen in enumerate(combinations(CAPTIONERS[:5], 2)):
+            rng = np.random.default_rng([7, number, turned])
+            pool = judged_pool(truth, originals, rankings, chosen, None)
+            trials.append(compared(pool, size, rng, answers=False))
+            outside.append([name for name in CAPTIONERS if name not in chosen])
+        found.append(f"### {direction}, {len(trials)} trials\n\n{table_of(trials, outside)}")
+    return "\n\n".join(found)
+
+
+def main() -> None:
+    """Run one of the two comparisons."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("which", choices=["scenes", "captions"])
+    parser.add_argument("--worlds", type=int, default=4)
+    parser.add_argument("--images", type=int, default=120)
+    parser.add_argument("--proposers", type=int, default=2)
+    parser.add_argument("--audit", type=int, default=600)
+    parser.add_argument("--data", type=Path)
+    given = parser.parse_args()
+    started = time.perf_counter()
+    if given.which == "scenes":
+        print(scenes_trials(given.worlds, given.images, given.proposers, given.audit))
+    else:
+        print(captions_trials(given.data, given.audit))
+    print(f"\n{time.perf_counter() - started:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,190 @@
+"""Did the proposers favour themselves? Scores without the positives that only one annotator proposed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mitl.analysis.leave_one_out import Favour, Shift, favour, shifts
+from mitl.analysis.report.inputs import Section
+from mitl.core.packed import unpack_pairs
+from mitl.errors import MetricError
+from mitl.metrics.positives import Positives
+from mitl.metrics.ranks import ArrayRankings
+from mitl.metrics.retrieval import score_metrics
+from mitl.metrics.table import MAP_AT_R, R_PRECISION
+from mitl.records import Direction, Pair
+from mitl.stages.analysing.snapshot import item_of, query_of
+from mitl.stages.analysing.table import (
+    Analysis,
+    AnalysisInput,
+    Column,
+    Findings,
+    Lists,
+    for_files,
+    for_json,
+    for_people,
+    percent,
+)
+
+METRICS = ("R@1", R_PRECISION, MAP_AT_R)
+_SAMPLES = 1000
+_SHOWN = MAP_AT_R
+"""Of the metrics, the one in the tables; files and JSON hold all."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What one annotator's own positives do to one model on one metric."""
+
+    direction: Direction
+    metric: str
+    annotator: str
+    """Whose own positives are left out."""
+    own: int
+    """How many those are."""
+    queries: int
+    """That keep a positive without them."""
+    lost: int
+    """That keep none, and are left out of both scores."""
+    shift: Shift
+    favour: Favour | None
+    """Where the model is that annotator."""
+
+
+def _left_out(of: AnalysisInput) -> tuple[LeftOut, ...]:
+    """All annotators on the positives that a release would hold, leaving out one's own after the other's.
+
+    Raises:
+        MetricError: nothing is judged, no rankings are kept, or there are fewer than two annotators.
+    """
+    of.require_judgements()
+    found = tuple(one for direction in of.ranked_directions for one in _of_direction(of, direction))
+    if not found:
+        raise MetricError("no query has two positives of different annotators, so nobody can be left out")
+    return found
+
+
+def _of_direction(of: AnalysisInput, direction: Direction) -> Iterator[LeftOut]:
+    lists = of.judged_lists(direction)
+    if len(lists.annotators) < 2:
+        raise MetricError(
+            f"favour takes two annotators, but there are {direction} rankings of {lists.annotators[0]!r} alone"
+        )
+    pairs, alone = _kept(of, direction, lists)
+    seed = of.settings.seed
+    for place, name in enumerate(lists.annotators):
+        own = np.array([by == name for by in alone], np.bool_)
+        queries = np.unique(pairs[~own, 0])
+        lost = len(np.unique(pairs[:, 0])) - len(queries)
+        if len(queries) < 2:
+            continue
+        among = np.isin(pairs[:, 0], queries)
+        whole, without = (_values(lists, pairs[kept]) for kept in (among, among & ~own))
+        for row, metric in enumerate(METRICS):
+            both = whole[:, row], without[:, row]
+            favoured = favour(place, *both, samples=_SAMPLES, seed=seed)
+            for shift in shifts(lists.annotators, *both, samples=_SAMPLES, seed=seed):
+                yield LeftOut(
+                    direction,
+                    metric,
+                    name,
+                    int(own.sum()),
+                    len(queries),
+                    lost,
+                    shift,
+                    favoured if shift.model == name else None,
+                )
+
+
+def _kept(
+    of: AnalysisInput, direction: Direction, lists: Lists
+) -> tuple[NDArray[np.int64], list[str | None]]:
+    """(P, 2) query and item of each positive, and who alone speaks for it: its only proposer, where no other source."""
+    by: dict[Pair, set[str]] = defaultdict(set)
+    for proposal in of.project.proposals:
+        by[proposal.pair].add(proposal.annotator)
+    rows = of.project.merged.pairs
+    kept = rows[rows["kept"]]
+    elsewhere = (kept["original"] | kept["rated"]).to_numpy()
+    asked = set(lists.query_ids.tolist())
+    pairs, alone = [], []
+    for pair, known in zip(unpack_pairs(kept["pair"].to_numpy()), elsewhere.tolist(), strict=True):
+        if query_of(pair, direction) in asked:
+            pairs.append((query_of(pair, direction), item_of(pair, direction)))
+            proposers = by.get(pair, set())
+            alone.append(next(iter(proposers)) if len(proposers) == 1 and not known else None)
+    return np.array(pairs, np.int64).reshape(-1, 2), alone
+
+
+def _values(lists: Lists, pairs: NDArray[np.int64]) -> NDArray[np.float64]:
+    """(A, M, Q) of the queries of these positives; places beyond the kept rankings are misses."""
+    positives = Positives.from_pairs(pairs[:, 0], pairs[:, 1])
+    return np.array(
+        [
+            [
+                one.values
+                for one in score_metrics(
+                    ArrayRankings(lists.query_ids, items), positives, METRICS, short="zero"
+                )
+            ]
+            for items in lists.items
+        ]
+    )
+
+
+_COLUMNS: tuple[Column[LeftOut], ...] = (
+    Column("direction", lambda one: one.direction.value),
+    Column("metric", lambda one: one.metric),
+    Column("left_out", lambda one: one.annotator, "without"),
+    Column("own", lambda one: one.own, "its own"),
+    Column("queries", lambda one: one.queries),
+    Column("lost", lambda one: one.lost),
+    Column("model", lambda one: one.shift.model),
+    Column("score", lambda one: one.shift.score, shown=percent),
+    Column("score_without", lambda one: one.shift.without, "then", percent),
+    Column("shift", lambda one: one.shift.shift, shown=percent),
+    Column("low", lambda one: one.shift.low, shown=percent),
+    Column("high", lambda one: one.shift.high, shown=percent),
+    Column("place", lambda one: one.shift.place),
+    Column("place_without", lambda one: one.shift.place_without, "then"),
+    Column("favour", lambda one: None if one.favour is None else one.favour.fall, shown=percent),
+    Column("favour_low", lambda one: None if one.favour is None else one.favour.low, "from", percent),
+    Column("favour_high", lambda one: None if one.favour is None else one.favour.high, "to", percent),
+)
+
+
+def _show(found: Sequence[LeftOut], of: AnalysisInput) -> Findings:
+    """Every model's scores, with all positives and without one annotator's own."""
+    counts: dict[str, dict[str, list[dict[str, object]]]] = {}
+    for one in found:
+        by_metric = counts.setdefault(one.direction.value, {})
+        by_metric.setdefault(one.metric, []).append(for_json(_COLUMNS[2:], one))
+    shown = [one for one in found if one.metric == _SHOWN]
+    title = f"{_SHOWN} without the positives that only one annotator proposed, in percent"
+    moved = sum(one.shift.place != one.shift.place_without for one in shown)
+    proven = [one for one in shown if one.favour is not None and one.favour.low > 0]
+    names = ", ".join(f"{one.annotator} ({one.direction})" for one in proven)
+    return Findings(
+        counts=counts,
+        tables=(for_people(title, _COLUMNS, shown),),
+        lines=(
+            "favour: how much further an annotator falls than the mean of the others when its own positives go, with "
+            "a 95 % interval over queries; originals and CxC's positives stay; places beyond kept rankings are misses",
+            f"{moved} of {len(shown)} places move; lived on its own positives more than others did: {names or 'none'}",
+        ),
+        rows={"favour": for_files(_COLUMNS, found)},
+    )
+
+
+FAVOUR = Analysis(
+    "favour",
+    _left_out,
+    _show,
+    section=Section("favour", "Favour", "Did the proposers favour themselves?", "Machines"),
+    optional=True,
+)

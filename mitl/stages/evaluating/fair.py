@@ -1,0 +1,241 @@
+"""Models compared fairly on a release that lacks positives: what its audit says of the holes in their rankings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+
+from mitl.core.packed import places
+from mitl.errors import MetricError, UsageError
+from mitl.metrics.expected import draws_for
+from mitl.metrics.incomplete import AuditSample, Evidence, Fair, hole_shares, settled
+from mitl.metrics.partial_labels import PartialLabels
+from mitl.metrics.positives import Ids
+from mitl.metrics.rank_chances import BANDS, with_rank_chances
+from mitl.metrics.table import Asked
+from mitl.progress import Progress
+from mitl.records import Direction
+from mitl.settings import Settings
+from mitl.stages.evaluating.audited_release import AuditedRelease, Pairs, read_audited_release
+from mitl.stages.evaluating.gathering import Gathered
+from mitl.stages.evaluating.models import Model, Ranked, blocks
+from mitl.stages.evaluating.positive_sets import release_by_query
+from mitl.stages.evaluating.project import Need, ranked_models
+from mitl.stages.evaluating.request import Request
+from mitl.stages.evaluating.scoring import named
+
+RELEASE = "release"
+
+
+@dataclass(frozen=True, slots=True)
+class FairFigure:
+    """One metric of one model in one direction, by every method; shares from 0 to 1."""
+
+    model: str
+    direction: str
+    metric: str
+    queries: int
+    naive: float
+    horvitz_thompson: float
+    expected: float
+    prediction_powered: float
+    low: float
+    high: float
+    settled: float
+    holes: float
+    """The share of unjudged pairs among the places that the metric looks at: the first K or R."""
+
+
+@dataclass(frozen=True, slots=True)
+class FairDifference:
+    """One model minus another on the same queries and audited pairs."""
+
+    model: str
+    against: str
+    direction: str
+    metric: str
+    naive: float
+    settled: float
+    prediction_powered: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class FairComparison:
+    """All models in all directions."""
+
+    figures: tuple[FairFigure, ...] = ()
+    differences: tuple[FairDifference, ...] = ()
+    audited: int = 0
+    left_out: int = 0
+    """Queries that the release lists without a positive of its own."""
+
+
+def compare_fairly(
+    settings: Settings, request: Request, gathered: Gathered, progress: Progress
+) -> FairComparison:
+    """Every model of both sides on the release that is asked for.
+
+    Raises:
+        MetricError: the release has no audit, or a ranking or a metric does not allow it.
+        UsageError: the model to compare with is not among those scored.
+    """
+    assert request.against.release is not None
+    release = read_audited_release(
+        request.against.release, release_by_query(request.against.release), gathered.sides
+    )
+    models = [model for model in gathered.models if not model.is_one_sided]
+    names = [model.name for model in models]
+    if request.paired_with is not None and request.paired_with not in names:
+        raise UsageError(
+            f"--against names {request.paired_with!r}, which is not compared; compared are: {', '.join(names)}"
+        )
+    figures: list[FairFigure] = []
+    differences: list[FairDifference] = []
+    left_out = 0
+    for direction in request.directions:
+        one = _Direction(settings, request, gathered, direction, progress)
+        judged = _judged(release, direction, len(gathered.sides.gallery(direction)))
+        left_out += len(release.queries[direction]) - len(judged)
+        if not len(judged):
+            continue
+        found = one.compared(models, release, judged)
+        figures += found[0]
+        differences += found[1]
+    if not figures:
+        raise MetricError("no query of the release has a positive of its own, so there is nothing to compare")
+    return FairComparison(tuple(figures), tuple(differences), len(release.matches), left_out)
+
+
+def _turned(pairs: Pairs, direction: Direction) -> tuple[Ids, Ids]:
+    """Queries and items."""
+    return pairs if direction is Direction.I2T else (pairs[1], pairs[0])
+
+
+def _judged(release: AuditedRelease, direction: Direction, gallery: int) -> PartialLabels:
+    """What people judged of the queries with a held positive; what another source keeps is one whatever they say."""
+    held, refused = _turned(release.held, direction), _turned(release.refused, direction)
+    scored = np.intersect1d(release.queries[direction], held[0])
+    positives = PartialLabels.of(
+        scored, gallery, held, np.ones(len(held[0])), np.ones(len(held[0]), np.bool_)
+    )
+    rows = places(scored, refused[0])
+    new = (rows >= 0) & (positives.find(np.maximum(rows, 0), refused[1]) < 0)
+    return positives.known(refused[0][new], refused[1][new], np.zeros(int(new.sum()), np.bool_))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Direction:
+    """One direction of a call."""
+
+    settings: Settings
+    request: Request
+    gathered: Gathered
+    direction: Direction
+    progress: Progress
+
+    @property
+    def asked(self) -> Sequence[Asked]:
+        return self.request.wanted.metrics
+
+    def compared(
+        self, models: Sequence[Model], release: AuditedRelease, judged: PartialLabels
+    ) -> tuple[list[FairFigure], list[FairDifference]]:
+        """All models' figures, and the differences of pairs of them."""
+        depth = max(BANDS[-1], 2 * int(judged.positives.max()), *(one.k for one in self.asked))
+        ranked = {model.name: self._ranked(model, judged.query_ids, depth) for model in models}
+        evidence = self._evidence(release, judged, list(ranked.values()))
+        needed = evidence.depth(self.asked)
+        if needed > depth:
+            ranked = {model.name: self._ranked(model, judged.query_ids, needed) for model in models}
+        fair: dict[str, Fair] = {}
+        for name, ranking in ranked.items():
+            with named(name, RELEASE, self.gathered.sides, self.direction):
+                fair[name] = evidence.fair(ranking, self.asked, short=self.request.wanted.short)
+        values = dict(zip(fair, settled(list(fair.values())), strict=True))
+        return self._figures(fair, values, ranked, evidence), self._differences(fair, values, evidence)
+
+    def _ranked(self, model: Model, query_ids: Ids, depth: int) -> Ranked:
+        """The model's rankings, as deep as wanted where it can."""
+        sides, direction = self.gathered.sides, self.direction
+        depth = min(depth, len(sides.gallery(direction)))
+        known = model.rankings.get(direction)
+        if known is not None and (not model.cut or known.items.shape[1] >= depth):
+            return known
+        if model.similarities is not None:
+            parts = blocks(
+                model.similarities, sides, direction, query_ids, self.progress, f"rank {model.name}"
+            )
+            return Ranked.whole(query_ids, np.concatenate([part.head(depth) for part in parts]))
+        assert self.gathered.project is not None
+        needs = {one: Need((), 1) for one in Direction} | {direction: Need(query_ids.tolist(), depth)}
+        (made,), _ = ranked_models(self.settings, [model.name], self.gathered.project, needs, self.progress)
+        return made.rankings[direction]
+
+    def _evidence(self, release: AuditedRelease, judged: PartialLabels, ranked: Sequence[Ranked]) -> Evidence:
+        audited = _turned(release.audited, self.direction)
+        sample = AuditSample(*audited, release.matches, release.strata, release.inclusion)
+        labels = with_rank_chances(judged, ranked, sample)
+        return Evidence.of(labels, sample, draws=draws_for(len(judged)), seed=self.settings.seed)
+
+    def _figures(
+        self,
+        fair: Mapping[str, Fair],
+        values: Mapping[str, tuple[float, ...]],
+        ranked: Mapping[str, Ranked],
+        evidence: Evidence,
+    ) -> list[FairFigure]:
+        labels = evidence.naive.labels
+        ks = [one.k for one in self.asked]
+        figures = []
+        for name, one in fair.items():
+            within_r, at = hole_shares(ranked[name], labels, [max(k, 1) for k in ks])
+            for place, asked in enumerate(self.asked):
+                powered = one.powered[place]
+                low, high = powered.ends
+                figures.append(
+                    FairFigure(
+                        name,
+                        self.direction.value,
+                        asked.name,
+                        len(labels),
+                        one.naive[place],
+                        one.classical[place].value,
+                        powered.expected,
+                        powered.value,
+                        low,
+                        high,
+                        values[name][place],
+                        at[place] if asked.k else within_r,
+                    )
+                )
+        return figures
+
+    def _differences(
+        self, fair: Mapping[str, Fair], values: Mapping[str, tuple[float, ...]], evidence: Evidence
+    ) -> list[FairDifference]:
+        base = self.request.paired_with
+        pairs = combinations(fair, 2) if base is None else ((name, base) for name in fair if name != base)
+        found = []
+        for one, other in pairs:
+            for place, asked in enumerate(self.asked):
+                difference = evidence.difference(fair[one].powered[place], fair[other].powered[place])
+                low, high = difference.ends
+                found.append(
+                    FairDifference(
+                        one,
+                        other,
+                        self.direction.value,
+                        asked.name,
+                        fair[one].naive[place] - fair[other].naive[place],
+                        values[one][place] - values[other][place],
+                        difference.value,
+                        low,
+                        high,
+                    )
+                )
+        return found

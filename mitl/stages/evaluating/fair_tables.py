@@ -1,0 +1,74 @@
+"""A fair comparison as tables: naive and fair scores side by side, the differences of models, the holes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mitl.records import Table, several
+from mitl.stages.evaluating.fair import FairComparison, FairDifference, FairFigure
+
+_FIGURES = (
+    "model",
+    "direction",
+    "metric",
+    "queries",
+    "naive",
+    "fair",
+    "prediction-powered",
+    "Horvitz-Thompson",
+    "holes",
+)
+_DIFFERENCES = ("model", "minus", "direction", "metric", "naive", "fair", "prediction-powered", "")
+
+
+def fair_tables(made: FairComparison) -> tuple[Table, ...]:
+    """A row a model, direction and metric, and a row a pair of models; nothing where nothing was compared."""
+    tables = []
+    if made.figures:
+        title = "release, if every pair of the pool were judged: in percent, with 95 % intervals over audits"
+        tables.append(Table(title, _FIGURES, tuple(_figure(one, made.figures) for one in made.figures)))
+    if made.differences:
+        title = "differences of models: in points, with 95 % intervals over audits"
+        tables.append(Table(title, _DIFFERENCES, tuple(map(_difference, made.differences))))
+    return tuple(tables)
+
+
+def fair_lines(made: FairComparison) -> tuple[str, ...]:
+    """What the numbers rest on."""
+    if not made.figures:
+        return ()
+    lines = [
+        f"from {several(made.audited, 'audited pair')}: naive takes unjudged pairs for no match; fair is what ranks "
+        "models, and the interval is of the prediction-powered value; #2 is a place among the models; holes are the "
+        "unjudged among a ranking's first K or R"
+    ]
+    if made.left_out:
+        lines.append(
+            f"{several(made.left_out, 'query', 'queries')} without a positive of the release's own left out"
+        )
+    return tuple(lines)
+
+
+def _figure(one: FairFigure, figures: Sequence[FairFigure]) -> tuple[object, ...]:
+    peers = [each for each in figures if (each.direction, each.metric) == (one.direction, one.metric)]
+    naive = 1 + sum(each.naive > one.naive for each in peers)
+    fair = 1 + sum(each.settled > one.settled for each in peers)
+    return (
+        one.model,
+        one.direction,
+        one.metric,
+        one.queries,
+        f"{100 * one.naive:.1f} #{naive}",
+        f"{100 * one.settled:.1f} #{fair}",
+        f"{100 * one.prediction_powered:.1f} ({100 * one.low:.1f} to {100 * one.high:.1f})",
+        f"{100 * one.horvitz_thompson:.1f}",
+        f"{100 * one.holes:.1f}",
+    )
+
+
+def _difference(one: FairDifference) -> tuple[object, ...]:
+    # without width, the sample met nothing that could change it
+    apart = "" if one.low <= 0 <= one.high or one.low == one.high else "apart"
+    interval = f"{100 * one.prediction_powered:+.1f} ({100 * one.low:+.1f} to {100 * one.high:+.1f})"
+    naive, fair = f"{100 * one.naive:+.1f}", f"{100 * one.settled:+.1f}"
+    return one.model, one.against, one.direction, one.metric, naive, fair, interval, apart
