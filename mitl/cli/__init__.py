@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "desk": ("review:desk", "Review workers and their work in the browser, on this machine."),
     "workers": ("review:workers", "Show the workers with their gold records."),
     "pay": ("pay:command", "What was paid and what an hour paid; bonuses up to the wage floor."),
+    "audit": ("audit:command", "Bound how complete a release is, by a random sample of the pool."),
     "fuse": ("fuse:command", "Give each ranked pair one calibrated probability of a match."),
     "status": ("project:status", "One screen: pairs, HITs, answers, money."),
     "build-dataset": ("releases:build_dataset", "Merge judgements with other sources and write a release."),

@@ -1,4 +1,4 @@
-"""A release checked by its own files: whether they are those that were released, and give the figures that they state."""
+"""A release checked by its own files: whether they are those that were released and give the figures they state."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ import pyarrow.parquet as pq
 
 from mitl.audits.certificate import Certificate, certify
 from mitl.core.packed import contains, places
-from mitl.errors import AuditError
-from mitl.positives.audit_files import CERTIFICATE, ReleasedAudit, read_audit
+from mitl.errors import AuditError, ReleaseError
+from mitl.positives.audit_files import CERTIFICATE, ReleasedAudit, label_places, read_audit
 from mitl.positives.certifying import confirmed, largest_share, matches_at_least
 from mitl.positives.folders import FORMAT, MANIFEST, RATINGS_FORMAT, read_checked, read_manifest
 from mitl.positives.sheet_audit import certified_told, in_short
 from mitl.records import PositiveSource, several
 from mitl.records.audits import ANSWERS_EACH
-from mitl.records.frames import LABELS, NONE
+from mitl.records.frames import NONE
 
 _CLOSE = 1e-9
 """Relative; what another machine's arithmetic may change."""
@@ -61,14 +61,13 @@ def verify_release(folder: Path) -> Verification:
     audit = read_audit(folder, manifest)
     if audit is None:
         return Verification(name, len(files), 0, 0, None, tuple(_leftovers(manifest, files)))
-    tables = {
-        table: pq.read_table(
-            pa.BufferReader(read_checked(folder, manifest, f"{table}.parquet")), columns=columns
-        ).to_pandas()
-        for table, columns in _READ.items()
-    }
-    differences = [*_design(audit, manifest), *_sample(audit), *_answers(audit), *_held(audit, tables)]
-    differences += _labels(audit, tables)
+    tables = _tables(folder, manifest)
+    differences = [
+        *_design(audit, manifest),
+        *_answers(audit),
+        *_held(audit, tables),
+        *_labels(audit, tables),
+    ]
     certificate = None
     try:
         certificate = _certificate(audit, tables["positives"], manifest)
@@ -88,6 +87,21 @@ _READ = {
     "negatives": [*_PAIR, "label"],
     "judgements": [*_PAIR, "label", "worker", "usable"],
 }
+
+
+def _tables(folder: Path, manifest: Mapping[str, object]) -> dict[str, pd.DataFrame]:
+    """The release's own tables as far as a certificate has to do with them."""
+    found = {}
+    for name, columns in _READ.items():
+        content = read_checked(folder, manifest, f"{name}.parquet")
+        try:
+            found[name] = pq.read_table(pa.BufferReader(content), columns=columns).to_pandas()
+        except (pa.ArrowException, ValueError) as error:
+            raise ReleaseError(
+                f"{str(folder / f'{name}.parquet')!r} lacks columns of a release ({', '.join(columns)}); "
+                "build it again"
+            ) from error
+    return found
 
 
 def _format(folder: Path) -> str:
@@ -123,29 +137,11 @@ def _leftovers(manifest: Mapping[str, Any], files: Mapping[str, Any]) -> Iterato
 
 
 def _design(audit: ReleasedAudit, manifest: Mapping[str, Any]) -> Iterator[str]:
-    if manifest.get("configuration", {}).get("audit") != audit.told["audit"]:
+    """Where the design is not the one that the manifest names, or the pairs are not in the order of its drawing."""
+    if (manifest.get("configuration") or {}).get("audit") != audit.told["audit"]:
         yield f"{MANIFEST} and {CERTIFICATE} name different designs of the audit"
-
-
-def _sample(audit: ReleasedAudit) -> Iterator[str]:
-    """Where the drawn pairs are not a sample of that design."""
-    strata, drawn = audit.design.strata, audit.audited
-    if not drawn["stratum"].between(0, len(strata) - 1).all() or not audit.held["stratum"].between(
-        0, len(strata) - 1
-    ).all():
-        yield "a pair is in a stratum that the design lacks"
-        return
-    found = np.bincount(drawn["stratum"], minlength=len(strata)).tolist()
-    for stratum, n in zip(strata, found, strict=True):
-        if n != stratum.sample:
-            yield f"audit.parquet holds {several(n, 'pair')} of stratum {stratum.name!r}, but {stratum.sample:,} were drawn"
-    inclusion = np.array([stratum.inclusion for stratum in strata])[drawn["stratum"]]
-    if not np.allclose(drawn["inclusion"], inclusion, rtol=_CLOSE):
-        yield "audit.parquet states other probabilities of the draw than the design"
-    if drawn["place"].tolist() != list(range(1, len(drawn) + 1)):
+    if audit.audited["place"].tolist() != list(range(1, len(audit.audited) + 1)):
         yield "audit.parquet lacks places of the draw"
-    if drawn["pair"].duplicated().any():
-        yield "audit.parquet holds a pair twice"
 
 
 def _answers(audit: ReleasedAudit) -> Iterator[str]:
@@ -191,19 +187,18 @@ def _held(audit: ReleasedAudit, tables: Mapping[str, pd.DataFrame]) -> Iterator[
         yield "audit_strata.parquet holds a pair that is no positive of the release"
     if len(held) != audit.told["held"] or len(held) + audit.told["outside"] != int((~by_audit).sum()):
         yield (
-            f"{CERTIFICATE} counts {audit.told['held']:,} held positives and {audit.told['outside']:,} outside the pool, "
-            f"but audit_strata.parquet has {len(held):,} and positives.parquet {int((~by_audit).sum()):,} in all"
+            f"{CERTIFICATE} counts {audit.told['held']:,} held positives and {audit.told['outside']:,} outside the "
+            f"pool, but audit_strata.parquet has {len(held):,} and positives.parquet {int((~by_audit).sum()):,} in all"
         )
 
 
 def _labels(audit: ReleasedAudit, tables: Mapping[str, pd.DataFrame]) -> Iterator[str]:
-    """Where people's released answers on audited pairs are not those of the other tables, or a person answered twice."""
+    """Where people's released answers on audited pairs are not those of the other tables, or one answered twice."""
     drawn = audit.audited[["pair", "label"]]
-    code = {label.value: place for place, label in enumerate(LABELS)}
     for name in ("positives", "negatives"):
         said = tables[name].assign(pair=audit.packed(tables[name])).dropna(subset="label")
         both = drawn.merge(said, on="pair", suffixes=("", "_there"))
-        if (both["label"] != both["label_there"].map(code)).any():
+        if (both["label"] != label_places(both["label_there"])).any():
             yield f"audit.parquet states other answers of people than {name}.parquet"
     asked = tables["judgements"].assign(pair=audit.packed(tables["judgements"])).dropna(subset="label")
     judged = np.sort(asked.loc[asked["usable"], "pair"].to_numpy())
@@ -213,12 +208,11 @@ def _labels(audit: ReleasedAudit, tables: Mapping[str, pd.DataFrame]) -> Iterato
         yield "a person answered a pair for the audit who had answered it before"
 
 
-def _certificate(
-    audit: ReleasedAudit, positives: pd.DataFrame, manifest: Mapping[str, Any]
-) -> Certificate:
+def _certificate(audit: ReleasedAudit, positives: pd.DataFrame, manifest: Mapping[str, Any]) -> Certificate:
     """What the released answers certify."""
     is_held = contains(audit.held["pair"].to_numpy(), audit.packed(positives))
     found_by = positives.loc[is_held, "annotators"].map(len).to_numpy(np.int64)
+    annotators = (manifest.get("counts") or {}).get("pairs_proposed_by") or {}
     known = audit.audited.loc[audit.audited["label"] != NONE, ["pair", "label"]]
     return certify(
         audit.audited,
@@ -226,7 +220,7 @@ def _certificate(
         audit.held,
         known.sort_values("pair", ignore_index=True),
         worker_share=largest_share(audit.answers["worker"]),
-        chao=matches_at_least(found_by, len(manifest["counts"]["pairs_proposed_by"])),
+        chao=matches_at_least(found_by, len(annotators)),
     )
 
 

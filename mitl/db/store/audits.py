@@ -230,6 +230,20 @@ def _given(audit_id: int) -> Any:
     )
 
 
+def against_design(session: Session) -> int:
+    """How many strata of audits hold another number of drawn pairs, or ones drawn otherwise, than their design says."""
+    count = 0
+    for audit in map(_row, session.scalars(select(Audit))):
+        strata = audit.design.strata
+        drawn = drawn_pairs(session, audit.id)
+        beyond = drawn["stratum"][(drawn["stratum"] < 0) | (drawn["stratum"] >= len(strata))]
+        count += beyond.nunique()
+        for place, stratum in enumerate(strata):
+            inclusion = drawn.loc[drawn["stratum"] == place, "inclusion"]
+            count += len(inclusion) != stratum.sample or not np.allclose(inclusion, stratum.inclusion)
+    return count
+
+
 def has_answers(session: Session, audit_id: int) -> bool:
     """Whether anybody has answered a question of it, usably or not."""
     purpose = session.execute(select(Audit.purpose).where(Audit.id == audit_id)).scalar_one()

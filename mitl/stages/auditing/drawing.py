@@ -33,7 +33,7 @@ from mitl.records import (
 from mitl.records.audits import AuditDesign, Stratum
 from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.auditing.pools import Strata, pool_of, strata_for_labels, strata_for_recall
+from mitl.stages.auditing.pools import UNANSWERED, Strata, pool_of, strata_for_labels, strata_for_recall
 
 RECALL = 0.9
 """The bound that is planned for where none is named."""
@@ -133,9 +133,20 @@ def plan(settings: Settings, wish: Wish, environment: Environment | None = None)
     return StageResult(
         counts=counts,
         tables=(_table(found.best.strata, f"a pool of {pool.size:,} pairs"),),
-        lines=tuple(found.lines()),
+        lines=(*found.lines(), *_waiting(strata.guesses)),
         next="mitl audit draw" if found.cost is not None else "",
     )
+
+
+def _waiting(guesses: Sequence[Guess]) -> list[str]:
+    """What a plan would be better off without."""
+    matches = sum(guess.size * guess.expected for guess in guesses if guess.name.startswith(UNANSWERED))
+    if round(matches) < 1:
+        return []
+    return [
+        f"some {matches:,.0f} matches are reckoned missing since nobody answered their candidates yet: ask these, and "
+        "plan again"
+    ]
 
 
 def draw_audit(settings: Settings, wish: Wish, environment: Environment | None = None) -> StageResult:

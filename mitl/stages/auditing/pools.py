@@ -38,9 +38,11 @@ WRONG = 0.03
 """Share of the positives that are guessed to be no matches."""
 FALSE_NO = 0.1
 """Share of the matches that one worker is guessed to refuse, and of the others that one accepts."""
-_POSITIVES, _UNANSWERED, _REFUSED, _RANKED = "positives", "unanswered", "refused", "ranked"
+UNANSWERED = "unanswered"
+"""How the names of strata begin whose pairs wait for an answer."""
+_POSITIVES, _REFUSED, _RANKED = "positives", "refused", "ranked"
 DEEPER = 0.1
-"""How much rarer matches are guessed to be among pairs that are ranked and were not proposed than among the least likely
+"""How much rarer matches are guessed to be among ranked pairs that were not proposed than among the least likely
 proposed ones; and again among those that no ranking lists."""
 
 
@@ -58,8 +60,8 @@ def pool_of(context: Context) -> Pool:
         np.array(sorted(ids.values()), np.int64)
         for ids in item_store.id_maps(session, item_store.dataset(session).id)
     )
-    queries = (np.array(asked[direction], np.int64) for direction in (Direction.I2T, Direction.T2I))
-    return Pool(*queries, images, captions)
+    image_queries, caption_queries = (np.array(asked[direction], np.int64) for direction in Direction)
+    return Pool(image_queries, caption_queries, images, captions)
 
 
 def rules_now(context: Context) -> MergeRules:
@@ -135,7 +137,7 @@ def strata_for_recall(context: Context, pool: Pool) -> Strata:
     parts = [(_POSITIVES, positives, np.full(len(positives), 1 - WRONG))]
     for name, flags, chances in (
         (_REFUSED, was_judged, refused),
-        (_UNANSWERED, is_candidate & ~was_judged, chance),
+        (UNANSWERED, is_candidate & ~was_judged, chance),
         (_RANKED, ~is_candidate, chance),
     ):
         parts += _banded(name, known[flags], chances[flags])
@@ -167,7 +169,7 @@ def strata_for_labels(context: Context) -> Strata:
         raise AuditError("no candidate is open, so there is nothing left that a machine could label")
     merged = merged_now(context)
     chance = _chances(context, merged, proposals, open_pairs, np.ones(len(open_pairs), np.bool_))
-    parts = [part for part in _banded(_UNANSWERED, open_pairs, chance, SIDES) if len(part[1])]
+    parts = [part for part in _banded(UNANSWERED, open_pairs, chance, SIDES) if len(part[1])]
     guesses = tuple(Guess(name, len(pairs), 0, float(chances.mean())) for name, pairs, chances in parts)
     return Strata(guesses, tuple(pairs for _, pairs, _ in parts), merged.where("kept"))
 
