@@ -32,7 +32,7 @@ from mitl.records import AuditPurpose
 from mitl.records.audits import AUDITED, AuditDesign, Stratum
 from mitl.records.frames import NONE, frame
 
-PILOT, BAND = 0.14, 0.22
+PILOT, BAND = 0.12, 0.13
 """Shares of the candidates that are asked before the sample: at random, and the least sure ones."""
 TWICE = 150
 """Pairs of the pilot that a second worker answers."""
@@ -41,11 +41,14 @@ PLANS: tuple[tuple[float, float | None, int], ...] = (
     (0.02, None, 0),
     (0.04, None, 0),
     (0.06, None, 0),
+    (0.05, 0.10, 0),
+    (0.05, 0.10, 150),
     (0.06, 0.08, 150),
     (0.08, 0.08, 150),
     (0.08, 0.10, 150),
     (0.10, 0.10, 150),
-    (0.10, 0.12, 150),
+    (0.06, 0.12, 150),
+    (0.05, 0.12, 300),
 )
 """Tolerated share of wrong matches, of lost ones (None: the same), and pairs that are asked again at the end."""
 
