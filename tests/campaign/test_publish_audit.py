@@ -245,6 +245,23 @@ def test_a_yes_goes_to_two_other_workers_until_the_audit_is_complete(settings):
     assert all(len(set(names)) == len(names) for names in workers.values())
 
 
+def test_an_interrupted_run_is_completed_with_its_audit_questions(settings):
+    """What it planned is posted, and nothing of it is planned twice."""
+    known = candidates(settings)
+    drawn(settings, known[:20])
+    run_publish(settings)
+    before = pages(settings)
+    with open_database(settings.db_url) as session:
+        session.execute(text("UPDATE hit SET state = 'planned', mturk_hit_id = NULL WHERE number > 2"))
+        session.commit()
+
+    run_publish(settings)
+
+    assert pages(settings) == before
+    assert run_publish(settings).status == "nothing_to_do"
+    assert asked(settings, AUDIT) == Counter(known[:20])
+
+
 def test_what_is_drawn_for_labels_is_asked_first_and_as_candidates(settings):
     """Under a limit before all others; alone where that is asked for."""
     known = candidates(settings)
