@@ -46,6 +46,7 @@ PLANS: tuple[tuple[float, float | None, int], ...] = (
     (0.05, None, 0),
     (0.06, 0.10, 0),
     (0.07, 0.12, 80),
+    (0.075, 0.13, 120),
     (0.08, 0.12, 80),
     (0.08, 0.14, 0),
     (0.10, 0.14, 0),
@@ -338,7 +339,7 @@ def print_table(
             share = _mean(part, "answers") / _mean(full, "answers")
             recall, precision = (_mean(part, name) - _mean(full, name) for name in ("recall", "precision"))
             print(
-                f"  {error:5.0%} {error if lost is None else lost:5.0%} {again:6}   {share:7.2f} {recall:+7.4f} "
+                f"  {error:5.1%} {error if lost is None else lost:5.1%} {again:6}   {share:7.2f} {recall:+7.4f} "
                 f"{precision:+10.4f} {_mean(part, 'machine'):12.2f} {_mean(part, 'wrong'):15.4f}"
             )
             curve.append((share, recall, precision))
