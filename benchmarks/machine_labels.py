@@ -41,6 +41,7 @@ MADE = 6000
 TWICE = 150
 """Pairs of the pilot that a second worker answers."""
 FOLDS = 3
+"""Of fusion, fewer than its own five, which take three times as long."""
 PLANS: tuple[tuple[float, float | None, int], ...] = (
     (0.02, None, 0),
     (0.05, None, 0),
