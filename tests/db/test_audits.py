@@ -135,6 +135,20 @@ def test_who_answered_the_pair_before_or_after_does_not_count(session):
     assert open_questions(session) == [(1, 2, 0), (2, 1, 0)]
 
 
+def test_an_answer_that_came_before_the_draw_is_none(session):
+    """A sample that is drawn of pairs whose answers are known, as those of an audit that is void, asks them again."""
+    (pair,) = some_pairs(session, 1).tolist()
+    submit(session, add_page(session, {pair: AUDIT}), "w1", [Label.YES], minute=1)
+
+    audit = add_audit(session, [pair], now=NOW + dt.timedelta(minutes=5))
+
+    assert stands(session, audit) == [[NONE, NONE, NONE]]
+    assert open_questions(session) == [(1, 1, 0)]
+    assert not audits.has_answers(session, audit.id)
+    submit(session, add_page(session, {pair: AUDIT}), "w1", [Label.NO], minute=6)
+    assert stands(session, audit) == [[NO, NONE, NONE]]
+
+
 def test_what_is_out_is_told_from_what_is_to_be_posted(session):
     """A page that is out or waits for a person holds its answers; what was decided about does not."""
     (pair,) = some_pairs(session, 1).tolist()

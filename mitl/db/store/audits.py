@@ -46,7 +46,6 @@ WANTED: Schema = {
 }
 """The pairs of an audit that lack answers."""
 
-_ASKED = tuple(role for role in PairRole if role.is_asked)
 _UNDECIDED = (Decision.NONE, Decision.QUEUED)
 
 
@@ -190,17 +189,19 @@ def drawn_pairs(session: Session, audit_id: int) -> pd.DataFrame:
 def audit_answers(session: Session, audit_id: int) -> pd.DataFrame:
     """The answers of an audit that count (``AUDIT_ANSWERS``): usable, each of another worker, as many as are wanted.
 
-    Those of an audit of recall are on its own places and by nobody who answered the pair where it was asked; those of
-    a sample for machine labels are the first three that anybody gave on these candidates.
+    Those of an audit of recall are on its own places, by nobody who answered the pair where it was asked, and after the
+    draw, lest a sample be drawn for what is known of it; those of a sample for machine labels, which had no answer when
+    it was drawn, are the first three that anybody gave on these candidates.
     """
     purpose = session.execute(select(Audit.purpose).where(Audit.id == audit_id)).scalar_one()
     is_blind = purpose is AuditPurpose.RECALL
     given = session.execute(_given(audit_id)).all()
-    asked = {(place, worker) for place, worker, _, role, _ in given if is_blind and role.is_asked}
+    asked = {(place, worker) for place, worker, _, role, *_ in given if is_blind and role.is_asked}
     counted: dict[int, dict[str, int]] = defaultdict(dict)
-    for place, worker, label, role, usable in given:
-        on_its_place = role is PairRole.AUDIT if is_blind else role.is_asked
-        if usable and on_its_place and (place, worker) not in asked and len(counted[place]) < ANSWERS_EACH:
+    for place, worker, label, role, usable, is_new in given:
+        of_audit = role is PairRole.AUDIT and is_new if is_blind else role.is_asked
+        counts = usable and of_audit and (place, worker) not in asked
+        if counts and len(counted[place]) < ANSWERS_EACH:
             counted[place].setdefault(worker, LABELS.index(label))
     drawn = drawn_pairs(session, audit_id)[["pair", "place", "recheck"]]
     rows = [
@@ -214,9 +215,18 @@ def audit_answers(session: Session, audit_id: int) -> pd.DataFrame:
 
 
 def _given(audit_id: int) -> Any:
-    """Every label on a pair of an audit, wherever it stood: place, worker, label, role, usable; as they arrived."""
+    """Every label on a pair of an audit, wherever it stood: place, worker, label, role, usable, whether it came after
+    the draw; as they arrived."""
+    is_new = Assignment.submitted_at >= Audit.drawn_at
     return (
-        select(AuditPair.place, Worker.mturk_worker_id, Judgement.label, HitItem.role, Judgement.usable)
+        select(
+            AuditPair.place,
+            Worker.mturk_worker_id,
+            Judgement.label,
+            HitItem.role,
+            Judgement.usable,
+            is_new,
+        )
         .join(Judgement, Judgement.pair_id == AuditPair.pair_id)
         .join(Assignment, Assignment.id == Judgement.assignment_id)
         .join(Worker, Worker.id == Assignment.worker_id)
@@ -247,8 +257,11 @@ def against_design(session: Session) -> int:
 def has_answers(session: Session, audit_id: int) -> bool:
     """Whether anybody has answered a question of it, usably or not."""
     purpose = session.execute(select(Audit.purpose).where(Audit.id == audit_id)).scalar_one()
-    roles = (PairRole.AUDIT,) if purpose is AuditPurpose.RECALL else _ASKED
-    return any(role in roles for _, _, _, role, _ in session.execute(_given(audit_id)))
+    is_blind = purpose is AuditPurpose.RECALL
+    return any(
+        role is PairRole.AUDIT and is_new if is_blind else role.is_asked
+        for *_, role, _, is_new in session.execute(_given(audit_id))
+    )
 
 
 def audited(session: Session, audit_id: int) -> pd.DataFrame:
