@@ -16,16 +16,16 @@ from mitl.judgements.gold_records import GoldRecord
 from mitl.judgements.rating_controls import (
     ASKED,
     IDENTICAL,
-    LEAST_IDENTICAL,
     MOST_APART,
-    MOST_RANDOM,
     RANDOM,
     apart,
+    passes,
     untrusted,
 )
 from mitl.judgements.rating_tests import CHANCE, Drift, Row, chance_of_at_least, drift, rows
 from mitl.records import Finding
 from mitl.records.frames import NONE
+from mitl.records.similarity import SimilarityRole
 
 NEAR = 0.05
 """Around one value: half of what an arrow key moves the slider by; a tenth of a level is one number."""
@@ -324,8 +324,8 @@ def _one_number(own: pd.DataFrame, others: pd.DataFrame) -> OneNumber:
 def _controls(every: pd.DataFrame) -> ControlsMet:
     role, score = every["role"].to_numpy(), every["score"].to_numpy()
     return ControlsMet(
-        identical=_record(score[role == IDENTICAL] >= LEAST_IDENTICAL),
-        random=_record(score[role == RANDOM] <= MOST_RANDOM),
+        identical=_record(passes(SimilarityRole.IDENTICAL, score[role == IDENTICAL])),
+        random=_record(passes(SimilarityRole.RANDOM, score[role == RANDOM])),
         repeated=_record((apart(every)["apart"] <= MOST_APART).to_numpy()),
     )
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from mitl.records.frames import Flags
 from mitl.records.similarity import SIMILARITY_ROLES, SimilarityRole
+
+Scores = NDArray[np.float64] | float
+"""One score, or several."""
 
 LEAST_IDENTICAL = 4.0
 MOST_RANDOM = 2.0
@@ -17,6 +22,26 @@ FEWEST_CAREFUL = 3
 """Raters by whom a random pair can be found alike."""
 
 ASKED, IDENTICAL, RANDOM, REPEATED = (SIMILARITY_ROLES.index(role) for role in SimilarityRole)
+
+
+def passes(role: SimilarityRole, scores: Scores, before: Scores = math.nan) -> Flags:
+    """Whether a score, or (n,) each of several, is what a control of this role should get.
+
+    Where people are really asked, every score is.
+
+    Args:
+        before: the score of a repeated pair's first showing.
+    """
+    if role is SimilarityRole.IDENTICAL:
+        return np.asarray(scores >= LEAST_IDENTICAL)
+    if role is SimilarityRole.RANDOM:
+        return np.asarray(scores <= MOST_RANDOM)
+    return np.asarray(role is SimilarityRole.ASKED) | (between(scores, before) <= MOST_APART)
+
+
+def between(scores: Scores, before: Scores) -> NDArray[np.float64]:
+    """How far two scores of one pair are apart: in whole steps, since 3.2 - 2.2 is more than 1 in binary."""
+    return np.asarray(np.abs(np.rint(100 * scores) - np.rint(100 * before)) / 100)
 
 
 def apart(answered: pd.DataFrame) -> pd.DataFrame:
@@ -29,9 +54,8 @@ def apart(answered: pd.DataFrame) -> pd.DataFrame:
     again = answered[answered["role"] == REPEATED].merge(
         first, on=["assignment", "pair"], suffixes=("", "_first")
     )
-    # In whole steps, since 3.2 - 2.2 is more than 1 in binary.
-    steps = np.abs(np.rint(100 * again["score"]) - np.rint(100 * again["score_first"]))
-    return pd.DataFrame({"assignment": again["assignment"], "apart": steps / 100})
+    distance = between(again["score"].to_numpy(), again["score_first"].to_numpy())
+    return pd.DataFrame({"assignment": again["assignment"], "apart": distance})
 
 
 def untrusted(ratings: pd.DataFrame) -> Flags:

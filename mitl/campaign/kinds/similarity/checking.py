@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from mitl.judgements.rating_controls import FEWEST_CAREFUL, LEAST_IDENTICAL, MOST_APART, MOST_RANDOM
+from mitl.judgements.rating_controls import FEWEST_CAREFUL, LEAST_IDENTICAL, MOST_APART, MOST_RANDOM, passes
 from mitl.records import Finding
 from mitl.records.similarity import GivenRating, SimilarityQuestion, SimilarityRole
 
@@ -50,7 +50,7 @@ def check_ratings(
                     f"place {place} was not rated, which {item.role} place {item.place} needs",
                 )
             )
-        elif not _passes(item.role, score, before):
+        elif not passes(item.role, score, before):
             findings.append(
                 Finding(
                     CONTROL_FAILED,
@@ -61,15 +61,6 @@ def check_ratings(
         (number,) = set(scores.values())
         findings.append(Finding(ONE_NUMBER, f"all {len(scores)} pairs were rated {number:.2f}"))
     return findings
-
-
-def _passes(role: SimilarityRole, score: float, before: float) -> bool:
-    if role is SimilarityRole.IDENTICAL:
-        return score >= LEAST_IDENTICAL
-    if role is SimilarityRole.RANDOM:
-        return score <= MOST_RANDOM
-    # In whole steps, since 3.2 - 2.2 is more than 1 in binary.
-    return abs(round(100 * score) - round(100 * before)) <= 100 * MOST_APART
 
 
 def first_showing(item: SimilarityQuestion, page: Sequence[SimilarityQuestion]) -> int:
