@@ -151,7 +151,8 @@ def ask(project: Path, population: str, seed: int) -> State:
     rows, labels = np.concatenate([rows, rows[twice]]), np.concatenate([labels, second])
     for band in (BAND, None):
         said = pd.DataFrame({"pair": pairs[rows], "yes": 1.0 * (labels < 2), "no": 1.0 * (labels >= 2)})
-        answers = frame(ANSWERED, said.groupby("pair").sum().reset_index().to_dict("series"))
+        summed = said.groupby("pair").sum().reset_index()
+        answers = frame(ANSWERED, {name: summed[name] for name in ANSWERED})
         fused = fuse(_with(known, answers), seed=seed, count=FOLDS).fused
         probability = fused["probability"].to_numpy()[places(fused["pair"].to_numpy(), pairs)]
         left = np.setdiff1d(np.arange(n), rows)
