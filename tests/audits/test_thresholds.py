@@ -196,3 +196,27 @@ def test_bets_refuse_a_small_sample_and_losses_beyond_1() -> None:
     assert enough.cut == math.inf
     with pytest.raises(AuditError, match="losses lie between 0 and 1"):
         find_threshold_of_loss(uncertainty, Drawn(4000, np.arange(2)), np.array([0.5, 1.5]), TWO_PERCENT)
+
+
+@given(st.integers(4, 9), st.data())
+@settings(max_examples=40, derandomize=True, deadline=None)
+def test_a_threshold_for_some_of_the_pairs_keeps_its_promise_over_all_samples_of_all(
+    size: int, data: st.DataObject
+) -> None:
+    """The sample was drawn from more pairs than the threshold is for, as from both sides of a score."""
+    own = np.flatnonzero(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)))
+    if not len(own):
+        return
+    wrong = np.array(data.draw(st.lists(st.booleans(), min_size=size, max_size=size)))
+    uncertainty = np.arange(len(own), dtype=np.float64)
+    tolerance = Tolerance(data.draw(st.sampled_from([0.3, 0.5])), 0.3)
+    samples = [np.array(each) for each in combinations(range(size), data.draw(st.integers(1, size)))]
+    place_of = {pair: place for place, pair in enumerate(own.tolist())}
+    over = 0
+    for audited in samples:
+        places = np.array([place_of.get(pair, -1) for pair in audited.tolist()])
+        found = find_threshold(uncertainty, Drawn(size, places), wrong[audited] & (places >= 0), tolerance)
+        labelled = uncertainty < found.cut
+        labelled[places[places >= 0]] = False
+        over += int((wrong[own] & labelled).sum()) > found.bound * len(own) + 1e-9
+    assert over / len(samples) <= tolerance.risk
