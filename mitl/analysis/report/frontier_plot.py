@@ -74,7 +74,7 @@ def frontier_svg(
             axes.set_title(title, loc="left")
         if cents_each:
             _dollars(axes, cents_each)
-        figure.subplots_adjust(left=0.07, right=0.985, top=0.83, bottom=0.14)
+        figure.subplots_adjust(left=0.07, right=0.985, top=0.88 if cents_each else 0.93, bottom=0.14)
         spoken = "; ".join(f"{curve.name}: {_half(curve)}" for curve in curves)
         return fig.to_svg(figure, name, f"{title or 'Recall by further answers'}. {spoken}")
 

@@ -73,7 +73,7 @@ def candidates(project: ProjectSnapshot, sampled: Collection[int] = ()) -> Candi
         raise AuditError("no candidate pair to plan for; run `mitl propose`")
     if not project.answers:
         raise AuditError(
-            "nobody has answered a candidate yet; ask some at random with `mitl publish --pilot 10`, then `mitl harvest`"
+            "nobody has answered a candidate yet; ask some at random: `mitl publish --pilot 10`, then `mitl harvest`"
         )
     queries = np.full(len(pairs), -1, np.int64)
     for number, direction in reversed(list(enumerate(Direction))):
