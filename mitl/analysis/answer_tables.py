@@ -83,11 +83,11 @@ def percentages(counts: Sequence[int]) -> ShareRow:
 
 
 def counts_in_tables(judgement: Judgement) -> bool:
-    """Whether an answer belongs in the tables: usable, a label given, and neither a gold nor a repeat."""
+    """Whether an answer belongs in the tables: usable, a label given, and asked, and not as a repeat."""
     return (
         judgement.usable
         and judgement.label is not None
-        and not judgement.role.is_gold
+        and judgement.role.is_asked
         and judgement.role is not PairRole.REPEAT
     )
 

@@ -30,6 +30,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pay": ("pay:command", "What was paid and what an hour paid; bonuses up to the wage floor."),
     "status": ("project:status", "One screen: pairs, HITs, answers, money."),
     "build-dataset": ("releases:build_dataset", "Merge judgements with other sources and write a release."),
+    "verify": ("releases:verify", "Check a release and compute its certificate from its files alone."),
     "compare": (
         "releases:compare",
         "Precision, recall and counts of sets of positives against a verified one.",

@@ -146,6 +146,7 @@ _ABOUT_POSTING = frozenset(
         "yes_total",
         "pilot",
         "wait_for_pilot",
+        "drawn",
         "probes",
         "dry_run",
         "to",
@@ -199,6 +200,11 @@ _ABOUT_POSTING = frozenset(
     flag_value=False,
     default=True,
     help="Post the rest though a pilot of this wording is out.",
+)
+@click.option(
+    "--drawn",
+    is_flag=True,
+    help="Ask only what `mitl audit draw` drew; other candidates stay open.",
 )
 @click.option(
     "--reconcile",

@@ -1,4 +1,4 @@
-"""``mitl build-dataset`` and ``compare``."""
+"""``mitl build-dataset``, ``verify`` and ``compare``."""
 
 from __future__ import annotations
 
@@ -58,6 +58,9 @@ from mitl.records import Environment
     help="Release what workers wrote in their own words too, after a scan that takes addresses, long numbers and "
     "ids out.",
 )
+@click.option(
+    "--humans-only", is_flag=True, help="Leave out the pairs that a machine labelled (`mitl label`)."
+)
 @click.option("--replace", is_flag=True, help="Write over another release that the folder holds.")
 @environment_options
 @common
@@ -75,6 +78,7 @@ def build_dataset(
     caption_query_ids: Path | None,
     check_privacy: bool,
     with_texts: bool,
+    humans_only: bool,
     replace: bool,
     environment: Environment | None,
 ) -> None:
@@ -110,8 +114,23 @@ def build_dataset(
             check_privacy=check_privacy,
             replace_earlier=replace,
             with_texts=with_texts,
+            humans_only=humans_only,
         )
     )
+
+
+@click.command("verify")
+@click.argument("release", type=click.Path(path_type=Path))
+@common
+def verify(app: App, release: Path) -> int:
+    """Check a release from its own files, without a project: their hashes, and its certificate.
+
+    What certifies how complete and how right it is, is computed again from the released answers and compared with
+    every figure that the release states. Exit status 1 where anything differs.
+    """
+    from mitl.stages.releasing.verify import verify
+
+    return app.conclude(verify(release))
 
 
 @click.command("compare")

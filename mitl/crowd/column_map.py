@@ -38,7 +38,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     **{question.column: question.values for question in RATIONALE if question.choices},
     "roles": tuple(PairRole),
 }
-_NO_WORDS = (Outcome.ANSWERED, PairRole.REPEAT, PairRole.OVERLAP)
+_NO_WORDS = (Outcome.ANSWERED, PairRole.REPEAT, PairRole.OVERLAP, PairRole.AUDIT)
 """What a file does not say: it follows from the answers."""
 _KEYS = (*_SOURCES, *_SUBMISSION, "direction", "keep", *_WORDS)
 

@@ -1,6 +1,7 @@
-"""Candidate pairs and gold controls on pages, under invariants that hold for every batch.
+"""Candidate pairs, audit questions and gold controls on pages, under invariants that hold for every batch.
 
-Every pair is asked once as a candidate. Every HIT has one gold of each kind. No pair stands twice in a HIT.
+Every pair is asked once as a candidate. Every HIT has one gold of each kind. No pair stands twice in a HIT, so the
+questions of an audit that ask one pair of several workers stand on different HITs, and beside none of its candidate.
 Orders come from the seed, so that no worker learns where the controls are.
 """
 
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from mitl.errors import PackingError
 from mitl.proposals.sampling import draw_key, pair_name, shuffled_pairs
@@ -28,25 +29,73 @@ def pack(
     negatives: Sequence[Pair],
     *,
     seed: int,
+    audits: Sequence[Pair] = (),
     candidates_per_hit: int = CANDIDATES_PER_HIT,
 ) -> list[PackedHit]:
     """The pairs on ceil(n / 18) HITs, each with one gold positive and one gold negative; numbers from 1.
 
-    Candidates are dealt at random, so that pairs of one query spread over workers. The last HIT is filled
-    with repeats of pairs from other HITs; a batch of one HIT may be shorter. Golds take turns in
+    Candidates and audit questions are dealt at random and alike, so that pairs of one query spread over workers. The
+    last HIT is filled with repeats of pairs from other HITs; a batch of one HIT may be shorter. Golds take turns in
     the order given (``mitl.proposals.sampling`` gives a random one), so that none is used twice before all are
     used once, except where a gold is itself on the page.
 
+    Args:
+        audits: a pair as often as other workers are to be asked; where the pages are too few to keep these apart,
+            there is one more.
+
     Raises:
-        PackingError: a pair is given twice, a kind of gold is missing, or all golds of a kind are on one
-        page.
+        PackingError: a pair is given twice as a candidate, a kind of gold is missing, or all golds of a kind are on
+        one page.
     """
-    _check(pairs, positives, negatives, candidates_per_hit)
-    dealt = shuffled_pairs(pairs, seed, "candidates")
-    pages = [dealt[i : i + candidates_per_hit] for i in range(0, len(dealt), candidates_per_hit)]
-    others = dealt[: len(dealt) - len(pages[-1])] if pages else []
-    turns = _Turns(positives, negatives)
-    return _finish(pages, PairRole.CANDIDATE, others, turns, seed, 1, candidates_per_hit)
+    _check(pairs, positives, negatives, candidates_per_hit, asks=bool(pairs or audits))
+    pages = _dealt(pairs, audits, seed, candidates_per_hit)
+    others = [pair for pair in pairs if pair not in frozenset(audits)] if audits else pairs
+    return _finish(pages, others, _Turns(positives, negatives), seed, 1, candidates_per_hit)
+
+
+def _dealt(
+    pairs: Sequence[Pair], audits: Sequence[Pair], seed: int, candidates_per_hit: int
+) -> list[dict[Pair, PairRole]]:
+    """The questions in random order, page by page, none beside another of its pair."""
+    copies: Counter[Pair] = Counter()
+    keyed = [(draw_key(seed, "candidates", pair_name(pair)), pair, PairRole.CANDIDATE) for pair in pairs]
+    for pair in audits:
+        copies[pair] += 1
+        keyed.append((draw_key(seed, "audits", copies[pair], pair_name(pair)), pair, PairRole.AUDIT))
+    waiting = deque((pair, role) for _, pair, role in sorted(keyed, key=lambda entry: entry[0]))
+    pages: list[dict[Pair, PairRole]] = [{} for _ in range(hits_needed(len(waiting), candidates_per_hit))]
+    put_off: deque[tuple[Pair, PairRole]] = deque()
+    for page in pages:
+        for queue in (put_off, waiting):
+            for _ in range(len(queue)):
+                if len(page) == candidates_per_hit:
+                    break
+                pair, role = queue.popleft()
+                if pair in page:
+                    put_off.append((pair, role))
+                else:
+                    page[pair] = role
+    for pair, role in put_off:
+        _place(pair, role, pages, candidates_per_hit)
+    return pages
+
+
+def _place(pair: Pair, role: PairRole, pages: list[dict[Pair, PairRole]], candidates_per_hit: int) -> None:
+    """Put a question where its pair does not stand yet: on a page with room, for another question, or on a new page."""
+    roomy = [page for page in pages if len(page) < candidates_per_hit]
+    free = [page for page in pages if pair not in page]
+    for page in roomy:
+        if pair not in page:
+            page[pair] = role
+            return
+    moves = ((page, other, room) for room in roomy for page in free for other in page if other not in room)
+    move = next(moves, None)
+    if move is None:
+        pages.append({pair: role})
+        return
+    page, other, room = move
+    room[other] = page.pop(other)
+    page[pair] = role
 
 
 def pack_overlap(
@@ -70,14 +119,17 @@ def pack_overlap(
     """
     asked = [item.pair for hit in hits for item in hit.items if item.role is PairRole.CANDIDATE]
     chosen = overlap_pairs(asked, share, seed)
-    _check(chosen, positives, negatives, candidates_per_hit)
+    _check(chosen, positives, negatives, candidates_per_hit, asks=bool(chosen))
     dealt = shuffled_pairs(chosen, seed, "overlap pages")
-    pages = [dealt[i : i + candidates_per_hit] for i in range(0, len(dealt), candidates_per_hit)]
+    pages = [
+        dict.fromkeys(dealt[i : i + candidates_per_hit], PairRole.OVERLAP)
+        for i in range(0, len(dealt), candidates_per_hit)
+    ]
     rest = frozenset(chosen)
     others = [pair for pair in asked if pair not in rest]
     turns = _Turns(positives, negatives, hits)
     first = max((hit.number for hit in hits), default=0) + 1
-    return _finish(pages, PairRole.OVERLAP, others, turns, seed, first, candidates_per_hit)
+    return _finish(pages, others, turns, seed, first, candidates_per_hit)
 
 
 def overlap_pairs(pairs: Sequence[Pair], share: float, seed: int) -> list[Pair]:
@@ -94,7 +146,12 @@ def overlap_pairs(pairs: Sequence[Pair], share: float, seed: int) -> list[Pair]:
 
 
 def _check(
-    pairs: Sequence[Pair], positives: Sequence[Pair], negatives: Sequence[Pair], candidates_per_hit: int
+    pairs: Sequence[Pair],
+    positives: Sequence[Pair],
+    negatives: Sequence[Pair],
+    candidates_per_hit: int,
+    *,
+    asks: bool,
 ) -> None:
     if candidates_per_hit < 1:
         raise PackingError(f"{candidates_per_hit} candidates per HIT; there must be at least 1")
@@ -104,7 +161,7 @@ def _check(
             f"{_words(twice[0])} is given {Counter(pairs)[twice[0]]} times; give each pair once"
         )
     for golds, kind in ((positives, "positives"), (negatives, "negatives")):
-        if pairs and not golds:
+        if asks and not golds:
             raise PackingError(f"no gold {kind}, so no HIT could be checked; draw some first")
     both = sorted(frozenset(positives) & frozenset(negatives))
     if both:
@@ -112,21 +169,21 @@ def _check(
 
 
 def _finish(
-    pages: Sequence[Sequence[Pair]],
-    role: PairRole,
+    pages: Sequence[Mapping[Pair, PairRole]],
     others: Sequence[Pair],
     turns: _Turns,
     seed: int,
     first: int,
     candidates_per_hit: int,
 ) -> list[PackedHit]:
-    """Fill the last page from ``others``, add golds in turn, shuffle each page."""
+    """Fill short pages from ``others``, add golds in turn, shuffle each page."""
     hits = []
     for number, page in enumerate(pages, start=first):
         missing = candidates_per_hit - len(page)
-        repeats = shuffled_pairs(others, seed, f"repeats of {number}")[:missing] if missing else []
+        elsewhere = [pair for pair in others if pair not in page] if missing else []
+        repeats = shuffled_pairs(elsewhere, seed, f"repeats of {number}")[:missing]
         taken = frozenset((*page, *repeats))
-        roles = dict.fromkeys(page, role) | dict.fromkeys(repeats, PairRole.REPEAT)
+        roles = dict(page) | dict.fromkeys(repeats, PairRole.REPEAT)
         for kind in (PairRole.GOLD_POSITIVE, PairRole.GOLD_NEGATIVE):
             roles[turns.next(kind, taken, number)] = kind
         order = sorted(roles, key=lambda pair: draw_key(seed, "places", number, pair_name(pair)))

@@ -18,6 +18,7 @@ from mitl.hits.rendering import HTML_QUESTION_NAMESPACE, check_size
 from mitl.protocol.answer_xml import xml_safe
 from mitl.protocol.pages import parse_page
 from mitl.records import HitItem, Label, PackedHit, Pair, PairRole
+from mitl.records.audits import ANSWERS_EACH
 from mitl.records.questions import Question
 
 _TEXTS = {
@@ -86,14 +87,22 @@ def check_page(items: Sequence[HitItem], name: str) -> None:
 
 
 def check_batch(pages: Iterable[PackedHit]) -> None:
-    """No pair is a candidate on two HITs of a new batch.
+    """No pair is a candidate on two HITs of a new batch, or asked for an audit on more than wants it.
 
     Raises:
         PackingError: one is.
     """
     seen: dict[Pair, int] = {}
+    audited: Counter[Pair] = Counter()
     for page in pages:
         for item in page.items:
+            if item.role is PairRole.AUDIT:
+                audited[item.pair] += 1
+                if audited[item.pair] > ANSWERS_EACH:
+                    raise PackingError(
+                        f"{_words(item.pair)} is an audit question on {audited[item.pair]} HITs, but {ANSWERS_EACH} "
+                        f"answers are the most that is wanted; {_DEFECT}"
+                    )
             if item.role is PairRole.CANDIDATE:
                 before = seen.setdefault(item.pair, page.number)
                 if before != page.number:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from mitl.positives.datasheet import KINDS, together
 from mitl.positives.markdown import listed, percent
 from mitl.positives.release_input import ReleaseCard, ReleaseInput
+from mitl.positives.sheet_audit import limits, machine_counts, machine_told
 from mitl.positives.sheet_people import agreement
 from mitl.positives.summary import Summary
 from mitl.records import Environment, PositiveSource, several
@@ -57,7 +58,22 @@ FILE_NOTES = {
     ),
     "conflicts.csv": ("text/csv", "Pairs on which people, CxC and the original annotation disagree."),
     "datasheet.md": ("text/markdown", "How the data came to be, and what to keep in mind."),
+    "certificate.json": ("application/json", "How complete and how right the release is, with a known confidence."),
+    "audit.parquet": (PARQUET, "One row per pair that the audit drew, with its probability and its answers."),
+    "audit_answers.parquet": (PARQUET, "One row per answer to an audited pair, under a worker's pseudonym."),
+    "audit_strata.parquet": (PARQUET, "One row per positive that the audit was held against, with its stratum."),
 }
+
+
+def file_notes(data: ReleaseInput) -> Mapping[str, tuple[str, str]]:
+    """File → media type, and what it holds in this release."""
+    notes = dict(FILE_NOTES)
+    if data.has_machine_labels:
+        notes["negatives.parquet"] = PARQUET, "One row per pair that people or a machine called no match."
+    if data.has_machine_labels or data.audit is not None:
+        notes["conflicts.csv"] = "text/csv", "Pairs on which the sources disagree, and what became of them."
+    return notes
+
 
 _COLUMN_NOTES = {
     "image_id": "The data set's own id of the image.",
@@ -81,13 +97,34 @@ _COLUMN_NOTES = {
     "kind": "image or caption.",
     "number": "The integer that stands for the id in the JSONs and in mturk_parsed.csv.",
     "external_id": "The data set's own id.",
+    "machine_label": "What a machine called the pair, which nobody was asked about; empty elsewhere.",
+    "machine_probability": "The machine's calibrated probability that the pair matches.",
+    "place": "In the order of drawing, from 1.",
+    "stratum": "Place of its stratum in certificate.json, from 0.",
+    "inclusion": "Probability that the draw holds the pair.",
+    "recheck": "Whether a first answer of no match goes to two further people; a match always does.",
+    "known": "Whether it was a positive when the sample was drawn.",
+    "first": "The first usable answer.",
+    "second": "The second, of another person; empty where none was wanted.",
+    "third": "The third, of one more.",
+    "held": "Whether the release holds it, whatever the audit says.",
+    "found": "Whether the audit confirmed it, and the release did not hold it.",
 }
+
+_NOTES_OF = {
+    "audit": {"label": "People's answer in the release, apart from the audit; empty where nobody was asked."},
+    "audit_answers": {"number": "1 to 3, in the order of the answers to this pair.", "label": "The answer."},
+}
+"""Columns that mean something of their own in one table."""
 
 _KEYS = {
     "positives": ("image_id", "caption_id"),
     "negatives": ("image_id", "caption_id"),
     "posteriors": ("image_id", "caption_id"),
     "ids": ("kind", "number"),
+    "audit": ("image_id", "caption_id"),
+    "audit_answers": ("image_id", "caption_id", "number"),
+    "audit_strata": ("image_id", "caption_id"),
 }
 
 
@@ -96,16 +133,19 @@ def croissant(
 ) -> dict[str, object]:
     """The JSON-LD description of ``files``; ``schemas`` are the Parquet files', by name without suffix."""
     notes = _COLUMN_NOTES | {question.column: question.meaning for question in data.questions}
+    if data.has_machine_labels or data.audit is not None:
+        notes["sources"] = f"What speaks for this: {', '.join(PositiveSource)}."
+    held = file_notes(data)
     return {
         **head(data.name, data.card, _described(data, summary)),
         **rai(data, summary),
         "distribution": [
-            file_object(name, content, FILE_NOTES[name])
+            file_object(name, content, held[name])
             for name, content in sorted(files.items())
-            if name in FILE_NOTES
+            if name in held
         ],
         "recordSet": [
-            record_set(name, schema, FILE_NOTES[f"{name}.parquet"][1], notes)
+            record_set(name, schema, held[f"{name}.parquet"][1], notes | _NOTES_OF.get(name, {}))
             for name, schema in sorted(schemas.items())
         ],
     }
@@ -198,11 +238,15 @@ def rai(data: ReleaseInput, summary: Summary) -> dict[str, object]:
     """The ``rai:`` properties of a release."""
     machines = _machines(data, summary)
     upkeep = f"Questions and corrections go to {data.card.contact}." if data.card.contact else ""
-    optional: dict[str, object] = {"machineAnnotationTools": machines, "dataReleaseMaintenancePlan": upkeep}
+    optional: dict[str, object] = {
+        "machineAnnotationTools": machines,
+        "dataReleaseMaintenancePlan": upkeep,
+        "dataImputationProtocol": machine_told(data) if data.has_machine_labels else "",
+    }
     found: dict[str, object] = {
         "dataCollection": _collection(data, summary),
         "dataCollectionType": _kinds_of_collection(data, summary),
-        "dataCollectionMissingData": _missing(summary),
+        "dataCollectionMissingData": _missing(data, summary),
         "dataCollectionRawData": f"Images and captions of {data.dataset}, which the release names by their ids and "
         "does not hold.",
         "dataPreprocessingProtocol": _processing(data, summary),
@@ -211,12 +255,13 @@ def rai(data: ReleaseInput, summary: Summary) -> dict[str, object]:
         "dataAnnotationAnalysis": [
             together(data.rules),
             agreement(summary.agreement, nameless=data.origins.nameless),
+            *limits(data),
         ],
         "annotationsPerItem": _per_item(summary),
         "annotatorDemographics": [_who(data, summary)],
         "dataBiases": _biases(data, summary),
         "dataLimitations": [
-            f"{_unasked(summary)}, so the positives of a query are not complete.",
+            f"{_unasked(summary, audited=data.audit is not None)}, so the positives of a query are not complete.",
             "People disagree about what matches; judgements.parquet keeps every answer.",
         ],
         "dataUseCases": [
@@ -228,7 +273,9 @@ def rai(data: ReleaseInput, summary: Summary) -> dict[str, object]:
     return {f"rai:{name}": value for name, value in sorted(found.items())}
 
 
-def _unasked(summary: Summary) -> str:
+def _unasked(summary: Summary, *, audited: bool) -> str:
+    if summary.proposed_by and audited:
+        return "Pairs that no machine annotator proposed were asked in the audit's sample alone"
     if summary.proposed_by:
         return "Pairs that no machine annotator proposed were never asked"
     return "Nobody was asked about most pairs"
@@ -257,6 +304,8 @@ def _collection(data: ReleaseInput, summary: Summary) -> str:
                 (PositiveSource.JUDGEMENT, "are confirmed by people"),
                 (PositiveSource.CXC, f"are rated {data.rules.cxc_threshold:g} or more by CxC"),
                 (PositiveSource.ORIGINAL, "are original pairs"),
+                (PositiveSource.MACHINE, "are labelled by a machine"),
+                (PositiveSource.AUDIT, "were found by the audit alone"),
             )
             if summary.by_source[source]
         ]
@@ -281,12 +330,14 @@ def _kinds_of_collection(data: ReleaseInput, summary: Summary) -> list[str]:
     return [kind for kind, holds in kinds if holds] or ["Others"]
 
 
-def _missing(summary: Summary) -> str:
+def _missing(data: ReleaseInput, summary: Summary) -> str:
+    total, _, _ = machine_counts(data)
+    imputed = f"A machine labelled {several(total, 'pair')} in their place." if total else "Nothing was imputed."
     if not summary.judgements:
-        return "Nothing was imputed."
+        return imputed
     return (
         f"{several(summary.judgements - summary.usable, 'answer')} of {summary.judgements:,} cannot be used: skipped, "
-        "without a picture, from pages that were not approved, or from excluded workers. Nothing was imputed."
+        f"without a picture, from pages that were not approved, or from excluded workers. {imputed}"
     )
 
 

@@ -8,6 +8,7 @@ from mitl.judgements.aggregators import Aggregator
 from mitl.positives.markdown import listed, plain, table
 from mitl.positives.merging import MergeRules
 from mitl.positives.release_input import Origins, ProposalRun, QueryDraw, ReleaseCard, ReleaseInput
+from mitl.positives.sheet_audit import audit_told, machine_told
 from mitl.positives.sheet_people import NOT_STATED, judging
 from mitl.positives.summary import Summary
 from mitl.records import AnnotatorKind, Direction, Environment, ExclusionKind, PositiveSource, several
@@ -87,6 +88,8 @@ def datasheet(data: ReleaseInput, summary: Summary) -> str:
         judging(data, summary),
         "## How judgements became positives",
         _merging(data, summary),
+        *(["## What a machine labelled", machine_told(data)] if data.has_machine_labels else []),
+        *(["## How complete and how right it is", audit_told(data)] if data.audit is not None else []),
         "## What was taken out",
         _exclusions(data, summary),
         "## What to keep in mind",
@@ -125,7 +128,7 @@ def _remedy(summary: Summary) -> str:
 def _composition(data: ReleaseInput, summary: Summary) -> str:
     rows = [
         ("positives", f"{summary.positives:,}"),
-        *((f"… that {_SPEAKS[s]}", f"{summary.by_source[s]:,}") for s in PositiveSource),
+        *((f"… that {_SPEAKS[s]}", f"{summary.by_source[s]:,}") for s in summary.sources),
         *(
             (
                 f"{noun} queries with positives, of all {noun} queries",
@@ -133,7 +136,11 @@ def _composition(data: ReleaseInput, summary: Summary) -> str:
             )
             for d, noun in ((Direction.I2T, "image"), (Direction.T2I, "caption"))
         ),
-        ("pairs that people called no match (`negatives.parquet`)", f"{summary.negatives:,}"),
+        (
+            f"pairs that people{' or a machine' if data.has_machine_labels else ''} called no match "
+            "(`negatives.parquet`)",
+            f"{summary.negatives:,}",
+        ),
         ("answers of people, of which usable", f"{summary.judgements:,}, {summary.usable:,}"),
         ("pairs with a usable answer", f"{summary.pairs_judged:,}"),
         ("pairs on which sources disagree (`conflicts.csv`)", f"{summary.conflicts:,}"),
@@ -156,6 +163,8 @@ _SPEAKS = {
     PositiveSource.JUDGEMENT: "people confirmed",
     PositiveSource.CXC: "CxC rates as a match",
     PositiveSource.ORIGINAL: "are original pairs",
+    PositiveSource.MACHINE: "a machine labelled a match, and nobody judged",
+    PositiveSource.AUDIT: "only the audit found",
 }
 
 
@@ -237,7 +246,7 @@ def _cautions(data: ReleaseInput, summary: Summary) -> str:
     share = data.origins.busiest_share(summary.largest_share)
     busy = share is not None and share > 0.2
     said = [
-        (True, _incomplete(summary)),
+        (True, _incomplete(summary, audited=data.audit is not None)),
         (
             summary.unanswered > 0,
             f"{several(summary.unanswered, 'pair')} of the {summary.proposed:,} that machine annotators proposed "
@@ -258,10 +267,11 @@ def _cautions(data: ReleaseInput, summary: Summary) -> str:
     return "\n".join(f"- {words}" for holds, words in said if holds)
 
 
-def _incomplete(summary: Summary) -> str:
+def _incomplete(summary: Summary, *, audited: bool) -> str:
     if not summary.proposed_by:
         return "Nobody was asked about most pairs. The set is not complete."
+    asked = "asked in the audit's sample alone" if audited else "never asked"
     return (
-        "Pairs that no machine annotator proposed were never asked. The set is not complete, and it favours models "
+        f"Pairs that no machine annotator proposed were {asked}. The set is not complete, and it favours models "
         "that resemble the annotators: say so when scoring one of them."
     )

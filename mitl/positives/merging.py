@@ -1,7 +1,9 @@
-"""Judgements, CxC ratings and original annotations, merged into positives.
+"""Judgements, CxC ratings, original annotations and machine labels, merged into positives.
 
-In order of trust a judgement beats a CxC rating beats the original annotation. Nothing here rewrites a
-judgement, and the result does not depend on the order of any input.
+In order of trust a judgement beats a CxC rating beats the original annotation beats a machine's label. A machine that
+calls an original pair no match does not take it out: the bound holds for all of its labels together, and those few on
+which it contradicts whoever wrote the caption may be wrong far more often. Nothing here rewrites a judgement, and the
+result does not depend on the order of any input.
 """
 
 from __future__ import annotations
@@ -17,9 +19,14 @@ from numpy.typing import NDArray
 from mitl.core.packed import Ints, contains, distinct, pack_pairs, unpack_ids
 from mitl.errors import ReleaseError
 from mitl.judgements.aggregators import Aggregator
-from mitl.records import Direction, ExclusionKind, Label, Pair
-from mitl.records.frames import EVIDENCE, LABELS, NONE, Flags, frame
+from mitl.records import Direction, ExclusionKind, Label, Pair, PositiveSource
+from mitl.records.frames import EVIDENCE, LABELS, MACHINE_LABELS, NONE, Flags, frame
 
+SOURCES = tuple(PositiveSource)
+MATCHES = np.array([label.is_positive for label in LABELS] + [False])
+"""Whether an answer is a match, by its place in Label; the last place is for NONE, which says nothing."""
+REFUSES = np.array([not label.is_positive for label in LABELS] + [False])
+"""Whether it is none."""
 CXC_POSITIVE = 3.0
 """From this mean SITS rating on, CxC calls an image and a caption a match (CxC, section 3)."""
 
@@ -122,7 +129,11 @@ class Merged:
 
 
 def gather(
-    answers: pd.DataFrame, rated_pairs: Ints, scores: NDArray[np.float64], originals: Ints
+    answers: pd.DataFrame,
+    rated_pairs: Ints,
+    scores: NDArray[np.float64],
+    originals: Ints,
+    machine: pd.DataFrame | None = None,
 ) -> pd.DataFrame:
     """One row for each pair that any source knows (``EVIDENCE``).
 
@@ -130,15 +141,21 @@ def gather(
         answers: ``PAIR_ANSWERS``.
         rated_pairs, scores: (m,) in any order; a pair that comes more than once counts with its highest score.
         originals: packed, in any order.
+        machine: ``MACHINE_LABELS``, in any order; None where a machine gave none, or where people's word alone counts.
     """
-    answered = answers["pair"].to_numpy()
-    pairs = distinct(np.concatenate([answered, rated_pairs, originals]))
-    rows = np.searchsorted(pairs, answered)
-    columns = {"label": (np.int8, NONE), "n_judgements": (np.int32, 0), "probability": (np.float64, np.nan)}
+    machine = frame(MACHINE_LABELS, dict.fromkeys(MACHINE_LABELS, ())) if machine is None else machine
+    answered, labelled = answers["pair"].to_numpy(), machine["pair"].to_numpy()
+    pairs = distinct(np.concatenate([answered, rated_pairs, originals, labelled]))
     evidence: dict[str, NDArray[np.generic]] = {"pair": pairs}
-    for name, (dtype, without) in columns.items():
-        evidence[name] = np.full(len(pairs), without, dtype)
-        evidence[name][rows] = answers[name]
+    for source, name, column, without in (
+        (answers, "label", "label", NONE),
+        (answers, "n_judgements", "n_judgements", 0),
+        (answers, "probability", "probability", np.nan),
+        (machine, "machine", "label", NONE),
+        (machine, "machine_probability", "probability", np.nan),
+    ):
+        evidence[name] = np.full(len(pairs), without, EVIDENCE[name][0])
+        evidence[name][np.searchsorted(pairs, source["pair"].to_numpy())] = source[column]
     score = np.full(len(pairs), -np.inf)
     np.maximum.at(score, np.searchsorted(pairs, rated_pairs), scores)
     score[np.isneginf(score)] = np.nan
@@ -149,12 +166,14 @@ def merge(evidence: pd.DataFrame, rules: MergeRules, exclusions: Exclusions) -> 
     """The positives, the conflicts and what exclusion lists took out.
 
     Positive is what people verified, what CxC rates at the threshold or above and nobody judged, and, unless the
-    rules leave them out as the paper does, the original pairs that nobody judged or rated. A pair that people
-    judged negative stays out whatever CxC or the original annotation say.
+    rules leave them out as the paper does, the original pairs that nobody judged or rated; of the rest, what a machine
+    labelled a match. A pair that people judged negative stays out whatever the others say; where they judged it, a
+    machine's label of it is not read.
 
     ``official`` reproduces the released JSONs of ECCV Caption instead: one positive answer among several
     makes a positive; a CxC positive stays though people refused it; the list of single wrong pairs is not
-    applied; and a query is listed only if people verified a positive for it and CxC has one too.
+    applied; a query is listed only if people verified a positive for it and CxC has one too; and no machine's label
+    is read.
 
     Args:
         evidence: ``EVIDENCE``.
@@ -164,29 +183,43 @@ def merge(evidence: pd.DataFrame, rules: MergeRules, exclusions: Exclusions) -> 
     pairs, label, score = (evidence[name].to_numpy() for name in ("pair", "label", "score"))
     original = evidence["original"].to_numpy()
     accepted = np.array([rules.accepts(value) for value in LABELS] + [False])  # the last is for NONE
-    matches = np.array([value.is_positive for value in LABELS] + [False])[label]
     answered, scored = label != NONE, ~np.isnan(score)
-    verified = accepted[label]
+    machine = np.where(answered | rules.official, NONE, evidence["machine"].to_numpy())
+    verified, labelled = accepted[label], accepted[machine]
     with np.errstate(invalid="ignore"):  # NaN compares as not rated
         rated = score >= rules.cxc_threshold
+    standing = original & bool(rules.with_originals)
     if rules.official:
         positive = verified | rated
     else:
-        unjudged = np.where(scored, rated, original & bool(rules.with_originals))
-        positive = np.where(answered, verified, unjudged)
-    out = _listed(pairs, exclusions.without_pairs() if rules.official else exclusions)
+        positive = np.where(answered, verified, np.where(scored, rated, standing | labelled))
+    out = exclusions_name(pairs, exclusions.without_pairs() if rules.official else exclusions)
     kept = positive & ~out
-    says_match = (answered & matches) | rated | original
-    says_none = (answered & ~matches) | (scored & ~rated)
+    refused = REFUSES[label] | REFUSES[machine]
+    says_match = MATCHES[label] | rated | original | MATCHES[machine]
+    says_none = refused | (scored & ~rated)
     overruled = kept & ~verified if rules.official else np.zeros(len(kept), np.bool_)
+    by_whom = [
+        (answered & ~overruled, PositiveSource.JUDGEMENT),
+        (scored | rules.official, PositiveSource.CXC),
+        (standing, PositiveSource.ORIGINAL),
+    ]
     merged = evidence.assign(
+        machine=machine.astype(np.int8),
         verified=verified,
         rated=rated,
+        labelled=labelled,
+        found=False,
+        doubted=False,
         kept=kept,
         excluded=positive & out,
-        negative=answered & ~matches & ~kept & ~out,
+        negative=refused & ~kept & ~out,
         conflict=says_match & says_none & ~out,
-        by_judgement=answered & ~overruled,
+        decided_by=np.select(
+            [holds for holds, _ in by_whom],
+            [SOURCES.index(source) for _, source in by_whom],
+            SOURCES.index(PositiveSource.MACHINE),
+        ).astype(np.int8),
     )
     return Merged(merged, _official_queries(pairs, verified, rated, exclusions) if rules.official else None)
 
@@ -231,7 +264,7 @@ def _official_queries(
     return listed
 
 
-def _listed(pairs: Ints, exclusions: Exclusions) -> Flags:
+def exclusions_name(pairs: Ints, exclusions: Exclusions) -> Flags:
     """Where an exclusion list names the pair, its image or its caption."""
     images, captions = unpack_ids(pairs)
     return np.asarray(

@@ -29,6 +29,7 @@ from mitl.records.frames import (
     ROLES,
     counts,
     frame,
+    is_asked,
     is_gold,
     is_labelled,
 )
@@ -145,6 +146,7 @@ def table_with_controls(
     """
     gold = np.where(is_gold(judgements), judgements["role"], 0)  # candidates have the first place in PairRole
     trusted = np.asarray(judgements["usable"]) & is_labelled(judgements)
+    trusted &= is_gold(judgements) | is_asked(judgements)
     for role in GOLD_LABELS:
         gone = pack_pairs(control.pair for control in withdrawn if control.role is role)
         trusted &= ~((gold == ROLES.index(role)) & contains(gone, judgements["pair"].to_numpy()))

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from mitl.errors import ReleaseError
-from mitl.records.frames import NONE, is_gold
+from mitl.records.frames import NONE, is_asked
 
 MIN_SALT_BYTES = 16
 TIME_STEP_MS = 1000
@@ -43,12 +43,12 @@ def pseudonym(worker: str, salt: bytes) -> str:
 
 
 def shown_judgements(judgements: pd.DataFrame, salt: bytes) -> pd.DataFrame:
-    """The judgements that a release shows, under pseudonyms; gold controls are left out.
+    """The judgements that a release shows, under pseudonyms; gold controls and answers of audits are left out.
 
     In order of pair, pseudonym and then content: nothing of the order in which they came in is left. Times are to
     the nearest second.
     """
-    shown = judgements[~is_gold(judgements)]
+    shown = judgements[is_asked(judgements)]
     steps = (shown["active_ms"] + TIME_STEP_MS // 2) // TIME_STEP_MS * TIME_STEP_MS
     names = shown["worker"].cat.rename_categories(lambda worker: pseudonym(worker, salt))
     renamed = shown.assign(

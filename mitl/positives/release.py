@@ -13,7 +13,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from mitl.errors import ReleaseError
-from mitl.positives.croissant import FILE_NOTES, croissant
+from mitl.positives.audit_files import AUDIT_TABLES, CERTIFICATE, audit_tables, certificate_file
+from mitl.positives.croissant import croissant, file_notes
 from mitl.positives.datasheet import datasheet
 from mitl.positives.folders import FORMAT, MANIFEST, file_entries, put_folder
 from mitl.positives.ids import release_ids
@@ -21,6 +22,7 @@ from mitl.positives.markdown import plain, table
 from mitl.positives.merging import listed_queries
 from mitl.positives.privacy import refuse_leaks, shown_judgements
 from mitl.positives.release_input import ReleaseInput
+from mitl.positives.sheet_audit import in_short
 from mitl.positives.summary import Summary, summarise
 from mitl.positives.tables import (
     conflicts_csv,
@@ -96,6 +98,10 @@ def release_files(data: ReleaseInput) -> tuple[dict[str, bytes], Summary]:
     keep("judgements", judgements_table(data, shown, images, captions))
     if data.posterior is not None:
         keep("posteriors", posteriors_table(data, data.posterior, images, captions))
+    if data.audit is not None:
+        for name, made in audit_tables(data, data.audit, images, captions).items():
+            keep(name, made)
+        files[CERTIFICATE] = json_bytes(certificate_file(data.audit))
     if data.id_kind is IdKind.STRING:
         keep("ids", ids_table(images, captions))
     files["image_to_caption.json"] = positives_json(listed[Direction.I2T], images, captions)
@@ -142,7 +148,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-_TABLES = ("positives", "negatives", "judgements", "posteriors", "ids")
+_TABLES = ("positives", "negatives", "judgements", "posteriors", *AUDIT_TABLES, "ids")
 _REST = {
     "croissant.json": "The tables and their columns, described for machines (MLCommons Croissant).",
     "manifest.json": "Hashes of these files, and the configuration, seeds and versions that rebuild them.",
@@ -160,7 +166,7 @@ def readme(data: ReleaseInput, summary: Summary, files: Iterable[str]) -> str:
         f"# {plain(data.name)}",
         f"{several(summary.positives, 'pair')} of {plain(data.dataset)} in which the caption describes the image. How "
         "they came to be is told in `datasheet.md`.",
-        _listing(names),
+        _listing(names, file_notes(data)),
         "`image_to_caption.json` and `caption_to_image.json` load in the `eccv_caption` package:",
         "```python\nfrom eccv_caption import Metrics\n\nmetrics = Metrics()\n"
         'metrics.set_eccv_gts("image_to_caption.json", "caption_to_image.json")\n```',
@@ -169,6 +175,18 @@ def readme(data: ReleaseInput, summary: Summary, files: Iterable[str]) -> str:
     if data.id_kind is IdKind.STRING:
         body.append(
             "The integers in them and in `mturk_parsed.csv` stand for ids that are text: `ids.parquet` tells which."
+        )
+    if data.audit is not None:
+        body += [
+            "How complete and how right it is, within the pairs of the queries that were asked:",
+            in_short(data.audit.certificate.lines()),
+            "`certificate.json` and `datasheet.md` tell what that rests on; `mitl verify FOLDER` computes it again from "
+            "these files alone.",
+        ]
+    if data.has_machine_labels:
+        body.append(
+            "Some pairs were labelled by a machine alone: in `positives.parquet` and `negatives.parquet` their `sources` "
+            "say `machine`. What they are worth is told in `datasheet.md`."
         )
     if summary.texts is not None:
         body.append(
@@ -190,8 +208,8 @@ def _front(data: ReleaseInput, files: Iterable[str]) -> list[str]:
     return front
 
 
-def _listing(files: set[str]) -> str:
-    notes = {name: note for name, (_, note) in FILE_NOTES.items() if name in files} | _REST
+def _listing(files: set[str], told: Mapping[str, tuple[str, str]]) -> str:
+    notes = {name: note for name, (_, note) in told.items() if name in files} | _REST
     return table(("file", "holds"), [(f"`{name}`", note) for name, note in notes.items()])
 
 

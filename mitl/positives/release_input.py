@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from mitl.judgements.aggregators import Posterior
+from mitl.positives.certifying import CertifiedAudit
 from mitl.positives.merging import Merged, MergeRules
 from mitl.positives.scrubbing import TextScan
 from mitl.records import AnnotatorKind, Direction, Environment, ExclusionKind, IdKind
+from mitl.records.frames import NONE
 from mitl.records.questions import RATIONALE, Question
 
 
@@ -178,6 +180,21 @@ class Origins:
 
 
 @dataclass(frozen=True, slots=True)
+class MachineBound:
+    """What holds for the labels that a machine gave, of the run that gave them."""
+
+    tolerated_error: float
+    """Mean loss of these labels that the bound allows, in its own words ``loss``."""
+    risk: float
+    """Probability that the bound fails, at most."""
+    loss: str
+    audited: int
+    """Answers of people that it rests on."""
+    scored_by: str
+    """What gave the probabilities."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReleaseCard:
     """What only the makers of a data set can say of it; what is left out is shown as not stated."""
 
@@ -238,3 +255,12 @@ class ReleaseInput:
     """What the aggregator holds possible for each answered pair, in their order; None for the majority."""
     warnings: tuple[str, ...] = ()
     """Why its answers should be taken with care."""
+    machine: MachineBound | None = None
+    """Under what bound a machine labelled pairs; None where it labelled none."""
+    audit: CertifiedAudit | None = None
+    """What certifies the release; None where no complete audit does."""
+
+    @property
+    def has_machine_labels(self) -> bool:
+        """Whether a machine's label of any pair is read."""
+        return bool((self.merged.pairs["machine"] != NONE).any())

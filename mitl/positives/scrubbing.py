@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from mitl.positives.markdown import listed
 from mitl.records import several
-from mitl.records.frames import is_gold
+from mitl.records.frames import is_asked
 
 MARK = "[removed]"
 """What stands where something was."""
@@ -224,7 +224,7 @@ def scrubbed_columns(
     Judgements without texts stay as they are.
 
     Args:
-        shown: which rows a release shows; by default those of pairs that are no gold controls.
+        shown: which rows a release shows; by default those of pairs that were asked, neither controls nor audits.
     """
     columns = [
         str(name) for name, kind in judgements.dtypes.items() if kind == "category" and name != "worker"
@@ -237,7 +237,7 @@ def scrubbed_columns(
         name: judgements[name].map({text: one.text for text, one in known.items()}).astype(texts)
         for name in columns
     }
-    is_shown = ~is_gold(judgements) if shown is None else shown
+    is_shown = is_asked(judgements) if shown is None else shown
     removed: Counter[Removed] = Counter()
     total = changed = 0
     for name in columns:

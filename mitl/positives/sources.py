@@ -19,7 +19,7 @@ from mitl.errors import ReleaseError
 from mitl.metrics.plausible import listed_matches, matches_by_objects
 from mitl.positives.folders import MANIFEST, read_checked, read_manifest
 from mitl.positives.loading import ReleasePositives, official_positives, read_positives_json, read_release
-from mitl.records import Direction, IdKind
+from mitl.records import Direction, IdKind, PositiveSource
 
 ByQuery = Mapping[str, Iterable[str]]
 """Query id → ids of its positives, by external id."""
@@ -216,8 +216,10 @@ def _verified(folder: Path) -> Verified | None:
     if not counted.num_rows:
         return None
     positives = _table(read_checked(folder, manifest, "positives.parquet"))
-    judged = [sources is not None and "judgement" in sources for sources in positives["sources"].to_pylist()]
-    return Verified(_pairs(counted), _pairs(positives.filter(pa.array(judged, pa.bool_()))))
+    by_people = {PositiveSource.JUDGEMENT, PositiveSource.AUDIT}
+    judged = [not by_people.isdisjoint(sources or ()) for sources in positives["sources"].to_pylist()]
+    right = _pairs(positives.filter(pa.array(judged, pa.bool_())))
+    return Verified(_pairs(counted) | right, right)
 
 
 def _table(content: bytes) -> pa.Table:

@@ -16,7 +16,7 @@ from mitl.positives.release_input import ReleaseInput
 from mitl.positives.scrubbing import TextScan
 from mitl.proposals.candidates import distinct_pairs
 from mitl.records import Direction, Label, PositiveSource
-from mitl.records.frames import NONE, counts, is_gold
+from mitl.records.frames import NONE, counts, is_asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,16 @@ class SummaryCounts(TypedDict):
     ]
 
 
+SPEAKS = {
+    PositiveSource.JUDGEMENT: "verified",
+    PositiveSource.CXC: "rated",
+    PositiveSource.ORIGINAL: "original",
+    PositiveSource.MACHINE: "labelled",
+    PositiveSource.AUDIT: "found",
+}
+"""The column of ``MERGED`` in which each source speaks for a pair."""
+
+
 @dataclass(frozen=True, slots=True)
 class Summary:
     """What a release holds."""
@@ -149,11 +159,17 @@ class Summary:
     texts: TextScan | None
     """None where texts are left out."""
 
+    @property
+    def sources(self) -> tuple[PositiveSource, ...]:
+        """Those that a release is told of: machines and audits where they gave something."""
+        always = (PositiveSource.JUDGEMENT, PositiveSource.CXC, PositiveSource.ORIGINAL)
+        return tuple(source for source in PositiveSource if source in always or self.by_source[source])
+
     def as_json(self) -> SummaryCounts:
         """The figures for the manifest and for ``--json``."""
         return {
             "positives": self.positives,
-            "positives_by_source": {source.value: count for source, count in self.by_source.items()},
+            "positives_by_source": {source.value: self.by_source[source] for source in self.sources},
             "queries_asked": {direction.value: count for direction, count in self.queries_asked.items()},
             "queries_listed": {direction.value: count for direction, count in self.queries_listed.items()},
             "query_positives": {direction.value: count for direction, count in self.query_positives.items()},
@@ -174,8 +190,8 @@ class Summary:
 
 
 def summarise(data: ReleaseInput, listed: Mapping[Direction, Mapping[int, tuple[int, ...]]]) -> Summary:
-    """Count a release; gold controls are in no figure."""
-    shown = data.judgements[~is_gold(data.judgements)]
+    """Count a release; gold controls and answers of audits are in no figure of judgements."""
+    shown = data.judgements[is_asked(data.judgements)]
     counting, merged = shown.loc[counts(shown), ["pair", "label"]], data.merged.pairs
     kept = merged[merged["kept"]]
     work = shown["worker"].value_counts(sort=False)
@@ -185,7 +201,7 @@ def summarise(data: ReleaseInput, listed: Mapping[Direction, Mapping[int, tuple[
         positives=len(kept),
         by_source={
             source: int(kept[speaks].sum())
-            for source, speaks in zip(PositiveSource, ("verified", "rated", "original"), strict=True)
+            for source, speaks in SPEAKS.items()
         },
         queries_asked={d: len(set(data.queries.get(d, ()))) for d in Direction},
         queries_listed={d: len(listed[d]) for d in Direction},

@@ -19,7 +19,9 @@ from mitl.core.packed import spans, unpack_ids
 from mitl.datasets.official import OFFICIAL_COLUMNS
 from mitl.judgements.aggregators import Posterior
 from mitl.positives.ids import ReleaseIds, by_place
+from mitl.positives.merging import SOURCES
 from mitl.positives.release_input import ReleaseInput
+from mitl.positives.summary import SPEAKS
 from mitl.proposals.candidates import finders
 from mitl.records import IdKind, Label, Outcome, PairRole, PositiveSource
 from mitl.records.frames import NONE, ROLES, counts
@@ -31,27 +33,32 @@ _TEXTS = pa.list_(pa.string())
 def positives_table(data: ReleaseInput, images: ReleaseIds, captions: ReleaseIds) -> pa.Table:
     """One row per positive, in order of the pairs, with what speaks for it."""
     kept = data.merged.pairs[data.merged.pairs["kept"]]
-    speaks = (kept[name].to_numpy(np.int64) << n for n, name in enumerate(("verified", "rated", "original")))
+    speaks = (kept[name].to_numpy(np.int64) << n for n, name in enumerate(SPEAKS.values()))
     return pa.table(
         {
-            **_pair_columns(data, kept, images, captions),
-            "label": _labels(kept["label"].where(kept["verified"], NONE)),
-            "sources": _by_bits([source.value for source in PositiveSource]).take(pa.array(sum(speaks))),
+            **pair_columns(data, kept, images, captions),
+            "label": label_column(kept["label"].where(kept["verified"], NONE)),
+            "sources": _by_bits([source.value for source in SPEAKS]).take(pa.array(sum(speaks))),
             **_answer_columns(data, kept),
+            **_machine_columns(data, kept),
         }
     )
 
 
 def negatives_table(data: ReleaseInput, images: ReleaseIds, captions: ReleaseIds) -> pa.Table:
-    """One row per pair that people called no match, in order of the pairs."""
+    """One row per pair that people, or else a machine, called no match, in order of the pairs."""
     negative = data.merged.pairs[data.merged.pairs["negative"]]
-    return pa.table(
-        {
-            **_pair_columns(data, negative, images, captions),
-            "label": _labels(negative["label"]),
-            **_answer_columns(data, negative),
-        }
-    )
+    columns = {
+        **pair_columns(data, negative, images, captions),
+        "label": label_column(negative["label"]),
+        **_answer_columns(data, negative),
+    }
+    machine = _machine_columns(data, negative)
+    if machine:
+        said = (PositiveSource.JUDGEMENT, PositiveSource.MACHINE)
+        who = pa.array([[source.value] for source in said], _TEXTS)
+        machine["sources"] = who.take(pa.array((negative["label"] == NONE).to_numpy(np.int64)))
+    return pa.table({**columns, **machine})
 
 
 def posteriors_table(
@@ -63,7 +70,7 @@ def posteriors_table(
     match = {"match": posterior.match, "match_low": posterior.low, "match_high": posterior.high}
     return pa.table(
         {
-            **_pair_columns(data, answered, images, captions),
+            **pair_columns(data, answered, images, captions),
             **levels,
             **{name: pa.array(column) for name, column in match.items() if column is not None},
         }
@@ -75,7 +82,8 @@ def judgements_table(
 ) -> pa.Table:
     """One row per answer on a candidate, by pair and then by pseudonym, so that the order tells nothing.
 
-    Gold controls are left out: they check workers and would give the keys of later rounds away. Free text is there
+    Gold controls are left out: they check workers and would give the keys of later rounds away. So are answers of
+    audits, which stand in files of their own where they certify the release. Free text is there
     where the input holds it.
 
     Args:
@@ -85,9 +93,9 @@ def judgements_table(
     active_ms = shown["active_ms"].to_numpy()
     return pa.table(
         {
-            **_pair_columns(data, shown, images, captions),
+            **pair_columns(data, shown, images, captions),
             "worker": _strings(shown["worker"]),
-            "label": _labels(shown["label"]),
+            "label": label_column(shown["label"]),
             "outcome": outcomes.take(pa.array(shown["outcome"].to_numpy())),
             **{q.column: _choices(q, shown[q.column].to_numpy()) for q in data.questions if q.choices},
             "active_ms": pa.array(active_ms, mask=active_ms == NONE),
@@ -118,9 +126,10 @@ def parquet_bytes(table: pa.Table) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def _pair_columns(
+def pair_columns(
     data: ReleaseInput, rows: pd.DataFrame, images: ReleaseIds, captions: ReleaseIds
 ) -> dict[str, pa.Array]:
+    """The released ids of the packed pairs in these rows."""
     kind = pa.int64() if data.id_kind is IdKind.INTEGER else pa.string()
     ids = zip(
         ("image_id", "caption_id"), (images, captions), unpack_ids(rows["pair"].to_numpy()), strict=True
@@ -142,7 +151,19 @@ def _answer_columns(data: ReleaseInput, rows: pd.DataFrame) -> dict[str, pa.Arra
     }
 
 
-def _labels(column: pd.Series[int]) -> pa.Array:
+def _machine_columns(data: ReleaseInput, rows: pd.DataFrame) -> dict[str, pa.Array]:
+    """What a machine called each of these pairs; no columns in a release without such labels."""
+    if not data.has_machine_labels:
+        return {}
+    without = (rows["machine"] == NONE).to_numpy()
+    return {
+        "machine_label": label_column(rows["machine"]),
+        "machine_probability": pa.array(rows["machine_probability"].to_numpy(np.float32), mask=without),
+    }
+
+
+def label_column(column: pd.Series[int]) -> pa.Array:
+    """Labels by their places in Label, in words; null for NONE."""
     labels = column.to_numpy()
     return pa.array([label.value for label in Label]).take(pa.array(labels, mask=labels == NONE))
 
@@ -245,10 +266,16 @@ def official_csv(data: ReleaseInput, shown: pd.DataFrame, images: ReleaseIds, ca
 
 
 def conflicts_csv(data: ReleaseInput, images: ReleaseIds, captions: ReleaseIds) -> bytes:
-    """Every pair on which people, CxC and the original annotation disagree, and what became of it."""
+    """Every pair on which people, CxC, the original annotation, a machine and an audit disagree, and its fate."""
     found = data.merged.pairs[data.merged.pairs["conflict"]]
     names = [label.value for label in Label] + [""]  # the last is for NONE
     image_ids, caption_ids = unpack_ids(found["pair"].to_numpy())
+    further = {}
+    if data.has_machine_labels:
+        further["machine"] = list(map(names.__getitem__, found["machine"].tolist()))
+    if data.audit is not None:
+        words = np.select([found["found"], found["doubted"]], ["match", "no match"], "")
+        further["audit"] = words.tolist()
     columns = (
         map(images.shown.__getitem__, image_ids.tolist()),
         map(captions.shown.__getitem__, caption_ids.tolist()),
@@ -256,13 +283,11 @@ def conflicts_csv(data: ReleaseInput, images: ReleaseIds, captions: ReleaseIds) 
         found["n_judgements"].tolist(),
         ("" if math.isnan(score) else score for score in found["score"].tolist()),
         map(_truth, found["original"].tolist()),
-        (
-            (PositiveSource.JUDGEMENT if by_judgement else PositiveSource.CXC).value
-            for by_judgement in found["by_judgement"].tolist()
-        ),
+        (SOURCES[place].value for place in found["decided_by"].tolist()),
         map(_truth, found["kept"].tolist()),
+        *further.values(),
     )
-    return _csv_bytes([CONFLICT_COLUMNS, *zip(*columns, strict=True)])
+    return _csv_bytes([(*CONFLICT_COLUMNS, *further), *zip(*columns, strict=True)])
 
 
 def _decimals(numbers: NDArray[np.float32]) -> pa.Array:

@@ -93,6 +93,15 @@ AUDITED: Schema = {
 }
 """A drawn pair with its blind answers, in the order in which they came."""
 
+AUDIT_ANSWERS: Schema = {
+    "place": ("int64", "of the pair, in the order of drawing; ascending"),
+    "pair": ("int64", "packed"),
+    "number": ("int8", "1 to 3, in the order in which the answers came"),
+    "label": ("int8", "place in Label"),
+    "worker": ("str", "id on the requester API"),
+}
+"""The answers of an audit that count, each by another worker."""
+
 HELD: Schema = {
     "pair": ("int64", "packed, ascending and distinct: a positive of the release within the pool"),
     "stratum": ("int16", "place among the design's strata"),

@@ -212,11 +212,15 @@ class JudgementSource(StrEnum):
 
 
 class PositiveSource(StrEnum):
-    """What speaks for a positive, in order of trust."""
+    """What speaks for a positive; where they disagree, the earlier beats the later, but for an audit."""
 
     JUDGEMENT = "judgement"
     CXC = "cxc"
     ORIGINAL = "original"
+    MACHINE = "machine"
+    """A label that a machine gave under a bound, to a pair that nobody was asked about."""
+    AUDIT = "audit"
+    """Two of three blind answers of an audit, and nothing else: such a positive never counts as one that was held."""
 
 
 class AuditPurpose(StrEnum):

@@ -91,18 +91,34 @@ EVIDENCE: Schema = {
     "probability": ("float64", "0 to 1; NaN where nobody answered"),
     "score": ("float64", "CxC's, 0 to 5, the highest of several; NaN where the pair was not rated"),
     "original": ("bool", "whether the caption was written for this image"),
+    "machine": (
+        "int8",
+        "a machine's label under a bound, place in Label; NONE where there is none; once merged, where it is not read",
+    ),
+    "machine_probability": ("float64", "the machine's, 0 to 1; NaN where it gave no label"),
 }
 """All that any source knows of each pair."""
+
+MACHINE_LABELS: Schema = {
+    "pair": ("int64", "distinct"),
+    "label": ("int8", "place in Label"),
+    "probability": ("float64", "0 to 1, calibrated, that the pair is a match"),
+    "stratum": ("str", "by whose threshold it was labelled"),
+}
+"""The labels of the newest labelling that was not withdrawn."""
 
 MERGED: Schema = {
     **EVIDENCE,
     "verified": ("bool", "people's answer makes a positive"),
     "rated": ("bool", "CxC's rating does"),
+    "labelled": ("bool", "a machine's label does, on a pair that nobody judged"),
+    "found": ("bool", "kept by an audit's answers alone"),
+    "doubted": ("bool", "kept, though most of an audit's answers refuse it"),
     "kept": ("bool", "a positive"),
     "excluded": ("bool", "would be a positive, but an exclusion list names it"),
-    "negative": ("bool", "people called it no match, and nothing keeps it"),
+    "negative": ("bool", "people, or else a machine, called it no match, and nothing keeps it"),
     "conflict": ("bool", "the sources disagree"),
-    "by_judgement": ("bool", "where they disagree, decided by people rather than by CxC"),
+    "decided_by": ("int8", "where they disagree, the place in PositiveSource of what decided"),
 }
 """What becomes of each pair."""
 
@@ -139,6 +155,11 @@ def is_gold(answers: pd.DataFrame) -> Flags:
 def is_asked(answers: pd.DataFrame) -> Flags:
     """(answers,) whether each speaks for its pair: neither on a gold control nor on an audit's place."""
     return np.asarray(_ASKED[answers["role"].to_numpy()], np.bool_)
+
+
+def is_role(answers: pd.DataFrame, *roles: PairRole) -> Flags:
+    """(answers,) whether each stands in one of these roles."""
+    return np.asarray(answers["role"].isin([ROLES.index(role) for role in roles]))
 
 
 def is_labelled(answers: pd.DataFrame) -> Flags:

@@ -210,3 +210,55 @@ def test_an_overlap_that_is_no_share_is_refused(share):
 def test_the_default_page_is_the_papers():
     """18 candidates and two golds."""
     assert CANDIDATES_PER_HIT == 18
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    pairs=st.lists(PAIR, unique=True, max_size=40),
+    wanted=st.dictionaries(PAIR, st.integers(1, 3), max_size=40),
+    size=st.integers(1, 18),
+    seed=st.integers(0, 2**32),
+)
+def test_audit_questions_stand_apart(pairs, wanted, size, seed):
+    """A pair as often as it is wanted, each time on another page, and beside none of its candidate or its repeats."""
+    audits = [pair for pair, count in wanted.items() for _ in range(count)]
+
+    hits = pack(pairs, POSITIVES, NEGATIVES, seed=seed, audits=audits, candidates_per_hit=size)
+
+    assert Counter(pair for hit in hits for pair in roles(hit, PairRole.CANDIDATE)) == Counter(pairs)
+    assert Counter(pair for hit in hits for pair in roles(hit, PairRole.AUDIT)) == Counter(audits)
+    for hit in hits:
+        on_page = [item.pair for item in hit.items]
+        assert len(on_page) == len(set(on_page)) <= size + 2
+        assert len(roles(hit, PairRole.GOLD_POSITIVE)) == len(roles(hit, PairRole.GOLD_NEGATIVE)) == 1
+        assert not set(roles(hit, PairRole.REPEAT)) & set(audits)
+    # The fewest pages that can keep what is asked of one pair apart.
+    asked = Counter(audits) + Counter(pairs)
+    assert len(hits) == max([hits_needed(asked.total(), size), *asked.values()])
+
+
+def test_audit_questions_are_dealt_as_candidates_are():
+    """They are on every page, in its share, and at every place; so a page tells no worker what it asks."""
+    pairs, audits = some_pairs(1800), [Pair(500 + i, i) for i in range(900)]
+    hits = pack(pairs, POSITIVES, NEGATIVES, seed=0, audits=audits)
+
+    shares = [len(roles(hit, PairRole.AUDIT)) for hit in hits]
+    assert min(shares) >= 1
+    assert max(shares) <= 14
+    places = Counter(item.place for hit in hits for item in hit.items if item.role is PairRole.AUDIT)
+    assert set(places) == set(range(1, 21))
+
+
+def test_without_an_audit_pages_are_as_they_were():
+    """An audit elsewhere changes nothing: the same data and seed make the same pages."""
+    pairs = some_pairs(100)
+
+    hits = pack(pairs, POSITIVES, NEGATIVES, seed=3)
+
+    assert [item.pair for item in hits[0].items][:4] == [Pair(1, 9), Pair(2000, 0), Pair(5, 27), Pair(1000, 0)]
+
+
+def test_audit_questions_need_controls_too():
+    """A page of audit questions alone is checked as any."""
+    with pytest.raises(PackingError, match="no gold positives"):
+        pack([], [], NEGATIVES, seed=0, audits=[Pair(1, 1)])

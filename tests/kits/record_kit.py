@@ -18,6 +18,7 @@ from mitl.judgements.gold_records import MIN_FAILURES_TO_WITHDRAW, GoldRecord, G
 from mitl.positives import merging
 from mitl.positives.merging import Exclusions, MergeRules
 from mitl.positives.pair_answers import PairAnswer, judgement_frame, packed, pair_answers
+from mitl.positives.summary import SPEAKS
 from mitl.records import (
     Direction,
     GoldControl,
@@ -29,7 +30,7 @@ from mitl.records import (
     PositiveSource,
     Proposal,
 )
-from mitl.records.frames import LABELS, NONE, PROPOSALS, frame
+from mitl.records.frames import LABELS, MACHINE_LABELS, NONE, PROPOSALS, frame
 from mitl.records.gold_rule import GoldRule
 
 
@@ -317,6 +318,21 @@ class MergeInput:
     exclusions: Exclusions = field(default_factory=Exclusions)
     withdrawn: Collection[GoldControl] = ()
     """Controls that are not trusted; the others tell a fitted aggregator how workers err."""
+    machine: Mapping[Pair, Label] = field(default_factory=dict)
+    """Labels that a machine gave."""
+
+
+def machine_frame(labels: Mapping[Pair, Label]) -> pd.DataFrame:
+    """Machine labels as the database gives them, in the order of the mapping."""
+    return frame(
+        MACHINE_LABELS,
+        {
+            "pair": packed(labels),
+            "label": [LABELS.index(label) for label in labels.values()],
+            "probability": [0.97 if label.is_positive else 0.03 for label in labels.values()],
+            "stratum": ["all"] * len(labels),
+        },
+    )
 
 
 def merge(data: MergeInput, rules: MergeRules | None = None) -> Merged:
@@ -325,15 +341,15 @@ def merge(data: MergeInput, rules: MergeRules | None = None) -> Merged:
     answers = pair_answers(judgement_frame(data.judgements), rules, data.withdrawn).pairs
     ratings = list(data.ratings)
     scores = np.array([score for _, score in ratings], np.float64)
-    evidence = merging.gather(answers, packed(pair for pair, _ in ratings), scores, packed(data.originals))
+    rated = packed(pair for pair, _ in ratings)
+    evidence = merging.gather(answers, rated, scores, packed(data.originals), machine_frame(data.machine))
     found = merging.merge(evidence, rules, data.exclusions)
     rows = list(zip(unpack_pairs(found.pairs["pair"].to_numpy()), found.pairs.itertuples(), strict=True))
 
     def finders(pair: Pair) -> tuple[str, ...]:
         return tuple(sorted(set(data.found_by.get(pair, ()))))
 
-    speaks = zip(PositiveSource, ("verified", "rated", "original"), strict=True)
-    by_source = list(speaks)
+    by_source = list(SPEAKS.items())
     return Merged(
         positives=tuple(
             Positive(
@@ -354,7 +370,7 @@ def merge(data: MergeInput, rules: MergeRules | None = None) -> Merged:
                 n_judgements=row.n_judgements,
                 cxc_score=None if math.isnan(row.score) else row.score,
                 original=row.original,
-                decided_by=PositiveSource.JUDGEMENT if row.by_judgement else PositiveSource.CXC,
+                decided_by=merging.SOURCES[row.decided_by],
                 kept=row.kept,
             )
             for pair, row in rows
@@ -362,7 +378,13 @@ def merge(data: MergeInput, rules: MergeRules | None = None) -> Merged:
         ),
         excluded=tuple(unpack_pairs(found.where("excluded"))),
         negatives=tuple(
-            Negative(pair, LABELS[row.label], finders(pair), row.n_judgements, row.probability)
+            Negative(
+                pair,
+                LABELS[row.machine if row.label == NONE else row.label],
+                finders(pair),
+                row.n_judgements,
+                row.probability,
+            )
             for pair, row in rows
             if row.negative
         ),

@@ -17,7 +17,7 @@ from mitl.positives.merging import Exclusions, MergeRules
 from mitl.records import Direction, Judgement, Label, Pair, PositiveSource
 
 YES, WEAK_YES, WEAK_NO, NO = Label
-JUDGED, CXC, ORIGINAL = PositiveSource
+JUDGED, CXC, ORIGINAL, MACHINE, AUDIT = PositiveSource
 P = Pair(1, 2)
 
 PAIRS = st.builds(Pair, st.integers(0, 3), st.integers(0, 3))

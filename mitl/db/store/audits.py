@@ -35,17 +35,8 @@ from mitl.db.store.items import dataset, pair_sides
 from mitl.db.store.proposals import queries
 from mitl.records import AuditPurpose, Decision, Environment, PairRole
 from mitl.records import Pair as PairRecord
-from mitl.records.audits import ANSWERS_EACH, AUDITED, LISTED, AuditDesign
-from mitl.records.frames import LABELS, NONE, Schema, frame
-
-AUDIT_ANSWERS: Schema = {
-    "place": ("int64", "of the pair, in the order of drawing; ascending"),
-    "pair": ("int64", "packed"),
-    "number": ("int8", "1 to 3, in the order in which the answers came"),
-    "label": ("int8", "place in Label"),
-    "worker": ("str", "id on the requester API"),
-}
-"""The answers of an audit that count, each by another worker."""
+from mitl.records.audits import ANSWERS_EACH, AUDIT_ANSWERS, AUDITED, LISTED, AuditDesign
+from mitl.records.frames import LABELS, MACHINE_LABELS, NONE, Schema, frame
 
 WANTED: Schema = {
     "pair": ("int64", "packed, distinct"),
@@ -54,14 +45,6 @@ WANTED: Schema = {
     "out": ("int64", "of these, how many are asked on pages that are out or wait for a decision"),
 }
 """The pairs of an audit that lack answers."""
-
-MACHINE_LABELS: Schema = {
-    "pair": ("int64", "packed, ascending and distinct"),
-    "label": ("int8", "place in Label"),
-    "probability": ("float64", "0 to 1, calibrated, that the pair is a match"),
-    "stratum": ("str", "by whose threshold it was labelled"),
-}
-"""The labels that machines gave to pairs that nobody was asked about."""
 
 _ASKED = tuple(role for role in PairRole if role.is_asked)
 _UNDECIDED = (Decision.NONE, Decision.QUEUED)
@@ -289,6 +272,14 @@ def wanted(session: Session, environment: Environment) -> pd.DataFrame:
     return frame(WANTED, {name: np.asarray(column)[open_] for name, column in columns.items()})
 
 
+def open_questions(session: Session, environment: Environment) -> Counter[PairRecord]:
+    """Pair → answers that the valid audit of recall wants and that no page out there will give; by place of drawing."""
+    lacks = wanted(session, environment)
+    free = (lacks["wanted"] - lacks["out"]).tolist()
+    pairs = unpack_pairs(lacks["pair"].to_numpy())
+    return Counter({pair: count for pair, count in zip(pairs, free, strict=True) if count})
+
+
 def _out(session: Session, audit: AuditRow) -> dict[int, int]:
     """Place → answers that are still to come or to be decided about, on its pages that are not closed."""
     decided = (
@@ -382,6 +373,13 @@ def withdraw(session: Session, environment: Environment, now: dt.datetime) -> in
     rows = [row.id for row in labellings(session, environment) if row.withdrawn_at is None]
     session.execute(update(Labelling).where(Labelling.id.in_(rows)).values(withdrawn_at=now))
     return len(rows)
+
+
+def labelled_rows(session: Session, environment: Environment) -> Ints:
+    """The rows of the pairs whose machine label stands."""
+    run = standing(session, environment)
+    rows = select(MachineLabel.pair_id).where(MachineLabel.labelling_id == (0 if run is None else run.id))
+    return np.fromiter(session.scalars(rows), np.int64)
 
 
 def machine_labels(session: Session, environment: Environment) -> pd.DataFrame:

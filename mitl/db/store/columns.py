@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import StrEnum
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, case, select
 from sqlalchemy.orm import Session
 
-from mitl.core.packed import Ints, pack_ids
+from mitl.core.packed import Ints, contains, pack_ids
 from mitl.db.models import (
     Annotator,
     Assignment,
@@ -30,9 +31,9 @@ from mitl.db.models import (
 from mitl.db.store import answer_sheets as sheets
 from mitl.db.store.bulk import chunks, number_columns
 from mitl.db.store.items import pair_sides
-from mitl.records import Direction, Environment
+from mitl.records import Direction, Environment, PairRole
 from mitl.records import Pair as PairRecord
-from mitl.records.frames import ANSWERS, NONE, PROPOSALS, frame, judgement_schema
+from mitl.records.frames import ANSWERS, NONE, PROPOSALS, frame, is_role, judgement_schema
 from mitl.records.items import CAPTION
 from mitl.records.questions import RATIONALE, Question
 
@@ -80,13 +81,16 @@ def judgement_columns(
     questions: Sequence[Question] = RATIONALE,
     with_texts: bool = False,
 ) -> pd.DataFrame:
-    """All answers (``judgement_schema``) by packed pairs and workers' ids.
+    """All answers but an audit's (``judgement_schema``), by packed pairs and workers' ids.
+
+    What merges, learns and releases starts here; the answers of an audit are read by `mitl.db.store.audits` alone.
 
     Args:
         questions: whose answers are wanted.
         with_texts: what workers wrote in their own words too, as it was written.
     """
     answers = answer_columns(session, environment)
+    answers = answers[~is_role(answers, PairRole.AUDIT)].reset_index(drop=True)
     keys = answers["assignment"].to_numpy() * _PLACES + answers["place"].to_numpy()
     packed = _packed_pairs(session)
     chosen = [question for question in questions if question.choices]
@@ -236,6 +240,8 @@ def _texts(session: Session, environment: Environment, keys: Ints, question: str
     for assignment, place, text in session.execute(query):
         key = assignment * _PLACES + place
         written[key] = f"{written[key]}\n{text}" if key in written else text
+    shown = contains(keys, np.fromiter(written, np.int64))
+    written = {key: written[key] for key in compress(written, shown)}
     texts = sorted(set(written.values()))
     code = {text: n for n, text in enumerate(texts)}
     codes = np.full(len(keys), NONE, np.int32)

@@ -13,14 +13,18 @@ from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Select, case, func, select, text
 from sqlalchemy.orm import Session, aliased
 
+from mitl.core.packed import unpack_pairs
 from mitl.db.models import Assignment, Batch, Hit, HitItem, Judgement, Pair
+from mitl.db.store import audits as audit_store
 from mitl.db.store.bulk import chunks, number_columns
 from mitl.db.store.columns import answer_columns
 from mitl.db.store.hits import LIVE_STATES, HitRow, batches, hit_items, hits_of
 from mitl.db.store.ledger import answer_tables
 from mitl.records import Decision, Environment, HitState, JudgementSource, PairRole
 from mitl.records import Pair as PairRecord
-from mitl.records.frames import ROLES, is_gold
+from mitl.records.frames import is_asked, is_role
+
+_ASKED = tuple(role for role in PairRole if role.is_asked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,8 @@ class HitToReplace:
     """Workers whose usable answers are still wanted."""
     pairs: tuple[PairRecord, ...] = ()
     """What is to be asked, where that is less than the whole page."""
+    audits: tuple[PairRecord, ...] = ()
+    """Questions of an audit that are to be asked beside these, as audit questions again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +59,7 @@ class PairCounts:
     candidates: int
     """Proposed by any annotator, in any direction."""
     open: int
-    """Those that are on no live HIT and have no usable judgement."""
+    """Those that are on no live HIT and have neither a usable judgement nor a machine label."""
     judged: int
     """Pairs with a usable judgement, past work included."""
 
@@ -77,12 +83,14 @@ def pair_counts(session: Session, environment: Environment, answers: pd.DataFram
     n_pairs = session.scalar(select(func.count()).select_from(Pair)) or 0
     unproposed = number_columns(session, "SELECT id FROM pair WHERE NOT proposed", 1)[0]
     out = np.fromiter(session.scalars(live), np.int64)
-    judged = answers.loc[answers["usable"] & ~is_gold(answers), "pair"].to_numpy()
-    newest = max((int(rows.max()) for rows in (unproposed, out, judged) if len(rows)), default=0)
+    judged = answers.loc[answers["usable"] & is_asked(answers), "pair"].to_numpy()
+    labelled = audit_store.labelled_rows(session, environment)
+    newest = max((int(rows.max()) for rows in (unproposed, out, judged, labelled) if len(rows)), default=0)
     asked = np.zeros(newest + 1, np.bool_)  # by row of the pair; to sort millions takes longer
     asked[judged] = True
     n_judged = int(asked.sum())
     asked[out] = True
+    asked[labelled] = True
     asked[unproposed] = False
     candidates = n_pairs - len(unproposed)
     return PairCounts(candidates, candidates - int(asked.sum()), n_judged)
@@ -136,7 +144,7 @@ def usable_workers(
         .where(
             Batch.environment == environment,
             Judgement.usable.is_(True),
-            HitItem.role.in_([PairRole.CANDIDATE, PairRole.REPEAT, PairRole.OVERLAP]),
+            HitItem.role.in_(_ASKED),
         )
         .group_by(Pair.left_id, Pair.right_id)
     )
@@ -148,8 +156,9 @@ def usable_workers(
 
 
 def asked_pairs(session: Session, environment: Environment) -> set[PairRecord]:
-    """The pairs that need not be asked again: on a HIT that is not closed, or with a usable judgement."""
-    return live_pairs(session, environment) | usable_workers(session, environment).keys()
+    """The pairs that need not be asked: on a HIT that is not closed, judged usably, or labelled by machine."""
+    labelled = unpack_pairs(audit_store.machine_labels(session, environment)["pair"].to_numpy())
+    return {*live_pairs(session, environment), *usable_workers(session, environment), *labelled}
 
 
 def hits_to_replace(
@@ -159,7 +168,8 @@ def hits_to_replace(
 
     A HIT of candidates counts where fewer of its submissions were usable than workers were wanted, for those of its
     pairs that lack usable answers and are on no other HIT. A HIT of overlaps counts for the pairs that no second
-    worker has judged usably: a second opinion of the first worker is none.
+    worker has judged usably: a second opinion of the first worker is none. Its audit questions go with a HIT that is
+    asked again, as far as their audit still wants them; those that no such HIT takes are open.
 
     Args:
         answers: those of this environment, where they are at hand.
@@ -181,8 +191,11 @@ def hits_to_replace(
     workers = usable_workers(session, environment, of_hits=ids)
     live = live_pairs(session, environment, of_hits=ids)
     second = _second_opinions(session, environment) if overlaps else set()
+    wants = audit_store.open_questions(session, environment)
     found = []
-    taken: set[PairRecord] = set()
+    taken: set[PairRecord] = set(
+        unpack_pairs(audit_store.machine_labels(session, environment)["pair"].to_numpy())
+    )
     for hit in closed:
         asking = PairRole.OVERLAP if hit.id in overlaps else PairRole.CANDIDATE
         asked = [item.pair for item in items.get(hit.id, ()) if item.role is asking]
@@ -196,9 +209,15 @@ def hits_to_replace(
                 for pair in asked
                 if workers.get(pair, 0) < enough and pair not in live and pair not in taken
             ]
-        if pairs and missing > 0:
+        audits = [
+            item.pair
+            for item in items.get(hit.id, ())
+            if item.role is PairRole.AUDIT and wants[item.pair] > 0
+        ]
+        if (pairs or audits) and missing > 0:
             taken.update(pairs)
-            found.append(HitToReplace(hit, missing, tuple(pairs)))
+            wants.subtract(dict.fromkeys(audits, missing))
+            found.append(HitToReplace(hit, missing, tuple(pairs), tuple(audits)))
     return found
 
 
@@ -222,8 +241,8 @@ _CLOSED = """
 
 
 def _usable_submissions(session: Session, answers: pd.DataFrame) -> NDArray[np.int64]:
-    """(rows of HITs,): how many submissions of each gave a usable judgement on a candidate."""
-    usable = answers[answers["usable"] & (answers["role"] == ROLES.index(PairRole.CANDIDATE))]
+    """(rows of HITs,): how many submissions of each gave a usable judgement on a candidate or audit question."""
+    usable = answers[answers["usable"] & is_role(answers, PairRole.CANDIDATE, PairRole.AUDIT)]
     hits = usable["hit"][usable["assignment"].diff() != 0]
     newest = session.scalar(select(func.max(Hit.id))) or 0
     return np.bincount(hits, minlength=newest + 1)

@@ -46,6 +46,7 @@ from mitl.records import (
     JudgementSource,
     Label,
     Pair,
+    PairRole,
     Proposal,
     Shortcoming,
 )
@@ -91,7 +92,7 @@ class ProjectSnapshot:
     hit_items: Mapping[int, list[HitItem]]
     submissions: tuple[AssignmentRow, ...]
     stored: tuple[StoredJudgement, ...]
-    """Every answer with the submission that it stands in."""
+    """Every answer but an audit's, with the submission that it stands in."""
     spent: Mapping[str, int]
     releases: tuple[ReleaseRow, ...]
     work: OpenWork
@@ -285,7 +286,11 @@ def read_project(
         hits=tuple(hits),
         hit_items=hit_store.hit_items(session, [hit.id for hit in hits]),
         submissions=tuple(answer_store.assignments(session, chosen)),
-        stored=tuple(judgement_store.judgements(session, chosen)),
+        stored=tuple(
+            row
+            for row in judgement_store.judgements(session, chosen)
+            if row.record.role is not PairRole.AUDIT
+        ),
         spent=journal.spent(session, chosen),
         releases=tuple(releases.built(session)),
         work=open_work.open_work(session, chosen),

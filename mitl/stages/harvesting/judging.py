@@ -25,7 +25,7 @@ from mitl.db.store.answers import AssignmentRow
 from mitl.db.store.columns import answer_columns
 from mitl.judgements.gold_records import BAD_RECORD, GoldState, GoldVerdict, is_usable
 from mitl.records import BatchKind, Decision, Environment, Finding, HitState, Judgement, Label, Pair
-from mitl.records.frames import is_gold, is_labelled
+from mitl.records.frames import is_asked, is_labelled
 from mitl.records.gold_rule import GoldRule
 from mitl.settings import AUTO_APPROVAL_S
 
@@ -133,10 +133,12 @@ def _mark_usable(
 def asked_before(answers: pd.DataFrame, order: Mapping[int, int]) -> pd.DataFrame:
     """All answers but each worker's first on a pair, in the order of the work; controls are meant to come again.
 
+    Which answers of an audit are by different workers, their own count says: an audit takes no answer from the rest.
+
     Args:
         order: submission → its turn.
     """
-    asked = answers[~is_gold(answers)]
+    asked = answers[is_asked(answers)]
     several = asked[asked.duplicated(["worker", "pair"], keep=False)]  # few, among millions
     in_order = several.assign(turn=several["assignment"].map(order)).sort_values(["turn", "place"])
     return in_order[in_order.duplicated(["worker", "pair"])]

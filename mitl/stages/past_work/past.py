@@ -26,7 +26,7 @@ from mitl.db.store.imports import PastHit
 from mitl.db.store.submissions import NewSubmission
 from mitl.errors import DatasetError
 from mitl.records import Decision, Environment, Finding, JudgementSource
-from mitl.records.frames import NONE, is_gold
+from mitl.records.frames import NONE, is_asked
 from mitl.records.questions import RATIONALE
 from mitl.stages.harvesting.deriving import PairedRow, ProjectItems, Reading, derive, reading_of
 
@@ -266,8 +266,8 @@ def _given(past: Iterable[PastSubmission]) -> Iterable[_Answer]:
 
 
 def _stored(answers: pd.DataFrame, pairs: Sequence[int]) -> Iterable[_Answer]:
-    """Those on these pairs, usable or not, as a release may be older than a decision; controls are in no release."""
+    """Those on these pairs, usable or not, as a release may be older than a decision; none of controls or audits."""
     asked = np.unique(np.array(pairs, np.int64))
-    wanted = ~is_gold(answers) & (answers["label"] != NONE) & contains(asked, answers["pair"].to_numpy())
+    wanted = is_asked(answers) & (answers["label"] != NONE) & contains(asked, answers["pair"].to_numpy())
     found = answers.loc[wanted, ["pair", "label", *(question.column for question in _QUESTIONS)]]
     return zip(*(found[name].tolist() for name in found), strict=True)

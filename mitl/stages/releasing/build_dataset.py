@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypedDict
 
 from mitl.crowd.context import Context, open_context
 from mitl.db.session import reading
+from mitl.db.store import audits as audit_store
 from mitl.db.store import columns, releases
 from mitl.db.store.hits import BatchRow
 from mitl.errors import ReleaseError, SettingsError
@@ -35,16 +36,24 @@ from mitl.records import (
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.proposing.query_lists import QueryLists, query_ids
+from mitl.stages.releasing.certifying import with_certificate, with_machine_bound
 from mitl.stages.releasing.origins import ReleaseFacts, origins, release_facts
 
 
 def release_input(
-    context: Context, known: ReleaseFacts, rules: MergeRules, name: str, *, with_texts: bool = False
+    context: Context,
+    known: ReleaseFacts,
+    rules: MergeRules,
+    name: str,
+    *,
+    with_texts: bool = False,
+    humans_only: bool = False,
 ) -> ReleaseInput:
     """What a release is made of, but for its salt: judgements, proposals, ratings and originals as frames, merged.
 
     Args:
         with_texts: what workers wrote in their own words too, scrubbed.
+        humans_only: leave machine labels out, as if none had been given.
 
     Raises:
         ReleaseError: nobody judged or rated anything.
@@ -56,6 +65,7 @@ def release_input(
         session, known.environment, questions=questions, with_texts=with_texts
     )
     rated, scores = columns.rating_columns(session)
+    machine = None if humans_only else audit_store.machine_labels(session, known.environment)
     if not len(judgements) and not len(rated):
         raise ReleaseError(
             "there are no judgements and no CxC ratings, so there is nothing to release; run `mitl harvest` first"
@@ -63,8 +73,9 @@ def release_input(
     judgements, scan = scrubbed_columns(judgements, chain.from_iterable(known.private_ids.values()))
     golds = gold_state(judgements, settings.gold_rule)
     answers = pair_answers(judgements, rules, golds.withdrawn)
-    evidence = gather(answers.pairs, rated, scores, columns.original_columns(session, known.dataset.id))
-    return ReleaseInput(
+    originals = columns.original_columns(session, known.dataset.id)
+    evidence = gather(answers.pairs, rated, scores, originals, machine)
+    data = ReleaseInput(
         name=name,
         dataset=known.dataset.name,
         environment=known.environment,
@@ -87,6 +98,9 @@ def release_input(
         warnings=answers.warnings,
         card=release_card(settings),
     )
+    if data.has_machine_labels:
+        data = with_machine_bound(context, data)
+    return data
 
 
 def release_card(settings: Settings) -> ReleaseCard:
@@ -174,6 +188,7 @@ def build_dataset(
     check_privacy: bool = False,
     replace_earlier: bool = False,
     with_texts: bool = False,
+    humans_only: bool = False,
 ) -> StageResult:
     """Write a release of one environment's judgements merged with the other sources.
 
@@ -183,6 +198,7 @@ def build_dataset(
             plain hash of one.
         replace_earlier: write over another release that the folder holds.
         with_texts: release what workers wrote in their own words too, without addresses, long numbers and ids.
+        humans_only: leave out what a machine labelled.
 
     Raises:
         ReleaseError: there is nothing to release, the folder holds something else, or a file would give an id away.
@@ -194,7 +210,10 @@ def build_dataset(
         session = context.session
         with reading(session):
             known = _with_queries(release_facts(context), queries or QueryLists())
-            data = release_input(context, known, rules, release_name, with_texts=with_texts)
+            data = release_input(
+                context, known, rules, release_name, with_texts=with_texts, humans_only=humans_only
+            )
+            data, uncertified = with_certificate(context, data, known.exclusions)
             undecided, ids = known.undecided, known.private_ids if check_privacy else {}
             del known  # a record for each submission, which the files no longer need
         # What the lists are called; their folders are nobody's business.
@@ -209,7 +228,8 @@ def build_dataset(
         rules_json = json.dumps(asdict(rules), sort_keys=True)
         releases.set_built(session, release_name, written.manifest_sha256, rules_json)
         session.commit()
-    return _result(data, written, undecided, ids)
+    result = _result(data, written, undecided, ids)
+    return replace(result, warnings=(*result.warnings, uncertified)) if uncertified else result
 
 
 def _with_queries(known: ReleaseFacts, lists: QueryLists) -> ReleaseFacts:
@@ -272,6 +292,7 @@ def _result(
             f"{several(summary.usable, 'usable judgement')}"
             if written.changed
             else f"nothing to do: {written.folder} holds exactly this release already",
+            *([] if data.audit is None else data.audit.certificate.lines()),
             *([] if summary.texts is None else [summary.texts.line]),
             *([privacy_proof(ids)] if ids else []),
         ),

@@ -51,7 +51,7 @@ from mitl.records import (
     JudgementSource,
     PairRole,
 )
-from mitl.records.frames import ROLES, is_gold
+from mitl.records.frames import ROLES, is_asked, is_gold
 from mitl.settings import Settings
 
 _STREAMS = {Direction.I2T: "image queries", Direction.T2I: "caption queries"}
@@ -138,7 +138,7 @@ def origins(context: Context, known: ReleaseFacts, golds: GoldState, answers: pd
         crowd=crowd(
             context,
             [row for row in known.submissions if row.batch in posted],
-            answers.loc[~is_gold(answers), "worker"],
+            answers.loc[is_asked(answers), "worker"],
         ),
         batches=batch_pay(known),
         pay=pay(settings, context.environment, known.settled),

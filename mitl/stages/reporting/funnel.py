@@ -50,7 +50,7 @@ def funnel_counts(project: ProjectSnapshot) -> FunnelCounts:
         - len(images) * len(captions)
     )
     beyond = sum(pair.image_id not in images and pair.caption_id not in captions for pair in candidates)
-    records = [row.record for row in project.stored if not row.record.role.is_gold]
+    records = [row.record for row in project.stored if row.record.role.is_asked]
     positive = {pair for pair, answer in project.answers.items() if answer.label.is_positive}
     return FunnelCounts(
         possible=possible + beyond if project.runs else None,
@@ -69,7 +69,7 @@ def asked_pairs(project: ProjectSnapshot) -> set[Pair]:
     asked = {
         item.pair for hit_id in out for item in project.hit_items[hit_id] if item.role is PairRole.CANDIDATE
     }
-    return asked | {row.record.pair for row in project.stored if not row.record.role.is_gold}
+    return asked | {row.record.pair for row in project.stored if row.record.role.is_asked}
 
 
 def proposal_places(project: ProjectSnapshot) -> ProposalPlaces | None:

@@ -86,7 +86,7 @@ def _by_hit_rule(project: ProjectSnapshot) -> list[Judgement]:
         check = check_assignment(records, project.settings.gold_rule, project.golds.withdrawn)
         decision = decide(check).decision
         for record in records:
-            if not record.role.is_gold and is_usable(record, decision):
+            if record.role.is_asked and is_usable(record, decision):
                 found.setdefault(record.pair, replace(record, usable=True))
     return list(found.values())
 

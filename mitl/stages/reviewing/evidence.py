@@ -32,7 +32,7 @@ from mitl.judgements.gold_records import GoldRecord, GoldState
 from mitl.judgements.rating_conduct import RatingConduct, rating_conduct
 from mitl.judgements.wages import work_time
 from mitl.records import Decision, Environment, Label
-from mitl.records.frames import LABELS, is_gold, is_labelled
+from mitl.records.frames import LABELS, is_asked, is_labelled
 from mitl.records.gold_rule import GoldRule
 from mitl.settings import ASSIGNMENT_DURATION_S
 
@@ -101,7 +101,7 @@ def _all_habits(every: pd.DataFrame, names: Mapping[int, str], golds: GoldState)
     workers, code = np.unique(every["worker"], return_inverse=True)
     known = [names[row] for row in workers.tolist()]
     distrusted = np.array([golds.record(name).is_bad for name in known], np.bool_)
-    given = is_labelled(every) & ~is_gold(every)
+    given = is_labelled(every) & is_asked(every)
     assignment, pair, label, active_ms = (
         every[name].to_numpy() for name in ("assignment", "pair", "label", "active_ms")
     )

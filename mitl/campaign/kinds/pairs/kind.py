@@ -50,6 +50,7 @@ class PublishCounts(TypedDict, total=False):
     hits_again: Annotated[int, "HITs that ask again what could not be used"]
     repeats: Annotated[int, "pairs that fill the last page; they measure agreement"]
     overlap: Annotated[int, "pairs that a second worker is asked (`--overlap`)"]
+    audit_questions: Annotated[int, "questions of an audit's random sample on the pages"]
     assignments: Annotated[int, "assignments of all HITs on the bill"]
     rewards_cents: Annotated[int, "all rewards on the bill"]
     fees_cents: Annotated[int, "all fees on the bill"]
@@ -80,9 +81,27 @@ class Pairs:
     page_size = PAIRS_PER_HIT
     answer_field = "label"
     choices = tuple(Label)
-    dry_keys = ("environment", "hits", "pairs", *_MONEY, "requests", "largest_question_bytes")
+    dry_keys = (
+        "environment",
+        "hits",
+        "pairs",
+        "audit_questions",
+        *_MONEY,
+        "requests",
+        "largest_question_bytes",
+    )
     posted_keys = (
-        *("batch", "environment", "pairs", "hits_posted", "hits_adopted", "hits_again", "repeats", "overlap"),
+        *(
+            "batch",
+            "environment",
+            "pairs",
+            "hits_posted",
+            "hits_adopted",
+            "hits_again",
+            "repeats",
+            "overlap",
+            "audit_questions",
+        ),
         *(*_MONEY, "reward_cents", "estimate_s", "pilot", "committed_cents", "balance_cents"),
     )
 
@@ -135,6 +154,12 @@ class Pairs:
             f"{columns('pairs', f'{plan.n_pairs:,}')}{columns('HITs', f'{plan.n_hits:,}')} ({on_page}{filled})",
             *again_lines(plan),
         ]
+        if plan.n_audit:
+            lines.insert(
+                1,
+                f"{columns('audit', f'{plan.n_audit:,}')} questions of a random sample, which workers cannot tell from "
+                "candidates",
+            )
         if plan.out:
             lines.append(
                 f"  the limit counts {sum(stored.asked for stored in plan.out):,} pairs that are out "
@@ -144,7 +169,12 @@ class Pairs:
 
     def facts(self, plan: PairsPlan) -> Mapping[str, object]:
         """See `CampaignKind`."""
-        return {"pairs": plan.n_pairs, "repeats": plan.n_repeats, "overlap": plan.n_overlap}
+        return {
+            "pairs": plan.n_pairs,
+            "repeats": plan.n_repeats,
+            "overlap": plan.n_overlap,
+            "audit_questions": plan.n_audit,
+        }
 
     def nothing_open(self, *, adopted: int) -> str:
         """See `CampaignKind`."""

@@ -15,6 +15,7 @@ from mitl.campaign.kinds.protocol import Leftover, Plan, Replacement, Request, l
 from mitl.campaign.pilots import Pilot, find_pilots, pilot_is_out, pilot_out, waits_for
 from mitl.core.packed import pack_pairs
 from mitl.crowd.golds import gold_state
+from mitl.db.store import audits as audit_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import judgements as judgement_store
@@ -55,6 +56,8 @@ class Campaign(Request):
     """Share of the new candidates that is asked of a second worker as well, 0 to 1."""
     wait_for_pilot: bool = True
     """Whether nothing new is posted in this wording while a pilot of it is out."""
+    drawn: bool = False
+    """Whether only what an audit drew is asked, for recall or for machine labels; other candidates stay open."""
 
     def __post_init__(self) -> None:
         if self.pilot is not None and self.overlap:
@@ -71,6 +74,7 @@ class Campaign(Request):
             "direction": self.direction,
             "template": self.template,
             "pilot": self.pilot is not None,
+            **({"drawn": True} if self.drawn else {}),
         }
 
     @property
@@ -92,6 +96,11 @@ class PairsPlan(Plan):
     def n_pairs(self) -> int:
         """Candidate pairs on the pages."""
         return self._count(PairRole.CANDIDATE, self.pages)
+
+    @property
+    def n_audit(self) -> int:
+        """Audit questions on the pages; a pair that several workers are asked counts as often."""
+        return self._count(PairRole.AUDIT, self.pages)
 
     @property
     def n_overlap(self) -> int:
@@ -131,26 +140,21 @@ def _open_plan(session: Session, settings: Settings, request: Campaign, left: Le
         proposal_store.latest_run(session)
     if left:
         return PairsPlan(left=left)
-    asked = open_work.asked_pairs(session, environment)
-    to_replace = open_work.hits_to_replace(session, environment)
-    again_pairs = {pair for hit in to_replace for pair in hit.pairs}
-    open_pairs = [pair for pair in candidates if pair not in asked and pair not in again_pairs]
+    what = _open_questions(session, request, candidates)
     # A pilot is as many HITs as it says: what asks again waits for the rest of the campaign.
-    to_replace = [] if request.pilot is not None else to_replace
-    n_open = len(open_pairs) + sum(len(hit.pairs) for hit in to_replace)
+    to_replace = [] if request.pilot is not None else what.again
+    n_open = len(what.pairs) + len(what.audits) + sum(map(_n_asked, to_replace))
     out, limit = plans_out(session, request)
     to_replace = _within(to_replace, limit)
-    n_again = sum(len(hit.pairs) for hit in to_replace)
-    fresh_pairs = open_pairs if limit is None else open_pairs[: max(limit - n_again, 0)]
+    n_again = sum(map(_n_asked, to_replace))
+    now = what if limit is None else what.within(limit - n_again)
     if request.pilot is not None:
-        pages = max(request.pilot - sum(plan.hits for plan in out), 0)
-        fresh_pairs = sorted(
-            shuffled_pairs(fresh_pairs, settings.seed, "pilot")[: pages * CANDIDATES_PER_HIT]
-        )
-    n_limited = n_again + len(fresh_pairs)
+        pages = request.pilot - sum(plan.hits for plan in out)
+        now = now.at_random(pages * CANDIDATES_PER_HIT, settings.seed)
+    n_limited = n_again + len(now.pairs) + len(now.audits)
     n_held_back = n_open - n_limited if request.limited else 0
-    n_second = len(overlap_pairs(fresh_pairs, request.overlap, settings.seed))
-    n_pages = hits_needed(len(fresh_pairs)) + hits_needed(n_second) + len(to_replace)
+    n_second = len(overlap_pairs(now.pairs, request.overlap, settings.seed))
+    n_pages = hits_needed(len(now.pairs) + len(now.audits)) + hits_needed(n_second) + len(to_replace)
     if not n_pages:
         return PairsPlan(n_held_back=n_held_back, out=out)
     positives, negatives = draw_controls(session, settings, environment, n_pages)
@@ -162,18 +166,77 @@ def _open_plan(session: Session, settings: Settings, request: Campaign, left: Le
         for place, wanted in enumerate(to_replace)
     )
     golds = (_rotate(positives, len(to_replace)), _rotate(negatives, len(to_replace)))
-    fresh = pack(fresh_pairs, *golds, seed=settings.seed)
+    fresh = pack(now.pairs, *golds, seed=settings.seed, audits=now.audits)
     if n_second:
         fresh += pack_overlap(fresh, *golds, share=request.overlap, seed=settings.seed)
     check_batch(fresh)
     return PairsPlan(tuple(fresh), again, n_limited=n_limited, n_held_back=n_held_back, out=out)
 
 
+@dataclass(frozen=True, slots=True)
+class _Questions:
+    """What may be asked now."""
+
+    pairs: list[Pair]
+    """Candidates; those drawn for machine labels come first."""
+    n_drawn: int
+    """How many of them these are."""
+    audits: list[Pair]
+    """In the order of drawing; a pair as often as HITs are to ask it."""
+    again: list[HitToReplace]
+
+    def within(self, most: int) -> _Questions:
+        """The first so many: what was drawn for labels, then the others in the proportion in which they wait."""
+        most = max(most, 0)
+        if most >= len(self.pairs) + len(self.audits):
+            return self
+        rest = max(most - self.n_drawn, 0)
+        waiting = len(self.pairs) - self.n_drawn + len(self.audits)
+        n_audits = -(-rest * len(self.audits) // waiting) if waiting else 0
+        return dataclasses.replace(self, pairs=self.pairs[: most - n_audits], audits=self.audits[:n_audits])
+
+    def at_random(self, most: int, seed: int) -> _Questions:
+        """So many, whichever candidates."""
+        pairs = shuffled_pairs(self.pairs, seed, "pilot")
+        chosen = dataclasses.replace(self, pairs=pairs, n_drawn=0).within(most)
+        return dataclasses.replace(chosen, pairs=sorted(chosen.pairs))
+
+
+def _open_questions(session: Session, request: Campaign, candidates: Sequence[Pair]) -> _Questions:
+    """Candidates, audit questions and HITs to ask again, whatever may be posted of them."""
+    environment = request.environment
+    drawn = audit_store.drawn_for_labels(session, environment)
+    asked = open_work.asked_pairs(session, environment)
+    again = open_work.hits_to_replace(session, environment)
+    wanted = audit_store.open_questions(session, environment)
+    for hit in again:
+        asked.update(hit.pairs)
+        wanted.subtract(dict.fromkeys(hit.audits, hit.missing))
+    pairs = [pair for pair in candidates if pair not in asked and (pair in drawn or not request.drawn)]
+    if request.drawn:
+        kept = (
+            dataclasses.replace(hit, pairs=tuple(pair for pair in hit.pairs if pair in drawn))
+            for hit in again
+        )
+        again = [hit for hit in kept if hit.pairs or hit.audits]
+    return _Questions(
+        pairs=sorted(pairs, key=lambda pair: pair not in drawn),
+        n_drawn=sum(pair in drawn for pair in pairs),
+        # A HIT of several workers gives several answers.
+        audits=[pair for pair, count in wanted.items() for _ in range(-(-count // request.assignments))],
+        again=again,
+    )
+
+
+def _n_asked(hit: HitToReplace) -> int:
+    return len(hit.pairs) + len(hit.audits)
+
+
 def _within(to_replace: Sequence[HitToReplace], limit: int | None) -> list[HitToReplace]:
-    """The first of these HITs whose pairs the limit holds."""
+    """The first of these HITs whose questions the limit holds."""
     chosen: list[HitToReplace] = []
     for hit in to_replace:
-        limit = None if limit is None else limit - len(hit.pairs)
+        limit = None if limit is None else limit - _n_asked(hit)
         if limit is not None and limit < 0:
             break
         chosen.append(hit)
@@ -202,6 +265,7 @@ def _replacement(
         [pair for pair in positives if pair not in met],
         [pair for pair in negatives if pair not in met],
         seed=int(hashlib.sha256(name.encode()).hexdigest()[:8], 16),
+        audits=wanted.audits,
     )
     placed = tuple(
         dataclasses.replace(item, role=PairRole.OVERLAP)
@@ -273,7 +337,7 @@ def _judged_positive(session: Session, environment: Environment) -> set[Pair]:
     return {
         row.record.pair
         for row in judgement_store.judgements(session, environment)
-        if row.record.label is not None and row.record.label.is_positive and not row.record.role.is_gold
+        if row.record.label is not None and row.record.label.is_positive and row.record.role.is_asked
     }
 
 

@@ -1,0 +1,222 @@
+"""From counts to bounds: how many matches a release lacks at most, how many of its positives are wrong at most.
+
+Arrays end in the strata, (H,) for one audit and (B, H) for many at once, so that a benchmark bounds thousands of audits
+by the very functions that certify one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mitl.audits.finite import Method, total_upper
+from mitl.audits.workers import WORST, Errors, confirmed_at_least, refused_at_least
+from mitl.errors import AuditError
+
+Floats = NDArray[np.float64]
+
+SHARES: Mapping[str, float] = {
+    "false_no": 0.15,
+    "false_yes": 0.10,
+    "precision": 0.15,
+    "missing": 0.50,
+    "thinning": 0.10,
+}
+"""How the risk is dealt where a design does not say it: the two rates, the refused positives and the confirmed others,
+and, half and half, that fewer of either are confirmed or refused than their mean chance says."""
+_HALVINGS = 64
+
+
+class Rates(StrEnum):
+    """What is taken for the rates at which workers err."""
+
+    MEASURED = "measured"
+    """Upper bounds of those seen in this audit."""
+    WORST = "worst"
+    """One half each, the highest that the definition of a match leaves: nothing is assumed of the workers' rates."""
+    NONE = "none"
+    """As if every answer were right; what an audit by infallible workers would give."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counts:
+    """A domain of the pool, outside the release or within it, by stratum: (..., H) each."""
+
+    size: Floats
+    """Pairs."""
+    sampled: Floats
+    """Of them drawn without replacement."""
+    marked: Floats
+    """Of these confirmed, where they are outside the release, or refused, where they are within."""
+    expected: Floats
+    """(H,) share of marked ones that was guessed before the draw."""
+
+    def upper(self, risk: float, method: Method) -> Floats:
+        """(...,) how many pairs of the domain would be marked at most, were all of them asked."""
+        return total_upper(self.size, self.sampled, self.marked, self.expected, risk, method)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """All that a bound reads of the answers."""
+
+    outside: Counts
+    within: Counts
+    false_no: Errors
+    false_yes: Errors
+
+    @property
+    def held(self) -> Floats:
+        """(...,) positives of the release in the pool."""
+        return np.asarray(self.within.size.sum(axis=-1))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Precision:
+    """How wrong a release is at most; (...,) each."""
+
+    lower: Floats
+    wrong: Floats
+    """The most positives that are no matches."""
+    refusable: Floats
+    """The most positives that two of three workers would refuse."""
+    false_yes: Floats
+    """The highest rate of false yeses that was reckoned with."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Recall:
+    """How incomplete a release is at most; (...,) each."""
+
+    lower: Floats
+    missing: Floats
+    """The most matches of the pool that the release lacks."""
+    confirmable: Floats
+    """The most pairs outside the release that this way of asking would confirm."""
+    false_no: Floats
+    """The highest rate of false noes that was reckoned with."""
+    precision: Precision
+    """At its part of the same risk."""
+
+
+def recall_lower(
+    evidence: Evidence,
+    risk: float,
+    shares: Mapping[str, float] | None = None,
+    *,
+    method: Method = "design",
+    rates: Rates = Rates.MEASURED,
+    anytime: bool = False,
+) -> Recall:
+    """The recall bound; too high with a probability of at most ``risk``.
+
+    Args:
+        shares: as `SHARES`; parts that a bound does without leave theirs to the others.
+        anytime: whether the rates shall hold at all looks at once; the counts do so by ``betting`` alone.
+    """
+    parts = _risks(risk, shares, rates, ("false_no", "false_yes", "precision", "missing", "thinning"))
+    false_no = _rate(evidence.false_no, parts["false_no"], rates, anytime=anytime)
+    missing = missing_upper(evidence.outside, false_no, parts["missing"], parts["thinning"] / 2, method)
+    precision = _precision(
+        evidence, {**parts, "thinning": parts["thinning"] / 2}, method=method, rates=rates, anytime=anytime
+    )
+    right = evidence.held - precision.wrong
+    lower = np.where(right > 0, right / np.maximum(right + missing[1], 1.0), 0.0)
+    return Recall(lower, missing[1], missing[0], false_no, precision)
+
+
+def precision_lower(
+    evidence: Evidence,
+    risk: float,
+    shares: Mapping[str, float] | None = None,
+    *,
+    method: Method = "design",
+    rates: Rates = Rates.MEASURED,
+    anytime: bool = False,
+) -> Precision:
+    """The bound of precision by itself, at the whole of ``risk``; see `recall_lower`."""
+    parts = _risks(risk, shares, rates, ("false_yes", "precision", "thinning"))
+    return _precision(evidence, parts, method=method, rates=rates, anytime=anytime)
+
+
+def missing_upper(
+    outside: Counts, false_no: Floats, risk: float, thinning: float, method: Method
+) -> tuple[Floats, Floats]:
+    """(...,) the most pairs outside the release that would be confirmed, and from them the most missing matches."""
+    confirmable = outside.upper(risk, method)
+    most = outside.size.sum(axis=-1)
+    return confirmable, np.minimum(thinned_upper(confirmable, confirmed_at_least(false_no), thinning), most)
+
+
+def thinned_upper(seen: Floats, chance: Floats, risk: float) -> Floats:
+    """The largest number M of things of which at most ``seen`` are seen with a probability above ``risk``.
+
+    Each is seen independently, with chances whose mean is at least ``chance``. The lower tail of such a sum is within
+    the binomial's as far as one below the mean (Hoeffding, Annals of Mathematical Statistics 1956, theorem 4), so that
+    an M is excluded only where M times the chance is at least ``seen`` + 1; a chance of 1 gives ``seen`` itself.
+    """
+    from scipy.special import bdtr
+
+    seen, chance = np.broadcast_arrays(np.asarray(seen, np.float64), np.asarray(chance, np.float64))
+    nats = -np.log(risk) if risk else 0.0
+    far = np.ceil((seen + 1 + 4 * (np.sqrt(seen + 1) + 5) * nats) / chance)  # excluded at any rate
+    low, high = seen.copy(), np.where(chance < 1, far, seen)
+    for _ in range(_HALVINGS):
+        if not (low < high).any():
+            break
+        middle = np.ceil((low + high) / 2)
+        possible = (bdtr(seen, middle.astype(np.int64), chance) > risk) | (middle * chance < seen + 1)
+        low, high = np.where(possible, middle, low), np.where(possible, high, np.maximum(middle - 1, low))
+    return np.asarray(low)
+
+
+def check_shares(shares: Mapping[str, float]) -> None:
+    """Refuse shares of the risk that are not those of `SHARES`.
+
+    Raises:
+        AuditError: a name is missing or unknown, a share is not above 0, or they do not sum to 1.
+    """
+    if set(shares) != set(SHARES):
+        raise AuditError(
+            f"the risk is dealt to {', '.join(shares)}; it is to be dealt to {', '.join(SHARES)}"
+        )
+    if min(shares.values()) <= 0 or abs(sum(shares.values()) - 1) > 1e-9:
+        raise AuditError(
+            f"the shares of the risk sum to {sum(shares.values()):g}; each is above 0, and they sum to 1"
+        )
+
+
+def _precision(
+    evidence: Evidence, parts: Mapping[str, float], *, method: Method, rates: Rates, anytime: bool
+) -> Precision:
+    false_yes = _rate(evidence.false_yes, parts["false_yes"], rates, anytime=anytime)
+    refusable = evidence.within.upper(parts["precision"], method)
+    held = evidence.held
+    wrong = np.minimum(thinned_upper(refusable, refused_at_least(false_yes), parts["thinning"]), held)
+    return Precision((held - wrong) / np.maximum(held, 1.0), wrong, refusable, false_yes)
+
+
+def _risks(
+    risk: float, shares: Mapping[str, float] | None, rates: Rates, parts: tuple[str, ...]
+) -> dict[str, float]:
+    """The risk of each part that this bound needs; the shares of those that it does without go to the others."""
+    shares = SHARES if shares is None else shares
+    check_shares(shares)
+    unneeded = {
+        Rates.MEASURED: (),
+        Rates.WORST: ("false_no", "false_yes"),
+        Rates.NONE: ("false_no", "false_yes", "thinning"),
+    }[rates]
+    halved = {"thinning": 0.5} if "missing" not in parts else {}
+    kept = {part: shares[part] * halved.get(part, 1.0) for part in parts if part not in unneeded}
+    return {part: risk * kept.get(part, 0.0) / sum(kept.values()) for part in parts}
+
+
+def _rate(errors: Errors, risk: float, rates: Rates, *, anytime: bool) -> Floats:
+    if rates is Rates.MEASURED:
+        return errors.upper(risk, anytime=anytime)
+    return np.asarray(WORST if rates is Rates.WORST else 0.0)

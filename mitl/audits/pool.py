@@ -1,0 +1,111 @@
+"""The pool of an audit: every pair of an asked query and an item of its gallery, each once, by rank and back.
+
+A pool of 38 million pairs is four arrays of ids and a bijection between pairs and the ranks below its size, so that a
+uniform draw of ranks is a uniform draw of pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mitl.core.packed import Ints, contains, distinct, pack_ids, places, unpack_ids
+from mitl.errors import AuditError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """All pairs of ``image_queries`` × ``captions`` and of ``images`` × ``caption_queries``; ids ascending, distinct.
+
+    Images and captions are the left and the right side of a data set whose items are of other kinds.
+
+    Raises:
+        AuditError: some ids are not ascending and distinct, or there is no pair.
+    """
+
+    image_queries: Ints
+    caption_queries: Ints
+    images: Ints
+    captions: Ints
+    _blocks: tuple[tuple[Ints, Ints], ...] = field(init=False, repr=False)
+    """Disjoint rectangles of left and right ids that make up the pool, in the order of ranks."""
+
+    def __post_init__(self) -> None:
+        for name in ("image_queries", "caption_queries", "images", "captions"):
+            ids = getattr(self, name)
+            if len(ids) > 1 and not (ids[1:] > ids[:-1]).all():
+                raise AuditError(f"{name} of a pool must be ascending and distinct; sort them first")
+        known = contains(self.captions, self.caption_queries)
+        others = self.images[~contains(self.image_queries, self.images)]
+        blocks = (
+            (self.image_queries, self.captions),
+            (others, self.caption_queries[known]),
+            (self.images, self.caption_queries[~known]),
+        )
+        object.__setattr__(self, "_blocks", blocks)
+        if not self.size:
+            raise AuditError("the pool holds no pair; ask queries of a data set with a gallery first")
+
+    @property
+    def size(self) -> int:
+        """How many pairs there are, one in both directions counted once."""
+        return sum(len(left) * len(right) for left, right in self._blocks)
+
+    def holds(self, packed: Ints) -> NDArray[np.bool_]:
+        """Whether each pair is in the pool."""
+        images, captions = unpack_ids(np.asarray(packed, np.int64))
+        forth = contains(self.image_queries, images) & contains(self.captions, captions)
+        back = contains(self.images, images) & contains(self.caption_queries, captions)
+        return np.asarray(forth | back)
+
+    def nth(self, ranks: Ints) -> Ints:
+        """The packed pairs at these ranks, from 0 to below the pool's size: the inverse of `ranks`."""
+        ranks = np.asarray(ranks, np.int64)
+        assert not len(ranks) or (ranks.min() >= 0 and ranks.max() < self.size)
+        packed, start = np.empty(len(ranks), np.int64), 0
+        for left, right in self._blocks:
+            here = (ranks >= start) & (ranks < start + len(left) * len(right))
+            if here.any():
+                rows, columns = np.divmod(ranks[here] - start, len(right))
+                packed[here] = pack_ids(left[rows], right[columns])
+            start += len(left) * len(right)
+        return packed
+
+    def ranks(self, packed: Ints) -> Ints:
+        """The rank of each pair; -1 where the pool does not hold it."""
+        images, captions = unpack_ids(np.asarray(packed, np.int64))
+        found, start = np.full(len(images), -1, np.int64), 0
+        for left, right in self._blocks:
+            rows, columns = places(left, images), places(right, captions)
+            here = (rows >= 0) & (columns >= 0)
+            found[here] = start + rows[here] * len(right) + columns[here]
+            start += len(left) * len(right)
+        return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RemainderOf:
+    """The pairs of a pool that are not ``listed``, which may name pairs outside the pool too."""
+
+    pool: Pool
+    listed: Ints
+    """Packed, in any order."""
+    _before: Ints = field(init=False, repr=False)
+    """For each listed pair in the order of ranks, how many pairs of the remainder have a lower rank."""
+
+    def __post_init__(self) -> None:
+        ranks = self.pool.ranks(self.listed)
+        ranks = distinct(ranks[ranks >= 0])
+        object.__setattr__(self, "_before", ranks - np.arange(len(ranks)))
+
+    @property
+    def size(self) -> int:
+        """How many pairs remain."""
+        return self.pool.size - len(self._before)
+
+    def nth(self, numbers: Ints) -> Ints:
+        """The packed pairs with these numbers, from 0 to below the remainder's size."""
+        numbers = np.asarray(numbers, np.int64)
+        return self.pool.nth(numbers + np.searchsorted(self._before, numbers, side="right"))

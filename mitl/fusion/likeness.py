@@ -1,0 +1,170 @@
+"""Features within a side: how like a caption is to the image's own, and an image to the one that the caption was for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mitl.core.packed import Ints, places
+from mitl.fusion.evidence import Evidence, Floats, Joint, OwnCaptions, Vectors
+
+NEIGHBOURS = 10
+"""Nearest items that say how crowded it is around an item."""
+_CELLS = 1 << 24
+"""Similarities held at once."""
+
+
+def text_features(evidence: Evidence) -> tuple[list[str], Floats]:
+    """Names, and (n, F): by each encoder the cosine of the caption with the image's own captions.
+
+    ``own_most`` and ``own_mean`` leave the caption itself out, as a pair of an image with its own caption would else
+    compare it with itself; ``groups`` compares the mean of the image's captions with that of the caption's.
+    NaN where nothing is left to compare with.
+    """
+    names: list[str] = []
+    columns: list[Floats] = []
+    for vectors in evidence.texts:
+        names += [f"{vectors.name}.{what}" for what in ("own_most", "own_mean", "groups")]
+        columns += [*_with_own(evidence, vectors), _of_groups(evidence, vectors)]
+    if evidence.words:
+        names += ["words.uncovered", "words.rarest_uncovered", "words.length"]
+        columns += list(_uncovered(evidence))
+    return names, _stacked(columns, len(evidence.pairs))
+
+
+def picture_features(evidence: Evidence) -> tuple[list[str], Floats]:
+    """Names, and (n, F): the cosine of the image with the caption's own image, by each encoder."""
+    names = [f"{vectors.name}.image" for vectors in evidence.pictures]
+    columns = [
+        np.einsum("nd,nd->n", vectors.of(evidence.images), vectors.of(evidence.groups))
+        for vectors in evidence.pictures
+    ]
+    return names, _stacked(columns, len(evidence.pairs))
+
+
+def joint_features(evidence: Evidence) -> tuple[list[str], Floats]:
+    """Names, and (n, F): each annotator's cosine of every ranked pair, less how near either side is to its nearest.
+
+    So there is a number also where the annotator ranks neither for the other, and an item that is near to everything
+    is nearer to nothing. Source of the difference: Lample et al., Word translation without parallel data, ICLR 2018
+    (cross-domain similarity local scaling).
+    """
+    names: list[str] = []
+    columns: list[Floats] = []
+    for joint in evidence.joint:
+        cosine = _cosines(joint, evidence)
+        of_images, of_captions = _crowding(joint)
+        images = of_images[places(joint.images.ids, evidence.images)]
+        captions = of_captions[places(joint.captions.ids, evidence.pair_captions)]
+        names += [f"{joint.images.name}.{what}" for what in ("cosine", "above_image", "above_caption")]
+        columns += [cosine, cosine - images, cosine - captions]
+    if evidence.joint:
+        names += ["joint.above_image", "joint.above_caption", "joint.least"]
+        scaled = [column / (float(column.std()) or 1.0) for column in columns]
+        columns += [np.mean(scaled[1::3], axis=0), np.mean(scaled[2::3], axis=0)]
+        columns.append(np.min([a + b for a, b in zip(scaled[1::3], scaled[2::3], strict=True)], axis=0))
+    return names, _stacked(columns, len(evidence.pairs))
+
+
+def _stacked(columns: list[Floats], count: int) -> Floats:
+    return np.stack(columns, axis=1).astype(np.float32) if columns else np.empty((count, 0), np.float32)
+
+
+def _with_own(evidence: Evidence, vectors: Vectors) -> tuple[Floats, Floats]:
+    """(n,) the greatest and the mean cosine with the image's own captions, the caption itself left out."""
+    most, mean = (np.full(len(evidence.pairs), np.nan, np.float32) for _ in range(2))
+    for rows, own in with_own_captions(evidence):
+        cosine = vectors.of(evidence.pair_captions[rows]) @ vectors.of(own).T
+        other = evidence.pair_captions[rows][:, None] != own
+        count = other.sum(axis=1)
+        some = count > 0
+        most[rows[some]] = np.where(other, cosine, -np.inf)[some].max(axis=1)
+        mean[rows[some]] = (np.where(other, cosine, 0).sum(axis=1) / np.maximum(count, 1))[some]
+    return most, mean
+
+
+def with_own_captions(evidence: Evidence) -> Iterator[tuple[Ints, Ints]]:
+    """The places of each image's pairs, and the image's own captions; images without captions are left out."""
+    firsts = np.flatnonzero(np.diff(evidence.images, prepend=-1))
+    for start, stop in zip(firsts, np.append(firsts[1:], len(evidence.images)), strict=True):
+        own = evidence.own.of_image(int(evidence.images[start]))
+        if len(own):
+            yield np.arange(start, stop), own
+
+
+def _of_groups(evidence: Evidence, vectors: Vectors) -> Floats:
+    means = group_vectors(evidence.own, vectors)
+    cosine: Floats = np.einsum("nd,nd->n", means.of(evidence.images), means.of(evidence.groups))
+    return cosine
+
+
+def group_vectors(own: OwnCaptions, vectors: Vectors) -> Vectors:
+    """Each image's mean caption, of unit length; zero where it has none that says anything."""
+    if not len(own.captions):
+        return Vectors(vectors.name, own.images, np.empty((0, vectors.rows.shape[1]), np.float32))
+    sums = np.add.reduceat(vectors.of(own.captions), own.starts[:-1], axis=0)
+    length = np.linalg.norm(sums, axis=1, keepdims=True)
+    return Vectors(vectors.name, own.images, sums / np.where(length > 0, length, 1))
+
+
+def _uncovered(evidence: Evidence) -> Iterator[Floats]:
+    """(n,) share of the caption's words, by rarity, that no other caption of the image has; the rarest; how many."""
+    number: dict[str, int] = {}
+    of_caption = [
+        np.array(sorted({number.setdefault(word, len(number)) for word in words}), np.int64)
+        for words in evidence.words
+    ]
+    n_captions = np.bincount(np.concatenate([*of_caption, np.empty(0, np.int64)]), minlength=len(number))
+    rarity = np.log((1 + len(of_caption)) / (1 + n_captions))
+    share, rarest, length = (np.full(len(evidence.pairs), np.nan, np.float32) for _ in range(3))
+    at = places(evidence.captions, evidence.pair_captions)
+    for rows, own in with_own_captions(evidence):
+        told = np.zeros(len(number), np.int64)
+        own_at = places(evidence.captions, own)
+        for one in own_at:
+            told[of_caption[one]] += 1
+        for row in rows:
+            words = of_caption[at[row]]
+            if not len(words):
+                continue
+            itself = int(at[row] in own_at)
+            lacking = rarity[words] * (told[words] <= itself)
+            share[row] = lacking.sum() / max(float(rarity[words].sum()), 1e-9)
+            rarest[row], length[row] = lacking.max(), len(words)
+    yield from (share, rarest, length)
+
+
+def _cosines(joint: Joint, evidence: Evidence) -> Floats:
+    cosine: Floats = np.concatenate(
+        [
+            np.einsum(
+                "nd,nd->n",
+                joint.images.of(evidence.images[rows]),
+                joint.captions.of(evidence.pair_captions[rows]),
+            )
+            for rows in _blocks(len(evidence.pairs), joint.images.rows.shape[1])
+        ]
+    )
+    return cosine
+
+
+def _crowding(joint: Joint) -> tuple[Floats, Floats]:
+    """(I,) and (C,) mean cosine with the nearest items of the other side."""
+    sides = joint.images.rows, joint.captions.rows
+    found = []
+    for queries, gallery in (sides, sides[::-1]):
+        k = min(NEIGHBOURS, len(gallery))
+        nearest = [
+            np.partition(queries[rows] @ gallery.T, len(gallery) - k, axis=1)[:, -k:].mean(axis=1)
+            for rows in _blocks(len(queries), len(gallery))
+        ]
+        found.append(np.concatenate(nearest))
+    return found[0], found[1]
+
+
+def _blocks(count: int, width: int) -> Iterator[NDArray[np.int64]]:
+    step = max(1, _CELLS // max(1, width))
+    for start in range(0, count, step):
+        yield np.arange(start, min(start + step, count))

@@ -1,0 +1,186 @@
+"""The models that fuse features, and how their output is calibrated; chosen by log-loss on answers they have not read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mitl.errors import MetricError
+from mitl.fusion.curves import logits
+
+Matrix = NDArray[np.float32]
+Floats = NDArray[np.float64]
+
+SEED = 0
+"""Of the trees' binning; nothing else is drawn."""
+EXTRA = "fusion needs scikit-learn, which is not installed; pip install 'mitl[fusion]'"
+
+
+class Predicts(Protocol):
+    """A fitted model."""
+
+    def predict_proba(self, X: Matrix) -> Floats:
+        """(n, 2): the probability of no match and of a match."""
+        ...
+
+
+def _logistic() -> Any:
+    from sklearn.impute import SimpleImputer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    return make_pipeline(
+        SimpleImputer(strategy="mean", keep_empty_features=True),
+        StandardScaler(),
+        LogisticRegression(C=0.1, max_iter=500),
+    )
+
+
+def _boosted() -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    return HistGradientBoostingClassifier(
+        learning_rate=0.06,
+        max_iter=150,
+        max_leaf_nodes=12,
+        min_samples_leaf=20,
+        l2_regularization=5.0,
+        max_features=0.5,
+        early_stopping=False,
+        random_state=SEED,
+    )
+
+
+BASES: Mapping[str, Callable[[], Any]] = {"logistic": _logistic, "boosted": _boosted}
+MEAN = "mean of both"
+"""Of the two models' log-odds."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Examples:
+    """Rows to learn from: each answered pair with how many said yes and how many no."""
+
+    features: Matrix
+    yes: Floats
+    no: Floats
+
+    def rows(self, chosen: NDArray[np.bool_]) -> Examples:
+        """Some of them."""
+        return Examples(self.features[chosen], self.yes[chosen], self.no[chosen])
+
+    @property
+    def has_both(self) -> bool:
+        """Whether matches and others are among the answers."""
+        return bool(self.yes.sum() > 0 and self.no.sum() > 0)
+
+    def log_loss(self, probability: Floats) -> float:
+        """Mean loss over the answers, in nats."""
+        p = np.clip(probability, 1e-6, 1 - 1e-6)
+        return float(-(self.yes * np.log(p) + self.no * np.log(1 - p)).sum() / (self.yes + self.no).sum())
+
+
+def fit(name: str, examples: Examples) -> Predicts:
+    """A base model fitted to the examples; a pair that workers disagree on counts for both sides.
+
+    Raises:
+        MetricError: scikit-learn is not installed.
+    """
+    try:
+        model = BASES[name]()
+    except ModuleNotFoundError as error:
+        raise MetricError(EXTRA) from error
+    said = [(examples.yes, 1), (examples.no, 0)]
+    features = np.concatenate([examples.features[weight > 0] for weight, _ in said])
+    target = np.concatenate([np.full(int((weight > 0).sum()), label) for weight, label in said])
+    weights = np.concatenate([weight[weight > 0] for weight, _ in said])
+    if name == "logistic":
+        model.fit(features, target, logisticregression__sample_weight=weights)
+    else:
+        model.fit(features, target, sample_weight=weights)
+    fitted: Predicts = model
+    return fitted
+
+
+def predict(model: Predicts, features: Matrix) -> Floats:
+    """(n,) log-odds of a match, not calibrated."""
+    return logits(model.predict_proba(features)[:, 1].astype(np.float64))
+
+
+class Calibrator(Protocol):
+    """From log-odds to a probability."""
+
+    def __call__(self, scores: Floats) -> Floats:
+        """(n,) probabilities, rising with the score."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Platt:
+    """A logistic curve. Source: Platt, Probabilistic outputs for support vector machines, 1999 (with his targets)."""
+
+    slope: float
+    offset: float
+
+    def __call__(self, scores: Floats) -> Floats:
+        """(n,) probabilities."""
+        from scipy.special import expit
+
+        found: Floats = expit(self.slope * scores + self.offset)
+        return found
+
+    @classmethod
+    def fit(cls, scores: Floats, yes: Floats, no: Floats) -> Platt:
+        """The likeliest curve that does not fall."""
+        from scipy.optimize import minimize
+        from scipy.special import expit, log_expit
+
+        n_yes, n_no = float(yes.sum()), float(no.sum())
+        high, low = (n_yes + 1) / (n_yes + 2), 1 / (n_no + 2)
+        up, total = yes * high + no * low, yes + no
+
+        def loss(curve: Floats) -> tuple[float, Floats]:
+            z = curve[0] * scores + curve[1]
+            slope = total * expit(z) - up
+            value = -(up * log_expit(z) + (total - up) * log_expit(-z)).sum()
+            return float(value), np.array([(slope * scores).sum(), slope.sum()])
+
+        found = minimize(loss, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B", bounds=[(0, None), (None, None)])
+        return cls(*found.x.tolist())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Isotonic:
+    """A rising curve of steps joined by lines; ends are drawn in by one answer, so that nothing is certain."""
+
+    at: Floats
+    value: Floats
+
+    def __call__(self, scores: Floats) -> Floats:
+        """(n,) probabilities."""
+        return np.interp(scores, self.at, self.value)
+
+    @classmethod
+    def fit(cls, scores: Floats, yes: Floats, no: Floats) -> Isotonic:
+        """The rising curve nearest to the answers."""
+        from scipy.optimize import isotonic_regression
+
+        known, place = np.unique(scores, return_inverse=True)
+        up, total = np.bincount(place, yes), np.bincount(place, yes + no)
+        found = isotonic_regression(up / total, weights=total)
+        blocks = np.asarray(found.blocks)
+        mass = np.add.reduceat(total, blocks[:-1])
+        share = np.add.reduceat(up, blocks[:-1])
+        value = np.repeat((share + 0.5) / (mass + 1), np.diff(blocks))
+        # Smoothing small blocks may bend the curve; the running maximum keeps it rising.
+        return cls(known, np.maximum.accumulate(value))
+
+
+CALIBRATORS: Mapping[str, Callable[[Floats, Floats, Floats], Calibrator]] = {
+    "platt": Platt.fit,
+    "isotonic": Isotonic.fit,
+}

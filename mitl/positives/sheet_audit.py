@@ -1,0 +1,112 @@
+"""The datasheet's account of an audit, and of the labels that a machine gave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import pandas as pd
+
+from mitl.positives.markdown import percent, plain, table
+from mitl.positives.merging import MATCHES, REFUSES
+from mitl.positives.release_input import ReleaseInput
+from mitl.records import several
+from mitl.records.audits import AuditDesign
+
+
+def certified_told(
+    design: AuditDesign, held: pd.DataFrame, *, found: int, outside: int, lines: Iterable[str]
+) -> str:
+    """How the audit was drawn and answered, and what it certifies, in Markdown.
+
+    Args:
+        held: ``HELD``.
+        found: pairs that only the audit found.
+        outside: positives that are not in the pool.
+        lines: the certificate in words.
+    """
+    in_stratum = np.bincount(held["stratum"], minlength=len(design.strata)).tolist()
+    rows = [
+        (plain(stratum.name), f"{stratum.size:,}", f"{n:,}", f"{stratum.sample:,}")
+        for stratum, n in zip(design.strata, in_stratum, strict=True)
+    ]
+    drawn = "at random" if design.simple else "at random from each of the strata below"
+    parts = [
+        f"Of the {design.size:,} pairs of the queries that were asked with all that they search, {design.sample:,} were "
+        f"drawn {drawn}, each with a known probability. People answered them blind, on the same pages as other pairs; a "
+        "match, and a part of the others that was drawn beforehand, went to two further people. Nothing that proposed, "
+        "learned or merged has read these answers: `audit.parquet` and `audit_answers.parquet` hold them, "
+        "`audit_strata.parquet` what they were held against.",
+        table(("stratum", "pairs", "held as positives", "drawn"), rows),
+        "\n".join(f"- {line}" for line in lines),
+        f"{several(found, 'pair')} of the sample {'is a match' if found == 1 else 'are matches'} that nothing else had "
+        "found: in the release, marked `audit`, and not among what is counted as held.",
+    ]
+    if outside:
+        parts.append(
+            f"Of {several(outside, 'positive')} outside these pairs the certificate says nothing: their queries were not "
+            "asked."
+        )
+    parts.append("`mitl verify` computes these figures again from the released files alone.")
+    return "\n\n".join(parts)
+
+
+def audit_told(data: ReleaseInput) -> str:
+    """The certificate of this release."""
+    audit = data.audit
+    assert audit is not None
+    return certified_told(
+        audit.record.design,
+        audit.held,
+        found=int(audit.audited["found"].sum()),
+        outside=audit.outside,
+        lines=audit.certificate.lines(),
+    )
+
+
+def in_short(lines: Sequence[str]) -> str:
+    """The bounds alone, of a certificate's lines."""
+    return "\n".join(f"- {line}" for line in lines[:3])
+
+
+def limits(data: ReleaseInput) -> Sequence[str]:
+    """The certificate's sentences, for those who read no datasheet; none without a certificate."""
+    return () if data.audit is None else tuple(data.audit.certificate.lines())
+
+
+def machine_counts(data: ReleaseInput) -> tuple[int, int, int]:
+    """Machine labels that are read, and of these the matches and the others."""
+    labels = data.merged.pairs["machine"].to_numpy()
+    yes, no = int(MATCHES[labels].sum()), int(REFUSES[labels].sum())
+    return yes + no, yes, no
+
+
+def machine_told(data: ReleaseInput) -> str:
+    """What a machine labelled, under which bound, and what its labels are worth."""
+    total, yes, no = machine_counts(data)
+    merged = data.merged.pairs
+    stand = int((REFUSES[merged["machine"]] & merged["original"] & merged["kept"]).sum())
+    told = [
+        f"A machine labelled {several(total, 'pair')} that nobody was asked about: {several(yes, 'match', 'matches')}, "
+        f"{no:,} no match. They are marked `machine` in `positives.parquet` and `negatives.parquet`, with the label and "
+        "its calibrated probability; no column of people's answers holds them."
+    ]
+    bound = data.machine
+    if bound is not None:
+        told.append(
+            f"With a probability of {percent(1 - bound.risk)} the mean {plain(bound.loss)} of these labels is at most "
+            f"{bound.tolerated_error:g}, by {several(bound.audited, 'answer')} of people on a random sample. Scored by "
+            f"{plain(bound.scored_by)}."
+        )
+    told.append(
+        "The bound holds for all of them together, not for each kind of pair. An answer of people or a CxC rating beats "
+        "such a label."
+    )
+    if data.rules.with_originals:
+        told.append(
+            "So does the original annotation: where a machine calls an original pair no match, the pair stays and is "
+            f"among the conflicts ({stand:,} here), because these few labels may be wrong far more often than the bound "
+            "says of all."
+        )
+    told.append("`mitl build-dataset --humans-only` builds the release without them.")
+    return " ".join(told)

@@ -1,0 +1,274 @@
+"""A release checked by its own files: whether they are those that were released, and give the figures that they state."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mitl.audits.certificate import Certificate, certify
+from mitl.core.packed import contains, places
+from mitl.errors import AuditError
+from mitl.positives.audit_files import CERTIFICATE, ReleasedAudit, read_audit
+from mitl.positives.certifying import confirmed, largest_share, matches_at_least
+from mitl.positives.folders import FORMAT, MANIFEST, RATINGS_FORMAT, read_checked, read_manifest
+from mitl.positives.sheet_audit import certified_told, in_short
+from mitl.records import PositiveSource, several
+from mitl.records.audits import ANSWERS_EACH
+from mitl.records.frames import LABELS, NONE
+
+_CLOSE = 1e-9
+"""Relative; what another machine's arithmetic may change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What a release's files say, and where they contradict each other."""
+
+    name: str
+    files: int
+    """Of the manifest, checked by their hashes."""
+    audited: int
+    """Audited pairs; 0 without a certificate."""
+    answers: int
+    certificate: Certificate | None
+    """As the released answers give it; None where there is none, or where it cannot be computed."""
+    differences: tuple[str, ...]
+    """A line each; empty where everything holds."""
+
+
+def verify_release(folder: Path) -> Verification:
+    """Check the hashes of a release of positives or ratings, and compute its certificate again where it has one.
+
+    Raises:
+        ReleaseError: it is not a release.
+    """
+    manifest = read_manifest(folder, _format(folder))
+    name, files = str(manifest.get("name", folder.name)), manifest["files"]
+    assert isinstance(files, dict)
+    changed = list(_changed(folder, files))
+    if changed:
+        return Verification(name, len(files), 0, 0, None, tuple(changed))
+    audit = read_audit(folder, manifest)
+    if audit is None:
+        return Verification(name, len(files), 0, 0, None, tuple(_leftovers(manifest, files)))
+    tables = {
+        table: pq.read_table(
+            pa.BufferReader(read_checked(folder, manifest, f"{table}.parquet")), columns=columns
+        ).to_pandas()
+        for table, columns in _READ.items()
+    }
+    differences = [*_design(audit, manifest), *_sample(audit), *_answers(audit), *_held(audit, tables)]
+    differences += _labels(audit, tables)
+    certificate = None
+    try:
+        certificate = _certificate(audit, tables["positives"], manifest)
+    except AuditError as error:
+        differences.append(f"the released answers give no certificate: {error}")
+    else:
+        differences += _figures(audit, certificate)
+        differences += _documents(folder, manifest, audit, certificate)
+    return Verification(
+        name, len(files), len(audit.audited), len(audit.answers), certificate, tuple(differences)
+    )
+
+
+_PAIR = ["image_id", "caption_id"]
+_READ = {
+    "positives": [*_PAIR, "label", "sources", "annotators"],
+    "negatives": [*_PAIR, "label"],
+    "judgements": [*_PAIR, "label", "worker", "usable"],
+}
+
+
+def _format(folder: Path) -> str:
+    """The format that a manifest names, if it is one of ours."""
+    try:
+        named = json.loads((folder / MANIFEST).read_bytes())["format"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return FORMAT  # reading it tells what is wrong
+    return RATINGS_FORMAT if named == RATINGS_FORMAT else FORMAT
+
+
+def _changed(folder: Path, files: Mapping[str, Any]) -> Iterator[str]:
+    """Files that are missing, changed or not the release's."""
+    for name, entry in sorted(files.items()):
+        path = folder / name
+        if path.parent != folder or not isinstance(entry, dict):
+            yield f"{MANIFEST} names {name!r}, which is no file of the release"
+        elif not path.is_file():
+            yield f"{name} is missing"
+        else:
+            with path.open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != entry.get("sha256"):
+                    yield f"{name} is not the file that was released: its hash is another"
+    for path in sorted(folder.iterdir()):
+        if path.name not in files and path.name != MANIFEST:
+            yield f"{path.name} is not a file of the release"
+
+
+def _leftovers(manifest: Mapping[str, Any], files: Mapping[str, Any]) -> Iterator[str]:
+    """What speaks of a certificate where there is none."""
+    if "audit" in (manifest.get("configuration") or {}) or any(name.startswith("audit") for name in files):
+        yield f"the release was certified, and {CERTIFICATE} is not among its files"
+
+
+def _design(audit: ReleasedAudit, manifest: Mapping[str, Any]) -> Iterator[str]:
+    if manifest.get("configuration", {}).get("audit") != audit.told["audit"]:
+        yield f"{MANIFEST} and {CERTIFICATE} name different designs of the audit"
+
+
+def _sample(audit: ReleasedAudit) -> Iterator[str]:
+    """Where the drawn pairs are not a sample of that design."""
+    strata, drawn = audit.design.strata, audit.audited
+    if not drawn["stratum"].between(0, len(strata) - 1).all() or not audit.held["stratum"].between(
+        0, len(strata) - 1
+    ).all():
+        yield "a pair is in a stratum that the design lacks"
+        return
+    found = np.bincount(drawn["stratum"], minlength=len(strata)).tolist()
+    for stratum, n in zip(strata, found, strict=True):
+        if n != stratum.sample:
+            yield f"audit.parquet holds {several(n, 'pair')} of stratum {stratum.name!r}, but {stratum.sample:,} were drawn"
+    inclusion = np.array([stratum.inclusion for stratum in strata])[drawn["stratum"]]
+    if not np.allclose(drawn["inclusion"], inclusion, rtol=_CLOSE):
+        yield "audit.parquet states other probabilities of the draw than the design"
+    if drawn["place"].tolist() != list(range(1, len(drawn) + 1)):
+        yield "audit.parquet lacks places of the draw"
+    if drawn["pair"].duplicated().any():
+        yield "audit.parquet holds a pair twice"
+
+
+def _answers(audit: ReleasedAudit) -> Iterator[str]:
+    """Where the two tables of answers differ, or two answers on a pair are one person's."""
+    order = np.argsort(audit.audited["pair"].to_numpy(), kind="stable")
+    rows = places(audit.audited["pair"].to_numpy()[order], audit.answers["pair"].to_numpy())
+    numbers = audit.answers["number"].to_numpy()
+    if (rows < 0).any() or not ((numbers >= 1) & (numbers <= ANSWERS_EACH)).all():
+        yield "audit_answers.parquet holds an answer that audit.parquet knows nothing of"
+        return
+    given = np.full((len(order), ANSWERS_EACH), NONE, np.int8)
+    given[order[rows], numbers - 1] = audit.answers["label"]
+    stated = audit.audited[["first", "second", "third"]].to_numpy()
+    wrong = (given != stated).any(axis=1)
+    if wrong.any():
+        yield (
+            f"audit.parquet and audit_answers.parquet differ on {several(int(wrong.sum()), 'pair')}, first on "
+            f"{_pair(audit, int(audit.audited['pair'].to_numpy()[wrong][0]))}"
+        )
+    if audit.answers.duplicated(["pair", "worker"]).any():
+        yield "audit_answers.parquet holds two answers of one person on one pair"
+
+
+def _held(audit: ReleasedAudit, tables: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+    """Where what the release holds is not what the audit was held against."""
+    drawn, held = audit.audited, audit.held["pair"].to_numpy()
+    is_held = contains(held, drawn["pair"].to_numpy())
+    wrong = drawn["held"].to_numpy() != is_held
+    if wrong.any():
+        yield (
+            f"audit.parquet and audit_strata.parquet differ on what is held, first on "
+            f"{_pair(audit, int(drawn['pair'].to_numpy()[wrong][0]))}"
+        )
+    found = confirmed(drawn) & ~is_held
+    if (drawn["found"].to_numpy() != found).any() or int(found.sum()) != audit.told["found"]:
+        yield "audit.parquet marks other pairs as found than its answers confirm"
+    positives = tables["positives"]
+    by_audit = np.array([PositiveSource.AUDIT in sources for sources in positives["sources"]], np.bool_)
+    pairs = audit.packed(positives)
+    if not contains(np.sort(drawn["pair"].to_numpy()[found]), pairs[by_audit]).all():
+        yield "positives.parquet marks a pair as found by the audit that the audit did not find"
+    if not contains(np.sort(pairs[~by_audit]), held).all():
+        yield "audit_strata.parquet holds a pair that is no positive of the release"
+    if len(held) != audit.told["held"] or len(held) + audit.told["outside"] != int((~by_audit).sum()):
+        yield (
+            f"{CERTIFICATE} counts {audit.told['held']:,} held positives and {audit.told['outside']:,} outside the pool, "
+            f"but audit_strata.parquet has {len(held):,} and positives.parquet {int((~by_audit).sum()):,} in all"
+        )
+
+
+def _labels(audit: ReleasedAudit, tables: Mapping[str, pd.DataFrame]) -> Iterator[str]:
+    """Where people's released answers on audited pairs are not those of the other tables, or a person answered twice."""
+    drawn = audit.audited[["pair", "label"]]
+    code = {label.value: place for place, label in enumerate(LABELS)}
+    for name in ("positives", "negatives"):
+        said = tables[name].assign(pair=audit.packed(tables[name])).dropna(subset="label")
+        both = drawn.merge(said, on="pair", suffixes=("", "_there"))
+        if (both["label"] != both["label_there"].map(code)).any():
+            yield f"audit.parquet states other answers of people than {name}.parquet"
+    asked = tables["judgements"].assign(pair=audit.packed(tables["judgements"])).dropna(subset="label")
+    judged = np.sort(asked.loc[asked["usable"], "pair"].to_numpy())
+    if ((drawn["label"] != NONE).to_numpy() != contains(judged, drawn["pair"].to_numpy())).any():
+        yield "audit.parquet states answers of people that judgements.parquet does not hold, or lacks some"
+    if len(audit.answers.merge(asked, on=["pair", "worker"])):
+        yield "a person answered a pair for the audit who had answered it before"
+
+
+def _certificate(
+    audit: ReleasedAudit, positives: pd.DataFrame, manifest: Mapping[str, Any]
+) -> Certificate:
+    """What the released answers certify."""
+    is_held = contains(audit.held["pair"].to_numpy(), audit.packed(positives))
+    found_by = positives.loc[is_held, "annotators"].map(len).to_numpy(np.int64)
+    known = audit.audited.loc[audit.audited["label"] != NONE, ["pair", "label"]]
+    return certify(
+        audit.audited,
+        audit.design,
+        audit.held,
+        known.sort_values("pair", ignore_index=True),
+        worker_share=largest_share(audit.answers["worker"]),
+        chao=matches_at_least(found_by, len(manifest["counts"]["pairs_proposed_by"])),
+    )
+
+
+def _figures(audit: ReleasedAudit, certificate: Certificate) -> Iterator[str]:
+    """Number by number, what ``certificate.json`` states and the released answers do not give."""
+    given = {"certificate": json.loads(json.dumps(certificate.as_json())), "words": list(certificate.lines())}
+    for where, stated, found in _unlike({name: audit.told[name] for name in given}, given, ""):
+        yield f"{CERTIFICATE} states {where} as {stated}, but the released answers give {found}"
+
+
+def _unlike(stated: Any, found: Any, where: str) -> Iterator[tuple[str, str, str]]:
+    """Where two values of JSON differ by more than rounding."""
+    if isinstance(stated, dict) and isinstance(found, dict):
+        for key in sorted(stated.keys() | found.keys()):
+            yield from _unlike(stated.get(key), found.get(key), f"{where}.{key}".strip("."))
+    elif isinstance(stated, list) and isinstance(found, list) and len(stated) == len(found):
+        for place, values in enumerate(zip(stated, found, strict=True), start=1):
+            yield from _unlike(*values, f"{where}.{place}")
+    elif isinstance(stated, float | int) and isinstance(found, float | int):
+        if not math.isclose(stated, found, rel_tol=_CLOSE, abs_tol=1e-12):
+            yield where, f"{stated:.10g}", f"{found:.10g}"
+    elif stated != found:
+        yield where, repr(stated), repr(found)
+
+
+def _documents(
+    folder: Path, manifest: Mapping[str, Any], audit: ReleasedAudit, certificate: Certificate
+) -> Iterator[str]:
+    """Documents that tell another certificate."""
+    lines = certificate.lines()
+    told = certified_told(
+        audit.design, audit.held, found=audit.told["found"], outside=audit.told["outside"], lines=lines
+    )
+    if told not in read_checked(folder, manifest, "datasheet.md").decode():
+        yield "datasheet.md tells another certificate than the released answers give"
+    described = json.loads(read_checked(folder, manifest, "croissant.json"))
+    if not set(lines) <= set(described.get("rai:dataAnnotationAnalysis", ())):
+        yield "croissant.json tells another certificate than the released answers give"
+    if in_short(lines) not in read_checked(folder, manifest, "README.md").decode():
+        yield "README.md tells another certificate than the released answers give"
+
+
+def _pair(audit: ReleasedAudit, packed: int) -> str:
+    image, caption = packed >> 32, packed & 0xFFFFFFFF
+    return f"image {audit.image_ids[image]} with caption {audit.caption_ids[caption]}"

@@ -1,0 +1,73 @@
+"""What certifies a release: the complete audit of the pool as it is, and the bound of its machine labels."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from mitl.crowd.context import Context
+from mitl.db.store import audits as audit_store
+from mitl.errors import AuditError
+from mitl.positives.certifying import AuditRecord, certified
+from mitl.positives.merging import Exclusions
+from mitl.positives.release_input import MachineBound, ReleaseInput
+from mitl.records import AuditPurpose
+from mitl.stages.auditing.pools import pool_of
+
+
+def with_certificate(
+    context: Context, data: ReleaseInput, exclusions: Exclusions
+) -> tuple[ReleaseInput, str]:
+    """The release with what only the audit found and its certificate; or as it was, and in one line why."""
+    record, why = _record(context)
+    if record is not None and data.rules.official:
+        record, why = None, "the official filters reproduce files that had no audit, so it is not read"
+    if record is not None:
+        try:
+            merged, audit = certified(record, data.merged, exclusions, data.proposals)
+        except AuditError as error:
+            why = str(error)
+        else:
+            configuration = {**data.configuration, "audit": audit.named}
+            return replace(data, merged=merged, audit=audit, configuration=configuration), ""
+    return data, why and f"the release has no certificate: {why}"
+
+
+def _record(context: Context) -> tuple[AuditRecord | None, str]:
+    """The newest valid audit of recall; or none and, where one was drawn, why none is valid."""
+    session, environment = context.session, context.environment
+    audit = audit_store.current(session, environment, AuditPurpose.RECALL)
+    if audit is not None:
+        return AuditRecord(
+            number=audit.number,
+            design=audit.design,
+            pool_sha256=audit.pool_sha256,
+            pool=pool_of(context),
+            listed=audit_store.listed(session, audit.id),
+            audited=audit_store.audited(session, audit.id),
+            answers=audit_store.audit_answers(session, audit.id),
+        ), ""
+    drawn = [row for row in audit_store.audits(session, environment) if row.purpose is AuditPurpose.RECALL]
+    if not drawn:
+        return None, ""
+    return None, (
+        f"the data set or the queries asked have changed since audit {drawn[-1].number} was drawn, which voids it; "
+        "draw another with `mitl audit draw`"
+    )
+
+
+def with_machine_bound(context: Context, data: ReleaseInput) -> ReleaseInput:
+    """The release with the bound under which the machine labels that stand were given."""
+    labelling = audit_store.standing(context.session, context.environment)
+    assert labelling is not None  # its labels are in the release
+    config = json.loads(labelling.config)
+    bound = MachineBound(
+        tolerated_error=config["tolerated_error"],
+        risk=config["risk"],
+        loss=config["loss"],
+        audited=config["audited"],
+        scored_by=config["scored_by"],
+    )
+    return replace(
+        data, machine=bound, configuration={**data.configuration, "machine_labels": config}
+    )

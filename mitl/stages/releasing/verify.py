@@ -1,0 +1,73 @@
+"""Verifying a release from its files alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, TypedDict
+
+from mitl.positives.verifying import Verification, verify_release
+from mitl.records import StageResult, Verdict, several
+from mitl.records.results import printed_by
+
+_SHOWN = 20
+"""Differences that are told, and then how many more there are."""
+
+
+@printed_by("verify")
+class VerifyCounts(TypedDict):
+    """What a release's files say."""
+
+    files: Annotated[int, "files whose hashes were compared with the manifest"]
+    certified: Annotated[bool, "whether it holds a certificate that its own answers give again"]
+    audited: Annotated[int, "audited pairs; 0 without a certificate"]
+    answers: Annotated[int, "answers on them"]
+    certificate: Annotated[
+        dict[str, Any] | None, "every figure as the released answers give it; null where there is none"
+    ]
+    differences: Annotated[list[str], "what is not as it was released, a line each"]
+
+
+@printed_by("verify", key="paths")
+class VerifyPaths(TypedDict):
+    """What was verified."""
+
+    release: Annotated[str, "the release's folder"]
+
+
+def verify(folder: Path) -> Verdict:
+    """Check a release's hashes, and compute its certificate again; it needs neither project nor database.
+
+    Raises:
+        ReleaseError: the folder is not a release.
+    """
+    found = verify_release(folder)
+    counts: VerifyCounts = {
+        "files": found.files,
+        "certified": found.certificate is not None and not found.differences,
+        "audited": found.audited,
+        "answers": found.answers,
+        "certificate": None if found.certificate is None else found.certificate.as_json(),
+        "differences": list(found.differences),
+    }
+    paths: VerifyPaths = {"release": str(folder)}
+    result = StageResult(counts=counts, paths=paths, lines=tuple(_lines(found)))
+    if not found.differences:
+        return Verdict(result)
+    first, more = found.differences[0], len(found.differences) - 1
+    return Verdict(result, f"{found.name} is not as it was released: {first}" + (f"; {more:,} more" if more else ""))
+
+
+def _lines(found: Verification) -> list[str]:
+    if found.differences:
+        rest = found.differences[1:]
+        left = len(rest) - _SHOWN
+        return [*rest[:_SHOWN], *([f"and {left:,} more"] if left > 0 else [])]
+    lines = [f"{found.name}: {several(found.files, 'file')} as released"]
+    if found.certificate is None:
+        return [*lines, "no certificate: how complete it is was not audited"]
+    return [
+        *lines,
+        f"certified by {several(found.audited, 'audited pair')} with {several(found.answers, 'blind answer')}, "
+        "computed again from these files alone:",
+        *found.certificate.lines(),
+    ]
