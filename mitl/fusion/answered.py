@@ -125,7 +125,9 @@ class _Side:
     @property
     def names(self) -> tuple[str, ...]:
         """Of the features, in order."""
-        by = [f"{vectors.name}.{what}" for vectors in self.encoders for what in ("share", "yes", "no", "nearer")]
+        by = [
+            f"{vectors.name}.{what}" for vectors in self.encoders for what in ("share", "yes", "no", "nearer")
+        ]
         return tuple(f"said.{self.name}.{name}" for name in ("share", *by))
 
     def shared(self) -> Iterator[tuple[Ints, Ints]]:

@@ -97,9 +97,7 @@ def still_asked(auc: float, tolerance: Tolerance, positive_share: float = POSITI
     accepted_above = -float(ndtri(accepted))
     if accepted_above <= refused_below:
         return 0.0
-    by_machine = (1 - p) * (ndtr(refused_below) + accepted) + p * (
-        tolerance.lost + ndtr(d - accepted_above)
-    )
+    by_machine = (1 - p) * (ndtr(refused_below) + accepted) + p * (tolerance.lost + ndtr(d - accepted_above))
     return float(max(0.0, 1 - by_machine))
 
 

@@ -16,7 +16,18 @@ from mitl.fusion.answered import AnsweredFeatures, Said, answered_features
 from mitl.fusion.evidence import Evidence
 from mitl.fusion.folds import FOLDS, folds
 from mitl.fusion.likeness import joint_features, picture_features, text_features
-from mitl.fusion.models import BASES, CALIBRATORS, MEAN, Calibrator, Examples, Floats, Matrix, Predicts, fit, predict
+from mitl.fusion.models import (
+    BASES,
+    CALIBRATORS,
+    MEAN,
+    Calibrator,
+    Examples,
+    Floats,
+    Matrix,
+    Predicts,
+    fit,
+    predict,
+)
 from mitl.fusion.rankings import ranking_features
 from mitl.records.audits import FUSED
 from mitl.records.frames import frame
@@ -75,7 +86,9 @@ def fuse(
     calibrations: Counter[str] = Counter()
     for fold in range(count):
         said = _with_answers(static[trained.rows], None if answered is None else answered.training[:, fold])
-        learnt = _learn(Examples(said, trained.yes, trained.no), pair_folds[trained.rows], fold, count, advance)
+        learnt = _learn(
+            Examples(said, trained.yes, trained.no), pair_folds[trained.rows], fold, count, advance
+        )
         own = np.flatnonzero(pair_folds == fold)
         probability[own] = learnt(_with_answers(static[own], None if answered is None else answered.own[own]))
         models[learnt.name] += 1
@@ -109,7 +122,9 @@ class Trained:
 
 def _check(evidence: Evidence, trained: Trained, count: int) -> None:
     if not len(trained.rows):
-        raise MetricError("no ranked pair has a usable answer yet, so there is nothing to learn from; run `mitl harvest`")
+        raise MetricError(
+            "no ranked pair has a usable answer yet, so there is nothing to learn from; run `mitl harvest`"
+        )
     yes, no = int((trained.yes > 0).sum()), int((trained.no > 0).sum())
     for kind, n in (("a match", yes), ("no match", no)):
         if not n:

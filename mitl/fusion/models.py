@@ -149,7 +149,9 @@ class Platt:
             value = -(up * log_expit(z) + (total - up) * log_expit(-z)).sum()
             return float(value), np.array([(slope * scores).sum(), slope.sum()])
 
-        found = minimize(loss, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B", bounds=[(0, None), (None, None)])
+        found = minimize(
+            loss, np.array([1.0, 0.0]), jac=True, method="L-BFGS-B", bounds=[(0, None), (None, None)]
+        )
         return cls(*found.x.tolist())
 
 

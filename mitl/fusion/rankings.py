@@ -88,7 +88,9 @@ def _finders(evidence: Evidence) -> Floats:
 def _means(names: list[str], columns: list[Floats]) -> Iterator[Floats]:
     """(n,) the mean place and the mean gap over annotators and directions; NaN where nothing is known."""
     for kind in (".place", ".gap"):
-        block = np.stack([column for name, column in zip(names, columns, strict=False) if name.endswith(kind)])
+        block = np.stack(
+            [column for name, column in zip(names, columns, strict=False) if name.endswith(kind)]
+        )
         known = ~np.isnan(block)
         count = known.sum(axis=0)
         total = np.where(known, block, 0).sum(axis=0)

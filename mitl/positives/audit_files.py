@@ -133,15 +133,21 @@ def read_audit(folder: Path, manifest: Mapping[str, object]) -> ReleasedAudit | 
 
 def _numbered(told: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> ReleasedAudit:
     if told["format"] != CERTIFICATE_FORMAT:
-        raise ValueError(f"{CERTIFICATE} is of the format {told['format']!r}, but this reads {CERTIFICATE_FORMAT!r}")
+        raise ValueError(
+            f"{CERTIFICATE} is of the format {told['format']!r}, but this reads {CERTIFICATE_FORMAT!r}"
+        )
     names = [np.unique(np.concatenate([table[column] for table in tables.values()])) for column in _IDS]
 
     def pairs(table: pd.DataFrame) -> Ints:
-        return pack_ids(*(np.searchsorted(known, table[column]) for known, column in zip(names, _IDS, strict=True)))
+        return pack_ids(
+            *(np.searchsorted(known, table[column]) for known, column in zip(names, _IDS, strict=True))
+        )
 
     audit, answers, strata = (tables[name] for name in AUDIT_TABLES)
     audited = _labelled(audit.assign(pair=pairs(audit)), RELEASED_AUDIT)
-    given = _labelled(answers.assign(pair=pairs(answers)), {k: v for k, v in AUDIT_ANSWERS.items() if k != "place"})
+    given = _labelled(
+        answers.assign(pair=pairs(answers)), {k: v for k, v in AUDIT_ANSWERS.items() if k != "place"}
+    )
     held = frame(HELD, {"pair": pairs(strata), "stratum": strata["stratum"]})
     return ReleasedAudit(
         image_ids=names[0],
@@ -158,6 +164,7 @@ def _labelled(table: pd.DataFrame, schema: Schema) -> pd.DataFrame:
     """Columns of the schema, labels by their places."""
     code = {label.value: place for place, label in enumerate(LABELS)} | {None: NONE}
     columns = {
-        name: table[name].map(lambda word: code[word]) if name in _LABELLED else table[name] for name in schema
+        name: table[name].map(lambda word: code[word]) if name in _LABELLED else table[name]
+        for name in schema
     }
     return frame(schema, columns)

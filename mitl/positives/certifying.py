@@ -177,6 +177,15 @@ def with_audit(merged: Merged, confirmed: Ints, refused: Ints, exclusions: Exclu
 
 def _unknown(pairs: Ints) -> pd.DataFrame:
     """Rows of pairs of which no source but the audit knows anything (``MERGED``)."""
-    empty = {"label": NONE, "machine": NONE, "probability": np.nan, "machine_probability": np.nan, "score": np.nan}
-    values = {"pair": pairs, **{name: np.full(len(pairs), empty.get(name, 0)) for name in MERGED if name != "pair"}}
+    empty = {
+        "label": NONE,
+        "machine": NONE,
+        "probability": np.nan,
+        "machine_probability": np.nan,
+        "score": np.nan,
+    }
+    values = {
+        "pair": pairs,
+        **{name: np.full(len(pairs), empty.get(name, 0)) for name in MERGED if name != "pair"},
+    }
     return frame(MERGED, values)

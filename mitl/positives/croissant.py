@@ -58,10 +58,16 @@ FILE_NOTES = {
     ),
     "conflicts.csv": ("text/csv", "Pairs on which people, CxC and the original annotation disagree."),
     "datasheet.md": ("text/markdown", "How the data came to be, and what to keep in mind."),
-    "certificate.json": ("application/json", "How complete and how right the release is, with a known confidence."),
+    "certificate.json": (
+        "application/json",
+        "How complete and how right the release is, with a known confidence.",
+    ),
     "audit.parquet": (PARQUET, "One row per pair that the audit drew, with its probability and its answers."),
     "audit_answers.parquet": (PARQUET, "One row per answer to an audited pair, under a worker's pseudonym."),
-    "audit_strata.parquet": (PARQUET, "One row per positive that the audit was held against, with its stratum."),
+    "audit_strata.parquet": (
+        PARQUET,
+        "One row per positive that the audit was held against, with its stratum.",
+    ),
 }
 
 
@@ -140,9 +146,7 @@ def croissant(
         **head(data.name, data.card, _described(data, summary)),
         **rai(data, summary),
         "distribution": [
-            file_object(name, content, held[name])
-            for name, content in sorted(files.items())
-            if name in held
+            file_object(name, content, held[name]) for name, content in sorted(files.items()) if name in held
         ],
         "recordSet": [
             record_set(name, schema, held[f"{name}.parquet"][1], notes | _NOTES_OF.get(name, {}))
@@ -332,7 +336,9 @@ def _kinds_of_collection(data: ReleaseInput, summary: Summary) -> list[str]:
 
 def _missing(data: ReleaseInput, summary: Summary) -> str:
     total, _, _ = machine_counts(data)
-    imputed = f"A machine labelled {several(total, 'pair')} in their place." if total else "Nothing was imputed."
+    imputed = (
+        f"A machine labelled {several(total, 'pair')} in their place." if total else "Nothing was imputed."
+    )
     if not summary.judgements:
         return imputed
     return (

@@ -199,10 +199,7 @@ def summarise(data: ReleaseInput, listed: Mapping[Direction, Mapping[int, tuple[
     proposed, answered = distinct(data.proposals["pair"].to_numpy()), distinct(counting["pair"].to_numpy())
     return Summary(
         positives=len(kept),
-        by_source={
-            source: int(kept[speaks].sum())
-            for source, speaks in SPEAKS.items()
-        },
+        by_source={source: int(kept[speaks].sum()) for source, speaks in SPEAKS.items()},
         queries_asked={d: len(set(data.queries.get(d, ()))) for d in Direction},
         queries_listed={d: len(listed[d]) for d in Direction},
         query_positives={d: sum(map(len, listed[d].values())) for d in Direction},

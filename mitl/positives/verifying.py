@@ -130,9 +130,10 @@ def _design(audit: ReleasedAudit, manifest: Mapping[str, Any]) -> Iterator[str]:
 def _sample(audit: ReleasedAudit) -> Iterator[str]:
     """Where the drawn pairs are not a sample of that design."""
     strata, drawn = audit.design.strata, audit.audited
-    if not drawn["stratum"].between(0, len(strata) - 1).all() or not audit.held["stratum"].between(
-        0, len(strata) - 1
-    ).all():
+    if (
+        not drawn["stratum"].between(0, len(strata) - 1).all()
+        or not audit.held["stratum"].between(0, len(strata) - 1).all()
+    ):
         yield "a pair is in a stratum that the design lacks"
         return
     found = np.bincount(drawn["stratum"], minlength=len(strata)).tolist()
@@ -213,9 +214,7 @@ def _labels(audit: ReleasedAudit, tables: Mapping[str, pd.DataFrame]) -> Iterato
         yield "a person answered a pair for the audit who had answered it before"
 
 
-def _certificate(
-    audit: ReleasedAudit, positives: pd.DataFrame, manifest: Mapping[str, Any]
-) -> Certificate:
+def _certificate(audit: ReleasedAudit, positives: pd.DataFrame, manifest: Mapping[str, Any]) -> Certificate:
     """What the released answers certify."""
     is_held = contains(audit.held["pair"].to_numpy(), audit.packed(positives))
     found_by = positives.loc[is_held, "annotators"].map(len).to_numpy(np.int64)

@@ -68,6 +68,4 @@ def with_machine_bound(context: Context, data: ReleaseInput) -> ReleaseInput:
         audited=config["audited"],
         scored_by=config["scored_by"],
     )
-    return replace(
-        data, machine=bound, configuration={**data.configuration, "machine_labels": config}
-    )
+    return replace(data, machine=bound, configuration={**data.configuration, "machine_labels": config})

@@ -54,7 +54,9 @@ def verify(folder: Path) -> Verdict:
     if not found.differences:
         return Verdict(result)
     first, more = found.differences[0], len(found.differences) - 1
-    return Verdict(result, f"{found.name} is not as it was released: {first}" + (f"; {more:,} more" if more else ""))
+    return Verdict(
+        result, f"{found.name} is not as it was released: {first}" + (f"; {more:,} more" if more else "")
+    )
 
 
 def _lines(found: Verification) -> list[str]:
