@@ -34,7 +34,8 @@ _SHAPE = 2.0
 _LEAST_EXPECTED, _MOST_EXPECTED = 1e-7, 0.5
 _STIRLING = 50.0
 """From here on three terms of Stirling's series give log Γ to the last digit."""
-_HALVINGS, _PRICES = 45, 40
+_HALVINGS = 45
+_PRICES, _ROUNDS = 12, 4
 _CHEAPEST, _DEAREST = -25.0, 12.0
 """Log μ between which the price of evidence is sought; outside them the bound is only wider."""
 _ROUNDING = 1e-6
@@ -197,25 +198,27 @@ def betting_upper(
     its log E rises with slope μ. Whatever μ is, the sum of these numbers and the price of the evidence left over bounds
     the true maximum from above (weak duality), so that a coarse μ makes the bound wider and never false.
     """
+    size, sampled, marked, expected = (
+        values[..., None, :] for values in _together(size, sampled, marked, expected)
+    )
     bets = Bets.of(size, sampled, marked, expected)
-    budget = -np.log(risk)
-    best = bets.most.sum(axis=-1)
-    low, high = np.full(best.shape, _CHEAPEST), np.full(best.shape, _DEAREST)
-    for _ in range(_PRICES):
-        price = (low + high) / 2
-        slope = np.exp(price)
-        numbers, short = _at_slope(bets, slope[..., None])
-        spent = bets.log_e(numbers).sum(axis=-1)
-        bound = (numbers + short).sum(axis=-1) + (budget - spent) / slope
-        best = np.minimum(best, bound)
-        under = spent <= budget
-        low, high = np.where(under, price, low), np.where(under, high, price)
-    return np.maximum(np.floor(best + _ROUNDING), bets.marked.sum(axis=-1))
+    best = bets.most.sum(axis=-1)[..., 0]
+    low, step = np.full(best.shape, _CHEAPEST), (_DEAREST - _CHEAPEST) / _PRICES
+    for _ in range(_ROUNDS):
+        prices = low[..., None] + step * np.arange(_PRICES + 1)  # log μ
+        slope = np.exp(prices)
+        numbers, short = _at_slope(bets, slope[..., None])  # (..., P, H)
+        left = -np.log(risk) - bets.log_e(numbers).sum(axis=-1)
+        bounds = (numbers + short).sum(axis=-1) + left / slope
+        best = np.minimum(best, bounds.min(axis=-1))
+        low = low + step * (bounds.argmin(axis=-1) - 1)
+        step = 2 * step / _PRICES
+    return np.asarray(np.maximum(np.floor(best + _ROUNDING), bets.marked.sum(axis=-1)[..., 0]))
 
 
 def _at_slope(bets: Bets, slope: Floats) -> tuple[Floats, Floats]:
     """Numbers just below those at which log E rises with this slope, and by how much at most they stand below."""
-    low, high = bets.marked.copy(), bets.most
+    low, high, _ = np.broadcast_arrays(bets.marked, bets.most, slope)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         flat = bets.slope(middle) <= slope

@@ -25,7 +25,8 @@ def draw(
     Args:
         members: of each stratum in the design's order, the packed pairs, distinct and in an order that is always the
             same, or what remains of a pool.
-        positives: packed and ascending: the matches that are known now.
+        positives: packed and ascending: the matches that are known now. They always get three answers, since precision
+            needs them, whatever share of their stratum is rechecked.
 
     Raises:
         AuditError: a stratum holds pairs and none is to be drawn, more are to be drawn than it holds, it does not hold
@@ -41,6 +42,7 @@ def draw(
     pairs = np.concatenate([pairs for pairs, _ in drawn])
     strata = np.repeat(np.arange(len(design.strata)), [stratum.sample for stratum in design.strata])  # (n,)
     order = np.random.default_rng([design.seed, len(design.strata)]).permutation(len(pairs))
+    known = contains(positives, pairs[order])
     inclusion = np.array([stratum.inclusion for stratum in design.strata])
     return frame(
         AUDITED,
@@ -49,8 +51,8 @@ def draw(
             "place": np.arange(1, len(pairs) + 1),
             "stratum": strata[order],
             "inclusion": inclusion[strata[order]],
-            "recheck": np.concatenate([recheck for _, recheck in drawn])[order],
-            "known": contains(positives, pairs[order]),
+            "recheck": np.concatenate([recheck for _, recheck in drawn])[order] | known,
+            "known": known,
         },
     )
 

@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "desk": ("review:desk", "Review workers and their work in the browser, on this machine."),
     "workers": ("review:workers", "Show the workers with their gold records."),
     "pay": ("pay:command", "What was paid and what an hour paid; bonuses up to the wage floor."),
+    "fuse": ("fuse:command", "Give each ranked pair one calibrated probability of a match."),
     "status": ("project:status", "One screen: pairs, HITs, answers, money."),
     "build-dataset": ("releases:build_dataset", "Merge judgements with other sources and write a release."),
     "verify": ("releases:verify", "Check a release and compute its certificate from its files alone."),

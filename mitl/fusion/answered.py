@@ -155,7 +155,7 @@ def _features(
     no: NDArray[np.float64],
     share: float,
 ) -> NDArray[np.float64]:
-    """(rows, F): the share of matches, plain and weighted by likeness, less the general one; the nearest of each kind."""
+    """(rows, F): share of matches, plain and weighted by likeness, less the general one; the nearest of each kind."""
     found = [_share(readable.astype(np.float64), yes, no, share, 2.0)]
     for like in likes:
         found.append(_share(np.exp(SHARPNESS * (like - 1)) * readable, yes, no, share, PRIOR))

@@ -77,8 +77,8 @@ def still_asked(auc: float, tolerance: Tolerance, positive_share: float = POSITI
     """The share of pairs that people must judge where a score of this area judges the others, at the best thresholds.
 
     Scores are taken for normal with equal variances, 1: of the others around 0, of matches around d, and
-    auc = Phi(d / sqrt 2). The machine refuses below the quantile ``lost`` of matches; it accepts above the threshold at which
-    the accepted others are the share ``wrong`` of all that is released. What an audit costs comes on top.
+    auc = Phi(d / sqrt 2). The machine refuses below the quantile ``lost`` of matches; it accepts above the threshold
+    at which the accepted others are the share ``wrong`` of all that is released. What an audit costs comes on top.
 
     Raises:
         MetricError: ``auc`` is not between 0.5 and 1.

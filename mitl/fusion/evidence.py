@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -37,6 +38,30 @@ class Vectors:
         at = places(self.ids, ids)
         found: Floats = self.rows[np.maximum(at, 0)] * (at >= 0)[:, None].astype(np.float32)
         return found
+
+
+WIDEST = 256
+"""Numbers of a vector that are compared; wider ones are turned into their main directions."""
+
+
+def narrowed(vectors: Vectors) -> Vectors:
+    """Vectors of ``WIDEST`` numbers at most, by the directions in which the items differ most from zero."""
+    rows = vectors.rows
+    if rows.shape[1] <= WIDEST:
+        return vectors
+    _, axes = np.linalg.eigh((rows.T @ rows).astype(np.float64))
+    turned = rows @ axes[:, -WIDEST:].astype(np.float32)
+    length = np.linalg.norm(turned, axis=1, keepdims=True)
+    return Vectors(vectors.name, vectors.ids, turned / np.where(length > 0, length, np.float32(1)))
+
+
+def joined(name: str, several: Sequence[Vectors]) -> tuple[Vectors, ...]:
+    """One set of vectors whose cosine is the mean of the cosines of several; none of none."""
+    if not several:
+        return ()
+    assert all(np.array_equal(one.ids, several[0].ids) for one in several), "of the same items"
+    rows = np.concatenate([narrowed(one).rows for one in several], axis=1) / np.float32(np.sqrt(len(several)))
+    return (narrowed(Vectors(name, several[0].ids, rows)),)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

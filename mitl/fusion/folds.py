@@ -2,10 +2,11 @@
 
 A pair joins two groups: its image, with the captions written for it, and the image that its caption was written for,
 with that one's captions. All pairs of the same two groups are one cell: they say nearly the same (a caption's
-paraphrases, and both ways round), so a cell is never divided among folds. Folds of whole queries cannot be had with two directions:
-over captions that several images share, all queries hang together, and what is left after both groups of a pair are
-taken out of the training is a third of the answers. So a pair's probability may rest on answers about its image with
-other groups, and about its caption with other images, as it may when people are asked about part of a query's pairs.
+paraphrases, and both ways round), so a cell is never divided among folds. Folds of whole queries cannot be had with
+two directions: over captions that several images share, all queries hang together, and what is left after both groups
+of a pair are taken out of the training is a third of the answers. So a pair's probability may rest on answers about
+its image with other groups, and about its caption with other images, as it may when people are asked about a part of
+a query's pairs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cross-fitting: each pair's probability from models, a choice of model and a calibration that its fold had no part in."""
+"""Cross-fitting: each pair's probability from models, a choice and a calibration that its fold had no part in."""
 
 from __future__ import annotations
 

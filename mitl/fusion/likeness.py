@@ -1,4 +1,4 @@
-"""Features within a side: how like a caption is to the image's own, and an image to the one that the caption was for."""
+"""Features within a side: how like a caption is to the image's own, and an image to the caption's own."""
 
 from __future__ import annotations
 

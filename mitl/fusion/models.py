@@ -1,4 +1,4 @@
-"""The models that fuse features, and how their output is calibrated; chosen by log-loss on answers they have not read."""
+"""The models that fuse features and how their output is calibrated, both chosen by log-loss on unread answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Features of what annotators say: similarities and ranks in both directions, on scales that do not depend on the query."""
+"""Features of what annotators say: similarities and ranks in both directions, on scales of no one query."""
 
 from __future__ import annotations
 

@@ -300,7 +300,7 @@ def draw_controls(
     }
     queries = proposal_store.queries(session)
     image_ids = [image.id for image in item_store.images(session, dataset.id, settings.project)]
-    ranked = ranked_pairs(list(_all_rankings(session, settings, dataset.id)))
+    ranked = ranked_pairs(list(all_rankings(session, settings, dataset.id)))
     seed = settings.seed + len(used)
     # Two spare controls let a page whose candidates hold one of them take another.
     wanted = max(-(-n_pages // PAGES_PER_GOLD), min(n_pages, FEW_PAGES)) + 2
@@ -341,7 +341,7 @@ def _judged_positive(session: Session, environment: Environment) -> set[Pair]:
     }
 
 
-def _all_rankings(session: Session, settings: Settings, dataset_id: int) -> Iterator[NamedRanking]:
+def all_rankings(session: Session, settings: Settings, dataset_id: int) -> Iterator[NamedRanking]:
     """Every ranking file of every stored run: a gold negative may be in none of them."""
     images, captions = item_store.id_maps(session, dataset_id)
     for run in proposal_store.runs(session):

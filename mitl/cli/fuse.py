@@ -1,0 +1,23 @@
+"""``mitl fuse``."""
+
+from __future__ import annotations
+
+import click
+
+from mitl.cli.app import App, common, environment_options
+from mitl.records import Environment
+
+
+@click.command("fuse")
+@environment_options
+@common
+def command(app: App, environment: Environment | None) -> None:
+    """Give each ranked pair one calibrated probability of a match.
+
+    It is learnt from people's answers so far, in folds that never judge themselves, out of annotators' similarities
+    and ranks, likeness among captions and among images, and answers on other pairs. The first figure says how well it
+    tells matches from the rest, and so about how many pairs a machine could take over.
+    """
+    from mitl.stages.fusing.fuse import fuse
+
+    app.finish(fuse(app.settings, environment, progress=app.progress))

@@ -1,0 +1,327 @@
+"""What an audit costs, and drawing it: once for a pool, before anybody has seen an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, TypedDict
+
+import numpy as np
+
+from mitl.audits.planning import AuditPlan, Guess, Price, deal, plan_audit
+from mitl.audits.sampling import draw
+from mitl.campaign.bill import terms_of
+from mitl.campaign.kinds.pairs.planning import PAIRS_PER_HIT, Campaign
+from mitl.campaign.pilots import estimate_of, find_pilots
+from mitl.core.pricing import bill
+from mitl.crowd.context import Context, open_context
+from mitl.db.store import audits as audit_store
+from mitl.db.store import hits as hit_store
+from mitl.db.store.audits import AuditRow
+from mitl.errors import AuditError, UsageError
+from mitl.hits.packing import CANDIDATES_PER_HIT
+from mitl.hits.templates import load_template
+from mitl.records import (
+    AuditPurpose,
+    BatchKind,
+    Environment,
+    JudgementSource,
+    StageResult,
+    Table,
+    several,
+)
+from mitl.records.audits import AuditDesign, Stratum
+from mitl.records.results import printed_by
+from mitl.settings import Settings
+from mitl.stages.auditing.pools import Strata, pool_of, strata_for_labels, strata_for_recall
+
+RECALL = 0.9
+"""The bound that is planned for where none is named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What an audit is to prove, or how large it is to be."""
+
+    purpose: AuditPurpose = AuditPurpose.RECALL
+    size: int | None = None
+    """Pairs to draw; None takes as many as ``recall`` needs."""
+    recall: float | None = None
+    confidence: float = 0.95
+    max_cost_cents: int | None = None
+    simple: bool = False
+    """Draw from the pool as a whole."""
+
+    def __post_init__(self) -> None:
+        if self.size is not None and (self.recall is not None or self.max_cost_cents is not None):
+            raise UsageError(
+                "--size says how many pairs are drawn, --recall and --max-cost let that be reckoned; give either"
+            )
+        if self.purpose is AuditPurpose.LABELS and self.size is None:
+            raise UsageError("a sample for machine labels is as large as you say; add --size")
+
+
+class StratumFigures(TypedDict):
+    """One stratum of a plan or of a sample."""
+
+    stratum: Annotated[str, "its name"]
+    pairs: Annotated[int, "pairs of the pool in it"]
+    expected: Annotated[float, "guessed share of matches, 0 to 1"]
+    drawn: Annotated[int, "pairs drawn"]
+    inclusion: Annotated[float, "probability that a pair of it is drawn"]
+
+
+@printed_by("audit plan")
+class PlanCounts(TypedDict):
+    """What an audit would take."""
+
+    environment: Annotated[str, "sandbox or live"]
+    pool: Annotated[int, "pairs of the pool"]
+    recall: Annotated[float, "the lower bound that is wanted"]
+    confidence: Annotated[float, "of the bound"]
+    affordable: Annotated[bool, "whether a sample reaches it below the ceiling"]
+    pairs: Annotated[int, "pairs to draw"]
+    answers: Annotated[int, "answers that are expected to be needed, follow-ups among them"]
+    hits: Annotated[int, "HITs that hold them"]
+    total_cents: Annotated[int, "their price, fees included"]
+    reached: Annotated[float, "the bound that the sample is expected to reach"]
+    simple_pairs: Annotated[int | None, "pairs of a simple random sample for the same; null where none reaches it"]
+    simple_cents: Annotated[int | None, "its price"]
+    strata: Annotated[list[StratumFigures], "the strata, the remainder last"]
+
+
+@printed_by("audit draw")
+class DrawCounts(TypedDict):
+    """What was drawn."""
+
+    environment: Annotated[str, "sandbox or live"]
+    audit: Annotated[int, "number of the audit within its environment"]
+    purpose: Annotated[str, "recall or labels"]
+    pool: Annotated[int, "pairs of the pool, or open candidates"]
+    pairs: Annotated[int, "pairs drawn"]
+    strata: Annotated[list[StratumFigures], "the strata, the remainder last"]
+
+
+def plan(settings: Settings, wish: Wish, environment: Environment | None = None) -> StageResult:
+    """What the wanted bound costs, before anything is drawn or asked.
+
+    Raises:
+        AuditError: nothing was asked, or there are no positives yet.
+    """
+    with open_context(settings, environment, read_only=True) as context:
+        pool = pool_of(context)
+        strata = strata_for_recall(context, pool)
+        strata = strata.simple(pool) if wish.simple else strata
+        found = _planned(context, strata.guesses, wish)
+    counts: PlanCounts = {
+        "environment": context.environment.value,
+        "pool": pool.size,
+        "recall": found.target,
+        "confidence": found.confidence,
+        "affordable": found.cost is not None,
+        "pairs": found.best.first,
+        "answers": found.best.answers,
+        "hits": found.best.hits,
+        "total_cents": found.best.cents,
+        "reached": found.best.recall,
+        "simple_pairs": None if found.simple is None else found.simple.first,
+        "simple_cents": None if found.simple is None else found.simple.cents,
+        "strata": _figures(found.best.strata),
+    }
+    return StageResult(
+        counts=counts,
+        tables=(_table(found.best.strata, f"a pool of {pool.size:,} pairs"),),
+        lines=tuple(found.lines()),
+        next="mitl audit draw" if found.cost is not None else "",
+    )
+
+
+def draw_audit(settings: Settings, wish: Wish, environment: Environment | None = None) -> StageResult:
+    """Draw the sample and write it down; the same wish again is nothing to do.
+
+    Raises:
+        AuditError: an audit of this pool is under way, so that another one would be drawn after looking; no sample
+            reaches the bound below the ceiling; or there is nothing to draw from.
+    """
+    with open_context(settings, environment) as context:
+        earlier = audit_store.current(context.session, context.environment, wish.purpose)
+        started = earlier is not None and _is_under_way(context, earlier)
+        if earlier is not None and started:
+            _require_same(earlier, wish, settings.seed)
+            return _nothing_to_do(context, earlier)
+        strata = _strata(context, wish)
+        design = AuditDesign(
+            purpose=wish.purpose,
+            seed=settings.seed,
+            strata=_samples(context, strata.guesses, wish),
+            confidence=wish.confidence,
+            simple=wish.simple,
+        )
+        if earlier is not None and earlier.design == design:
+            return _nothing_to_do(context, earlier)
+        drawn = draw(design, strata.members, positives=strata.positives)
+        audit = audit_store.add_audit(
+            context.session, context.environment, design, strata.listed(), drawn, context.now()
+        )
+        context.session.commit()
+    replaced = [] if earlier is None else [f"audit {earlier.number}, of which nothing was asked yet, gives way"]
+    return _result(
+        audit,
+        "done",
+        (f"audit {audit.number}: {several(design.sample, 'pair')} drawn of {design.size:,}", *replaced),
+    )
+
+
+def _is_under_way(context: Context, audit: AuditRow) -> bool:
+    """Whether anything of it was asked or answered."""
+    session = context.session
+    if audit_store.has_answers(session, audit.id):
+        return True
+    is_recall = audit.purpose is AuditPurpose.RECALL
+    return is_recall and bool(audit_store.wanted(session, context.environment)["out"].any())
+
+
+def _require_same(audit: AuditRow, wish: Wish, seed: int) -> None:
+    design = audit.design
+    asked = (seed, wish.simple, wish.confidence, design.sample if wish.size is None else wish.size)
+    if asked != (design.seed, design.simple, design.confidence, design.sample):
+        raise AuditError(
+            f"audit {audit.number} of this pool is being answered since it was drawn on {audit.drawn_at:%Y-%m-%d}: "
+            "another sample would be drawn after looking, and prove nothing; complete it with `mitl publish --drawn`"
+        )
+
+
+def _nothing_to_do(context: Context, audit: AuditRow) -> StageResult:
+    drawn = f"{several(audit.design.sample, 'pair')} drawn on {audit.drawn_at:%Y-%m-%d}"
+    return _result(audit, "nothing_to_do", (f"nothing to do: audit {audit.number} is this one, {drawn}",))
+
+
+def _result(audit: AuditRow, status: str, lines: tuple[str, ...]) -> StageResult:
+    design = audit.design
+    counts: DrawCounts = {
+        "environment": audit.environment.value,
+        "audit": audit.number,
+        "purpose": audit.purpose.value,
+        "pool": design.size,
+        "pairs": design.sample,
+        "strata": _figures(design.strata),
+    }
+    return StageResult(
+        status=status,
+        counts=counts,
+        tables=(_table(design.strata, f"audit {audit.number}, for {audit.purpose.value}"),),
+        lines=lines,
+        next=f"mitl publish --{audit.environment.value}",
+    )
+
+
+def _strata(context: Context, wish: Wish) -> Strata:
+    if wish.purpose is AuditPurpose.LABELS:
+        if wish.simple:
+            raise UsageError("--simple is for audits of recall; a sample for machine labels has its strata")
+        return strata_for_labels(context)
+    pool = pool_of(context)
+    strata = strata_for_recall(context, pool)
+    return strata.simple(pool) if wish.simple else strata
+
+
+def _samples(context: Context, guesses: Sequence[Guess], wish: Wish) -> tuple[Stratum, ...]:
+    """How many pairs each stratum gives."""
+    if wish.purpose is AuditPurpose.LABELS:
+        even = np.array([1.0 for _ in guesses])
+        return _scaled(guesses, even, wish.size or 0, recheck=False)
+    if wish.size is None:
+        found = _planned(context, guesses, wish)
+        if found.cost is None:
+            raise AuditError(f"{found.reason}; nothing was drawn, and `mitl audit plan` shows the rest")
+        return found.cost.strata
+    price = answer_price(context)
+    dealt = deal(guesses, price.cents(wish.size * 2), price=price, confidence=wish.confidence)
+    return _scaled(guesses, np.array([float(stratum.sample) for stratum in dealt.strata]), wish.size)
+
+
+def _scaled(
+    guesses: Sequence[Guess], weights: np.ndarray, size: int, *, recheck: bool = True
+) -> tuple[Stratum, ...]:
+    """So many pairs in the proportion of the weights: of each stratum at least 1 and at most all."""
+    pairs = np.array([guess.size for guess in guesses], np.int64)
+    least = np.minimum(pairs, 1)
+    if not least.sum() <= size <= pairs.sum():
+        raise AuditError(
+            f"--size is {size:,}, but {int(least.sum()):,} to {int(pairs.sum()):,} pairs can be drawn: each of "
+            f"{several(len(guesses), 'stratum', 'strata')} gives at least one"
+        )
+    sample = least.copy()
+    while (rest := size - int(sample.sum())) > 0:
+        room = pairs - sample
+        share = np.where(room > 0, np.maximum(weights, 1e-9), 0.0)
+        wanted = rest * share / share.sum()
+        step = np.minimum(np.floor(wanted).astype(np.int64), room)
+        if not step.sum():  # fewer are left than strata: the largest shares first
+            order = np.argsort(-wanted, kind="stable")[:rest]
+            step[order] = np.minimum(1, room[order])
+        sample += step
+    return tuple(
+        Stratum(guess.name, guess.size, int(n), guess.recheck_share if recheck else 0.0, guess.expected)
+        for guess, n in zip(guesses, sample, strict=True)
+    )
+
+
+def _planned(context: Context, guesses: Sequence[Guess], wish: Wish) -> AuditPlan:
+    return plan_audit(
+        guesses,
+        RECALL if wish.recall is None else wish.recall,
+        price=answer_price(context),
+        confidence=wish.confidence,
+        ceiling_cents=wish.max_cost_cents,
+    )
+
+
+def answer_price(context: Context) -> Price:
+    """What a HIT costs in the wording of the latest batch, as publishing would price it."""
+    session, settings = context.session, context.settings
+    templates = [
+        batch.template
+        for batch in hit_store.batches(session, context.environment)
+        if batch.kind == BatchKind.PAIRS and batch.source is JudgementSource.CROWD
+    ]
+    request = Campaign(context.environment)
+    request = replace(request, template=templates[-1]) if templates else request
+    wording = load_template(request.template, settings.wordings)
+    pilots = find_pilots(session, context.environment, request.template, PAIRS_PER_HIT)
+    terms = terms_of(settings, request, wording, estimate_of(pilots, wording, PAIRS_PER_HIT))
+    one = bill(
+        1,
+        assignments=1,
+        reward_cents=terms.reward_cents,
+        estimate_s=terms.estimate.seconds,
+        charges_fee=settings.endpoint is not None,
+    )
+    return Price(one.total_cents, CANDIDATES_PER_HIT)
+
+
+def _figures(strata: Sequence[Stratum]) -> list[StratumFigures]:
+    return [
+        {
+            "stratum": stratum.name,
+            "pairs": stratum.size,
+            "expected": stratum.expected,
+            "drawn": stratum.sample,
+            "inclusion": stratum.inclusion,
+        }
+        for stratum in strata
+    ]
+
+
+def _table(strata: Sequence[Stratum], title: str) -> Table:
+    rows = tuple(
+        (
+            stratum.name,
+            f"{stratum.size:,}",
+            f"{100 * stratum.expected:.3g} %",
+            f"{stratum.sample:,}",
+            f"{stratum.inclusion:.3g}",
+        )
+        for stratum in strata
+    )
+    return Table(title, ("stratum", "pairs", "expected matches", "to draw", "inclusion"), rows)

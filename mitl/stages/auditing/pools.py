@@ -1,0 +1,209 @@
+"""What there is to audit: the pool of a project, what its release would hold today, and the strata to draw from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mitl.audits.planning import Guess
+from mitl.audits.pool import Pool, RemainderOf
+from mitl.campaign.kinds.pairs.planning import all_rankings
+from mitl.core.packed import Ints, contains, distinct, pack_pairs, places
+from mitl.crowd.context import Context
+from mitl.db.store import audits as audit_store
+from mitl.db.store import columns, open_work, releases
+from mitl.db.store import items as item_store
+from mitl.db.store import proposals as proposal_store
+from mitl.errors import AuditError
+from mitl.judgements.gold_records import gold_state
+from mitl.positives.merging import Exclusions, Merged, MergeRules, gather, merge
+from mitl.positives.pair_answers import pair_answers
+from mitl.proposals.candidates import finders, ranked_pairs
+from mitl.records import Direction
+from mitl.records.audits import LISTED
+from mitl.records.frames import frame
+from mitl.stages.fusing.scores import fused_scores
+
+Floats = NDArray[np.float64]
+
+BANDS = (0.5, 0.1, 0.02)
+"""Where one band of guessed probabilities of a match ends and the next begins, from above."""
+WRONG = 0.03
+"""Share of the positives that are guessed to be no matches."""
+FALSE_NO = 0.1
+"""Share of the matches that one worker is guessed to refuse, and of the others that one accepts."""
+_POSITIVES, _UNANSWERED, _REFUSED, _RANKED = "positives", "unanswered", "refused", "ranked"
+DEEPER = 0.1
+"""How much rarer matches are guessed to be among pairs that are ranked and were not proposed than among the least likely
+proposed ones; and again among those that no ranking lists."""
+
+
+def pool_of(context: Context) -> Pool:
+    """Every pair of an asked query and an item of its gallery.
+
+    Raises:
+        AuditError: nothing was asked.
+    """
+    session = context.session
+    asked = proposal_store.queries(session)
+    if not any(asked.values()):
+        raise AuditError("no query was asked yet, so there is nothing to audit; run `mitl propose` first")
+    images, captions = (
+        np.array(sorted(ids.values()), np.int64)
+        for ids in item_store.id_maps(session, item_store.dataset(session).id)
+    )
+    queries = (np.array(asked[direction], np.int64) for direction in (Direction.I2T, Direction.T2I))
+    return Pool(*queries, images, captions)
+
+
+def rules_now(context: Context) -> MergeRules:
+    """How the latest release was merged; the default recipe where there is none."""
+    built = releases.built(context.session)
+    return MergeRules(**json.loads(built[-1].rules)) if built else MergeRules()
+
+
+def merged_now(context: Context) -> Merged:
+    """What a release would hold if it were built now, without what an audit found."""
+    session, environment = context.session, context.environment
+    judgements = columns.judgement_columns(session, environment)
+    rules = rules_now(context)
+    withdrawn = gold_state(judgements, context.settings.gold_rule).withdrawn
+    evidence = gather(
+        pair_answers(judgements, rules, withdrawn).pairs,
+        *columns.rating_columns(session),
+        columns.original_columns(session, item_store.dataset(session).id),
+        audit_store.machine_labels(session, environment),
+    )
+    exclusions = item_store.exclusions(session)
+    return merge(
+        evidence, rules, Exclusions.of((row.kind, row.image_id, row.caption_id) for row in exclusions)
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Strata:
+    """A pool in parts, with what is guessed of each; without a part that holds nothing, but for the last."""
+
+    guesses: tuple[Guess, ...]
+    members: tuple[Ints | RemainderOf, ...]
+    positives: Ints
+    """Packed and ascending: what a release of today holds."""
+
+    def listed(self) -> pd.DataFrame:
+        """Where the pairs stand that are not in the last stratum (``LISTED``)."""
+        parts = [part for part in self.members if not isinstance(part, RemainderOf)]
+        pairs = np.concatenate([np.empty(0, np.int64), *parts])
+        stratum = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+        order = np.argsort(pairs, kind="stable")
+        return frame(LISTED, {"pair": pairs[order], "stratum": stratum[order]})
+
+    def simple(self, pool: Pool) -> Strata:
+        """The same pool as one stratum."""
+        missing = sum(guess.expected * (guess.size - guess.held) for guess in self.guesses)
+        held = sum(guess.held for guess in self.guesses)
+        whole = Guess("pool", pool.size, held, missing / max(pool.size - held, 1))
+        return Strata((whole,), (RemainderOf(pool, np.empty(0, np.int64)),), self.positives)
+
+
+def strata_for_recall(context: Context, pool: Pool) -> Strata:
+    """The positives of today; what people refused and what waits for an answer, by how likely a match is; what is
+    ranked and was not proposed; and the remainder that no ranking lists.
+
+    Raises:
+        StoreError: a ranking file is gone.
+    """
+    merged, proposals = merged_now(context), columns.proposal_columns(context.session)
+    positives = merged.where("kept")
+    positives = positives[pool.holds(positives)]
+    judged = merged.pairs.loc[merged.pairs["n_judgements"] > 0, "pair"].to_numpy()
+    proposed = distinct(proposals["pair"].to_numpy())
+    ranked = ranked_pairs(
+        list(all_rankings(context.session, context.settings, item_store.dataset(context.session).id))
+    )
+    known = distinct(np.concatenate([proposed, judged, ranked]))
+    known = known[pool.holds(known) & ~contains(positives, known)]
+    was_judged = contains(judged, known)
+    is_candidate = was_judged | contains(proposed, known)
+    chance = _chances(context, merged, proposals, known, is_candidate)
+    refused = chance * FALSE_NO / (chance * FALSE_NO + (1 - chance) * (1 - FALSE_NO))
+    parts = [(_POSITIVES, positives, np.full(len(positives), 1 - WRONG))]
+    for name, flags, chances in (
+        (_REFUSED, was_judged, refused),
+        (_UNANSWERED, is_candidate & ~was_judged, chance),
+        (_RANKED, ~is_candidate, chance),
+    ):
+        parts += _banded(name, known[flags], chances[flags])
+    remainder = RemainderOf(pool, np.concatenate([positives, known]))
+    least = min((float(chances.mean()) for _, pairs, chances in parts[1:] if len(pairs)), default=0.01)
+    guesses = [
+        Guess(name, len(pairs), len(pairs) * (name == _POSITIVES), float(chances.mean()))
+        for name, pairs, chances in parts
+        if len(pairs)
+    ]
+    members = tuple(pairs for _, pairs, _ in parts if len(pairs))
+    last = Guess("remainder", remainder.size, 0, least * DEEPER)
+    return Strata((*guesses, last), (*members, remainder), positives)
+
+
+def strata_for_labels(context: Context) -> Strata:
+    """The open candidates by how likely a match is.
+
+    Raises:
+        AuditError: no candidate is open.
+    """
+    session = context.session
+    proposals = columns.proposal_columns(session)
+    proposed = distinct(proposals["pair"].to_numpy())
+    open_pairs = proposed[~contains(pack_pairs(open_work.asked_pairs(session, context.environment)), proposed)]
+    if not len(open_pairs):
+        raise AuditError("no candidate is open, so there is nothing left that a machine could label")
+    merged = merged_now(context)
+    chance = _chances(context, merged, proposals, open_pairs, np.ones(len(open_pairs), np.bool_))
+    parts = [part for part in _banded(_UNANSWERED, open_pairs, chance) if len(part[1])]
+    guesses = tuple(Guess(name, len(pairs), 0, float(chances.mean())) for name, pairs, chances in parts)
+    return Strata(guesses, tuple(pairs for _, pairs, _ in parts), merged.where("kept"))
+
+
+def _banded(name: str, pairs: Ints, chances: Floats) -> list[tuple[str, Ints, Floats]]:
+    """The pairs by band of probability, the likeliest first; a band may be empty."""
+    band = np.searchsorted(-np.array(BANDS), -chances, side="left")
+    found = []
+    for place, (low, high) in enumerate(zip((*BANDS, 0.0), (1.0, *BANDS), strict=True)):
+        here = band == place
+        found.append((f"{name}, {low:g} to {high:g}", pairs[here], chances[here]))
+    return found
+
+
+def _chances(
+    context: Context, merged: Merged, proposals: pd.DataFrame, pairs: Ints, is_candidate: NDArray[np.bool_]
+) -> Floats:
+    """(pairs,) how likely each is a match: as fused; else by the share of matches among people's answers on candidates
+    that as many annotators proposed.
+
+    Args:
+        pairs: packed and ascending.
+    """
+    by_number = _by_annotators(merged, proposals, pairs)
+    least = by_number[is_candidate].min(initial=0.1)
+    chance = np.where(is_candidate, by_number, least * DEEPER)
+    fused = fused_scores(context)
+    if fused is not None:
+        at = places(fused["pair"].to_numpy(), pairs)
+        chance = np.where(at < 0, chance, np.append(fused["probability"].to_numpy(), 0.0)[at])
+    return np.asarray(np.clip(chance, 0.0, 1.0), np.float64)
+
+
+def _by_annotators(merged: Merged, proposals: pd.DataFrame, pairs: Ints) -> Floats:
+    answered = merged.pairs.loc[merged.pairs["n_judgements"] > 0, ["pair", "verified"]]
+    n_of_answered = np.diff(finders(proposals, answered["pair"].to_numpy())[0])
+    n_of_pairs = np.diff(finders(proposals, pairs)[0])
+    highest = max(int(n_of_answered.max(initial=0)), int(n_of_pairs.max(initial=0)))
+    asked = np.bincount(n_of_answered, minlength=highest + 1)
+    matches = np.bincount(n_of_answered, answered["verified"], minlength=highest + 1)
+    # Half a match in one answer more: a number that nobody was asked about is as likely as not.
+    return np.asarray(((matches + 0.5) / (asked + 1))[n_of_pairs], np.float64)
+
