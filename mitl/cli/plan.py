@@ -27,6 +27,13 @@ from mitl.records import Environment
     help="Share of wrong matches and of wrong machine labels that is tolerated; 0 plans without machine labels.",
 )
 @click.option(
+    "--siding",
+    type=float,
+    default=0.1,
+    show_default=True,
+    help="For labels under a bound: share of workers who side with the machine where it is wrong, 0 to 0.5.",
+)
+@click.option(
     "--budget", "budget_cents", type=DOLLARS, metavar="DOLLARS", help="Say what this much money reaches."
 )
 @click.option("--template", metavar="NAME", help="Price this wording [default: that of the latest batch].")

@@ -1,80 +1,22 @@
 """The methods section of a paper, from what really happened: sentences, a table, and what they cite.
 
-A sentence is there only where what it says was done. Text is kept plain, with citations beside it, until it is rendered.
+A sentence is there only where what it says was done. Text is plain, with citations beside it, until it
+is rendered.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
 
-from mitl.analysis.report.inputs import EvaluationScore
-from mitl.core.pricing import format_dollars
-from mitl.hits.packing import CANDIDATES_PER_HIT
 from mitl.judgements.aggregators import Aggregator
 from mitl.positives.datasheet import KINDS
-from mitl.positives.markdown import listed, percent
+from mitl.positives.markdown import listed
+from mitl.positives.methods_facts import Cite, Facts, Paragraph, Part, Sentence, UsedMachine
+from mitl.positives.methods_people import annotation
+from mitl.positives.methods_proof import audited, evaluated, machine_labels
 from mitl.positives.references import OF_DATASETS, OF_NETWORKS
-from mitl.positives.release_input import BatchPay, ControlKind, Crowd, ProposalRun, QueryDraw, ReleaseInput
-from mitl.positives.sheet_audit import machine_counts
-from mitl.positives.summary import Summary
-from mitl.records import AnnotatorKind, Direction, Environment, PositiveSource, several
-
-
-@dataclass(frozen=True, slots=True)
-class Cite:
-    """A citation within a sentence."""
-
-    keys: tuple[str, ...]
-
-
-Part = str | Cite
-Sentence = tuple[Part, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Paragraph:
-    """One paragraph under its run-in heading."""
-
-    title: str
-    sentences: tuple[Sentence, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class UsedMachine:
-    """A machine annotator as a paper names it."""
-
-    name: str
-    kind: AnnotatorKind
-    fingerprint: str
-    """SHA-256 of what decides its similarities."""
-    network: str | None = None
-    """Which published network it is; None for others."""
-    small: bool = False
-    """Whether it is that network at a small size, trained here."""
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """All that the section is made of."""
-
-    data: ReleaseInput
-    summary: Summary
-    dataset_kind: str
-    dataset_sha256: str
-    machines: tuple[UsedMachine, ...]
-    release: str | None
-    """The latest release that was built; None where none was, and the figures are of what one would hold."""
-    other_work: tuple[tuple[str, int], ...] = ()
-    """(what was asked, HITs) of other kinds of campaign: ``rankings``, ``similarity``."""
-    scores: tuple[EvaluationScore, ...] = ()
-    versions: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def hits(self) -> int:
-        """HITs of pairs that were posted."""
-        return sum(batch.hits for batch in self.data.origins.batches)
+from mitl.positives.release_input import ProposalRun, QueryDraw
+from mitl.records import Direction, PositiveSource, several
 
 
 def paragraphs(of: Facts) -> list[Paragraph]:
@@ -82,11 +24,11 @@ def paragraphs(of: Facts) -> list[Paragraph]:
     made = (
         ("Data", _data(of)),
         ("Candidates", _candidates(of)),
-        ("Annotation", _annotation(of)),
+        ("Annotation", annotation(of)),
         ("Merging", _merging(of)),
-        ("Machine labels", _machine_labels(of)),
-        ("Audit", _audit(of)),
-        ("Evaluation", _evaluation(of)),
+        ("Machine labels", machine_labels(of)),
+        ("Audit", audited(of)),
+        ("Evaluation", evaluated(of)),
         ("Software", _software(of)),
     )
     found = [Paragraph(title, tuple(sentences)) for title, sentences in made]
@@ -163,148 +105,6 @@ def _draw(draw: QueryDraw) -> str:
     return f"{several(draw.queries, f'{side} query', f'{side} queries')} {how} of {draw.items:,} {items}"
 
 
-def _annotation(of: Facts) -> Iterator[Sentence]:
-    data, summary, origins = of.data, of.summary, of.data.origins
-    if not summary.judgements:
-        return
-    if origins.batches:
-        yield (
-            f"In {several(of.hits, 'HIT')} of {several(len(origins.batches), 'batch', 'batches')}, each of up to "
-            f"{CANDIDATES_PER_HIT} pairs and two controls, {_asked(origins.batches)} chose for each pair one of four "
-            "answers, yes, weak yes, weak no or no.",
-        )
-    if data.environment is Environment.SANDBOX and origins.batches:
-        yield (
-            "All of it was practice on a sandbox, where nobody is owed money and scripted workers may answer: its "
-            "figures describe no people.",
-        )
-    if origins.crowd is not None:
-        yield (_workers(origins.crowd),)
-    if origins.controls is not None:
-        controls = origins.controls
-        withdrawn = (
-            f"; {several(controls.withdrawn, 'control')} that workers of good record failed "
-            f"{'was' if controls.withdrawn == 1 else 'were'} withdrawn"
-            if controls.withdrawn
-            else ""
-        )
-        yield (
-            f"Of the controls, {_passed(controls.positive)} on known matches and {_passed(controls.negative)} on known "
-            f"non-matches were answered as expected{withdrawn}.",
-        )
-    pay = origins.pay
-    if pay is not None:
-        yield (_paid(of),)
-    yield (
-        f"This gave {several(summary.judgements, 'answer')}, {summary.usable:,} of them usable, on "
-        f"{several(summary.pairs_judged, 'pair')}.",
-    )
-    agreed = summary.agreement
-    if agreed.alpha.alpha is not None:
-        interval = (
-            f", 95 % bootstrap interval {agreed.alpha.low:.3f} to {agreed.alpha.high:.3f}"
-            if agreed.has_interval
-            else ""
-        )
-        yield (
-            "Krippendorff's alpha (ordinal)",
-            Cite(("krippendorff2011alpha",)),
-            f" is {agreed.alpha.alpha:.3f}{interval}, over {several(agreed.pairs, 'pair')} that two people or more "
-            "answered.",
-        )
-    for work in origins.past_work:
-        yield (
-            f"{several(work.submissions, 'submission')} of earlier work (batch {work.batch}) were read from files; how "
-            "their workers were recruited and paid is not known here.",
-        )
-    for stated in (data.card.pay, data.card.ethics):
-        if stated:
-            yield (stated.rstrip(".") + ".",)
-    for what, hits in of.other_work:
-        yield _OTHER[what](hits) if what in _OTHER else (f"{several(hits, 'HIT')} asked for {what}.",)
-
-
-def _ranked(hits: int) -> Sentence:
-    return (
-        f"{several(hits, 'HIT')} asked which of two rankings of one query is better; preferences are scored by the model "
-        "of Bradley and Terry",
-        Cite(("bradley1952",)),
-        ".",
-    )
-
-
-def _rated(hits: int) -> Sentence:
-    return (
-        f"{several(hits, 'HIT')} asked how alike two items are, from 0 to 5, as Crisscrossed Captions does",
-        Cite(("parekh2021cxc",)),
-        ".",
-    )
-
-
-_OTHER = {"rankings": _ranked, "similarity": _rated}
-
-
-def _asked(batches: Sequence[BatchPay]) -> str:
-    each = sorted({batch.assignments for batch in batches})
-    if each == [1]:
-        return "one worker"
-    return f"{each[0]} workers each" if len(each) == 1 else f"{each[0]} to {each[-1]} workers each"
-
-
-def _workers(crowd: Crowd) -> str:
-    fates = [
-        (crowd.used, "accepted"),
-        (crowd.paid_unused, "paid and not used"),
-        (crowd.rejected, "rejected"),
-        (crowd.undecided, "not decided"),
-    ]
-    told = listed([f"{count:,} {fate}" for count, fate in fates if count])
-    excluded = (
-        f"; {several(crowd.excluded, 'worker')} {'was' if crowd.excluded == 1 else 'were'} excluded from further work"
-        if crowd.excluded
-        else ""
-    )
-    limit = crowd.max_hits_per_worker
-    capped = "" if limit is None else f", at most {several(limit, 'HIT')} each"
-    return (
-        f"{several(crowd.workers, 'worker')}{capped}, made {several(crowd.submissions, 'submission')}, of which "
-        f"{told}{excluded}."
-    )
-
-
-def _passed(kind: ControlKind) -> str:
-    return f"{kind.passed:,} of {kind.seen:,} ({percent(kind.passed, kind.seen)})"
-
-
-def _paid(of: Facts) -> str:
-    origins = of.data.origins
-    pay = origins.pay
-    assert pay is not None
-    rewards = sorted({batch.reward_cents for batch in origins.batches})
-    each = (
-        " to ".join(format_dollars(cents) for cents in dict.fromkeys([rewards[0], rewards[-1]]))
-        if rewards
-        else ""
-    )
-    parts = [f"a HIT paid {each}"] if each else []
-    if pay.median_hourly_cents is not None:
-        parts.append(
-            f"an hour of active time {format_dollars(pay.median_hourly_cents)} in the median over workers"
-        )
-    if pay.floor_cents:
-        parts.append(
-            f"{pay.workers_under:,} of {several(pay.timed_workers, 'worker')} of known time earned less than the floor "
-            f"of {format_dollars(pay.floor_cents)} an hour"
-        )
-    total = format_dollars(pay.rewards_cents + pay.bonuses_cents + pay.fees_cents)
-    told = listed(parts)
-    return (
-        f"{told[:1].upper()}{told[1:]}; in all {total} were paid, fees included."
-        if told
-        else f"In all {total} were paid."
-    )
-
-
 _TOGETHER: dict[Aggregator, Sentence] = {
     Aggregator.MAJORITY: ("Several answers on one pair were taken together by majority.",),
     Aggregator.DAWID_SKENE: (
@@ -352,7 +152,8 @@ def _merging(of: Facts) -> Iterator[Sentence]:
     ]
     told = f" ({'; '.join(by_source)}; a pair may have several)" if by_source else ""
     listing = f", {listed(sides)}" if sides else ""
-    yield (f"The result has {several(summary.positives, 'positive')}{told}{listing}.",)
+    has = "The release has" if of.release else "A release of what is known today would have"
+    yield (f"{has} {several(summary.positives, 'positive')}{told}{listing}.",)
 
 
 _SPEAKS = {
@@ -364,85 +165,6 @@ _SPEAKS = {
 }
 
 
-def _machine_labels(of: Facts) -> Iterator[Sentence]:
-    data = of.data
-    if not data.has_machine_labels:
-        return
-    total, yes, no = machine_counts(data)
-    yield (
-        f"A machine labelled {several(total, 'pair')} that nobody was asked about, {yes:,} as matches and {no:,} as "
-        "none; they are marked.",
-    )
-    bound = data.machine
-    if bound is not None:
-        yield (
-            f"With probability {percent(1 - bound.risk)} the mean {bound.loss} of these labels is at most "
-            f"{bound.tolerated_error:g}, by {several(bound.audited, 'answer')} on a random sample and sequential "
-            f"thresholds on the scores ({bound.scored_by}), a task of probably approximately correct labels",
-            Cite(("candes2025labels",)),
-            " with exact bounds",
-            Cite(("clopper1934",)),
-            ".",
-        )
-
-
-def _audit(of: Facts) -> Iterator[Sentence]:
-    audit = of.data.audit
-    if audit is None:
-        return
-    design, proof = audit.record.design, audit.certificate
-    strata = "" if design.simple else f", stratified into {len(design.strata)} parts"
-    yield (
-        f"For an audit, {several(design.sample, 'pair')} of all {design.size:,} were drawn at random{strata}, each with "
-        f"a known probability, and answered blind ({several(proof.answers, 'answer')}; every match, and a random part of "
-        "the others, by three people); nothing that proposed, learned or merged read these answers.",
-    )
-    yield (
-        f"With {100 * proof.confidence:.3g} % confidence the recall of the release is at least "
-        f"{percent(proof.measured.recall)} and, separately, its precision at least {percent(proof.measured.precision)}, "
-        "with workers' rates of error bounded from the same answers; whatever these rates are, at least "
-        f"{percent(proof.worst.recall)} and {percent(proof.worst.precision)}.",
-    )
-    yield (
-        "The bounds treat the samples as drawn without replacement ",
-        *(
-            ("from finite strata by bets", Cite(("waudbysmith2020",)))
-            if proof.method != "exact"
-            else ("from finite strata exactly", Cite(("clopper1934",)))
-        ),
-        " and the answers as independent of unequal chances",
-        Cite(("hoeffding1956",)),
-        ".",
-    )
-    if proof.at_most is not None:
-        yield (
-            "By how many annotators proposed each positive, recall is at most",
-            Cite(("chao1987",)),
-            f" {percent(proof.at_most)}.",
-        )
-    if proof.found:
-        yield (
-            f"{several(proof.found, 'match', 'matches')} that only the audit found "
-            f"{'is' if proof.found == 1 else 'are'} in the release and not in this recall.",
-        )
-
-
-def _evaluation(of: Facts) -> Iterator[Sentence]:
-    if not of.scores:
-        return
-    models = list(dict.fromkeys(score.annotator for score in of.scores))
-    sets = list(dict.fromkeys(score.positives for score in of.scores))
-    metrics = list(dict.fromkeys(score.metric for score in of.scores))
-    graded = any(metric in ("R-Precision", "mAP@R") for metric in metrics)
-    yield (
-        f"{listed(models)} {'was' if len(models) == 1 else 'were'} scored on {listed(sets)} by {listed(metrics)}",
-        *([Cite(("musgrave2020",))] if graded else []),
-        ".",
-    )
-    if any(score.low is not None for score in of.scores):
-        yield ("Intervals are 95 % bootstrap intervals over queries", Cite(("efron1993",)), ".")
-
-
 def _software(of: Facts) -> Iterator[Sentence]:
     if of.versions:
         yield (
@@ -450,92 +172,3 @@ def _software(of: Facts) -> Iterator[Sentence]:
             + listed([f"{name} {number}" for name, number in of.versions])
             + ".",
         )
-
-
-def figures(of: Facts) -> dict[str, Any]:
-    """The numbers that the section states, by name; what did not happen is not there."""
-    summary, origins = of.summary, of.data.origins
-    made: dict[str, Any] = {
-        "images": len(of.data.image_ids),
-        "captions": len(of.data.caption_ids),
-        "candidates": summary.proposed,
-        "positives": summary.positives,
-        "negatives": summary.negatives,
-        "answers": summary.judgements,
-        "answers_usable": summary.usable,
-        "pairs_judged": summary.pairs_judged,
-        "hits": of.hits,
-        "alpha": summary.agreement.alpha.alpha,
-    }
-    if origins.crowd is not None:
-        made |= {
-            "workers": origins.crowd.workers,
-            "submissions": origins.crowd.submissions,
-            "rejected": origins.crowd.rejected,
-        }
-    if origins.controls is not None:
-        kinds = (origins.controls.positive, origins.controls.negative)
-        made |= {
-            "controls_seen": sum(kind.seen for kind in kinds),
-            "controls_passed": sum(kind.passed for kind in kinds),
-        }
-    if origins.pay is not None:
-        pay = origins.pay
-        made |= {
-            "paid_cents": pay.rewards_cents + pay.bonuses_cents + pay.fees_cents,
-            "median_hourly_cents": pay.median_hourly_cents,
-        }
-    if of.data.has_machine_labels:
-        made["machine_labels"] = machine_counts(of.data)[0]
-    if of.data.audit is not None:
-        proof = of.data.audit.certificate
-        made |= {
-            "audited": of.data.audit.record.design.sample,
-            "recall_at_least": proof.measured.recall,
-            "precision_at_least": proof.measured.precision,
-        }
-    return {name: value for name, value in made.items() if value is not None}
-
-
-_NAMES = {
-    "images": "images",
-    "captions": "captions",
-    "candidates": "candidate pairs",
-    "hits": "HITs",
-    "workers": "workers",
-    "submissions": "submissions",
-    "rejected": "rejected submissions",
-    "controls_seen": "answers on controls",
-    "controls_passed": "as expected",
-    "answers": "answers",
-    "answers_usable": "usable answers",
-    "pairs_judged": "pairs with a usable answer",
-    "alpha": "Krippendorff's alpha",
-    "paid_cents": "paid",
-    "median_hourly_cents": "an hour's pay, median",
-    "negatives": "refused pairs",
-    "positives": "positives",
-    "machine_labels": "machine labels",
-    "audited": "audited pairs",
-    "recall_at_least": "recall at least",
-    "precision_at_least": "precision at least",
-}
-
-
-def rows(of: Facts) -> list[tuple[str, str]]:
-    """The table: figures in the order of the work, then fingerprints."""
-    known = figures(of)
-    made = [
-        (name, _shown(key, known[key])) for key, name in _NAMES.items() if known.get(key) not in (None, 0)
-    ]
-    made.append(("content of the data set (SHA-256)", of.dataset_sha256[:16]))
-    made += [(f"fingerprint of {one.name}", one.fingerprint[:16]) for one in of.machines]
-    return made
-
-
-def _shown(key: str, value: Any) -> str:
-    if key.endswith("_cents"):
-        return format_dollars(value)
-    if key.endswith("_at_least"):
-        return percent(value)
-    return f"{value:.3f}" if isinstance(value, float) else f"{value:,}"

@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 
 from mitl.core.latex import escape_tex
 from mitl.positives.markdown import plain, table
-from mitl.positives.methods import Cite, Facts, Paragraph, Sentence, cited, paragraphs, rows
+from mitl.positives.methods import cited, paragraphs
+from mitl.positives.methods_facts import Cite, Facts, Paragraph, Sentence
+from mitl.positives.methods_figures import rows
 from mitl.positives.references import bibtex
 
 _BRACKETS = str.maketrans({"[": "{[}", "]": "{]}"})
@@ -43,7 +45,8 @@ def as_latex(of: Facts, bibliography: str) -> str:
             r"\end{table}",
         ]
     )
-    end = [rf"\bibliography{{{bibliography}}}"] if cited(found) else []
+    reads = "\\bibliographystyle{plain}\n" + rf"\bibliography{{{bibliography}}}"
+    end = [reads] if cited(found) else []
     return "\n\n".join(["% needs the package booktabs", r"\section{Methods}", *told, figure, *end]) + "\n"
 
 

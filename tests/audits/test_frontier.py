@@ -83,8 +83,8 @@ def test_recall_and_people_are_each_others_inverse(frontier: Frontier) -> None:
 def test_labels_under_a_bound_ask_for_more_than_thresholds_that_are_known(frontier: Frontier) -> None:
     """A small sample gives none, a larger one lets more pairs be labelled; wrong ones stay within the bound."""
     tolerance = Tolerance(0.02, 0.05)
-    assert frontier.labelling(60, tolerance) is None
-    small, large = frontier.labelling(200, tolerance), frontier.labelling(1600, tolerance)
+    assert frontier.labelling(200, tolerance) is None
+    small, large = frontier.labelling(600, tolerance), frontier.labelling(1600, tolerance)
     assert small is not None
     assert large is not None
     assert small.labelled < large.labelled

@@ -9,11 +9,12 @@ import numpy as np
 
 from mitl.analysis.report.frontier_plot import Curve
 from mitl.audits.frontier import Estimate, Frontier, Labelling, estimate
-from mitl.audits.thresholds import Tolerance
+from mitl.audits.thresholds import MOST_SIDING, Tolerance
 from mitl.crowd.context import Context
 from mitl.errors import UsageError
 from mitl.records import Environment
 from mitl.stages.analysing.snapshot import ProjectSnapshot
+from mitl.stages.fusing.scores import fused_scores
 from mitl.stages.planning.candidates import Candidates, Sampled, sample
 from mitl.stages.planning.price import Price, price_of
 
@@ -33,6 +34,8 @@ class Wish:
     max_error: float = 0.01
     """Tolerated machine yes that are no match, as a share of the matches kept, and share of the open pairs that may get
     a wrong machine label under a bound; from 0, below 1."""
+    siding: float = 0.1
+    """Share of the workers, at most, who side with the machine where it is wrong, 0 to 1/2, as for `mitl label`."""
     budget_cents: int | None = None
     template: str | None = None
     reward_cents: int | None = None
@@ -50,6 +53,8 @@ class Wish:
             )
         if not 0 <= self.max_error < 1:
             raise UsageError(f"--max-error is {self.max_error:g}; give a share from 0, below 1, as 0.01")
+        if not 0 <= self.siding <= MOST_SIDING:
+            raise UsageError(f"--siding is {self.siding:g}; give a share from 0 to 0.5, as 0.1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +101,7 @@ class Planned:
 def make_plan(context: Context, project: ProjectSnapshot, found: Candidates, wish: Wish) -> Planned:
     """Estimate the frontier and price it."""
     seed = context.settings.seed
-    sampled = sample(project, found, None, seed)
+    sampled = sample(project, found, fused_scores(context), seed)
     frontier = estimate(sampled.pilot, seed=seed)
     price = price_of(
         context, template=wish.template, reward_cents=wish.reward_cents, assignments=wish.assignments
@@ -136,7 +141,7 @@ def _options(frontier: Frontier, wish: Wish) -> tuple[Option, ...]:
                 error,
             )
         )
-        best = best_labelling(frontier, wish.max_error)
+        best = best_labelling(frontier, Tolerance(wish.max_error, RISK, wish.siding))
         if best is not None:
             options.append(
                 Option(
@@ -151,13 +156,13 @@ def _options(frontier: Frontier, wish: Wish) -> tuple[Option, ...]:
     return tuple(options)
 
 
-def best_labelling(frontier: Frontier, max_error: float) -> Labelling | None:
+def best_labelling(frontier: Frontier, tolerance: Tolerance) -> Labelling | None:
     """Machine labels under a bound at the size of sample that leaves least to people; None where none passes."""
     made = [
         one
         for size in SAMPLE_SIZES
         if size <= frontier.open
-        for one in [frontier.labelling(size, Tolerance(max_error, RISK))]
+        for one in [frontier.labelling(size, tolerance)]
         if one is not None
     ]
     return min(made, key=lambda one: one.people.value, default=None)

@@ -84,16 +84,36 @@ class _File(TypedDict):
     bytes: Annotated[int, "size of the file"]
 
 
+class MethodsNumbers(TypedDict, total=False):
+    """What `mitl report --methods` counts, in place of the report's numbers."""
+
+    figures: Annotated[dict[str, Any], "`--methods`: the numbers that the section states, by name"]
+    cited: Annotated[list[str], "`--methods`: keys of the references"]
+    methods: Annotated[str, "`--methods -`: the section as Markdown"]
+    bibliography: Annotated[str, "`--methods -`: the references as BibTeX"]
+
+
+class _Written(_File, Headline):
+    """Of the HTML file."""
+
+
 @printed_by("report")
-class ReportCounts(_File, Headline):
+class ReportCounts(_File, Headline, MethodsNumbers):
     """What `mitl report` counts."""
 
 
+class MethodsPaths(TypedDict, total=False):
+    """Where `mitl report --methods` wrote."""
+
+    methods: Annotated[str, "the section, with `--methods FILE`"]
+    bibliography: Annotated[str, "its references, the same"]
+
+
 @printed_by("report", key="paths")
-class ReportPaths(TypedDict):
+class ReportPaths(MethodsPaths):
     """Where `mitl report` wrote."""
 
-    report: Annotated[str, "the HTML file"]
+    report: Annotated[str, "the HTML file; not with `--methods`"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +155,7 @@ def report(
     file = out or source.file
     content = render_report(data).encode("utf-8")
     changed = _write(file, content)
-    counts: ReportCounts = {
+    counts: _Written = {
         "environment": data.environment.value,
         "bytes": len(content),
         **headline(data),
