@@ -51,13 +51,33 @@ class Counts:
     sampled: Floats
     """Of them drawn without replacement."""
     marked: Floats
-    """Of these confirmed, where they are outside the release, or refused, where they are within."""
+    """(2, ..., H) of these confirmed, where they are outside the release, or refused, where they are within: by a
+    majority of three workers, and by all of them."""
     expected: Floats
     """(H,) share of marked ones that was guessed before the draw."""
 
     def upper(self, risk: float, method: Method) -> Floats:
-        """(...,) how many pairs of the domain would be marked at most, were all of them asked."""
+        """(2, ...) how many pairs of the domain would be marked at most, were all of them asked."""
         return total_upper(self.size, self.sampled, self.marked, self.expected, risk, method)
+
+    def most(self, chances: Floats, risk: float, thinning: float, method: Method) -> Floats:
+        """(...,) how many pairs are what marks are for: matches outside the release, or wrong ones within.
+
+        A mark by a majority is seldom missed, one by all is seldom false; which matters more is not known beforehand,
+        so that each is bounded at half the risk and the lower bound holds.
+
+        Args:
+            chances: (2, ...) at which such a pair is marked at least; a first of 1 needs no second.
+            risk: that too few pairs were drawn that would be marked.
+            thinning: that fewer of them would be marked than their mean chance says.
+        """
+        if (chances[0] == 1).all():
+            marked = total_upper(self.size, self.sampled, self.marked[0], self.expected, risk, method)
+        else:
+            seen = self.upper(risk / 2, method)
+            each = chances.reshape(*chances.shape, *[1] * (seen.ndim - chances.ndim))
+            marked = thinned_upper(seen, each, thinning / 2).min(axis=0)
+        return np.asarray(np.minimum(marked, self.size.sum(axis=-1)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,8 +102,6 @@ class Precision:
     lower: Floats
     wrong: Floats
     """The most positives that are no matches."""
-    refusable: Floats
-    """The most positives that two of three workers would refuse."""
     false_yes: Floats
     """The highest rate of false yeses that was reckoned with."""
 
@@ -95,8 +113,6 @@ class Recall:
     lower: Floats
     missing: Floats
     """The most matches of the pool that the release lacks."""
-    confirmable: Floats
-    """The most pairs outside the release that this way of asking would confirm."""
     false_no: Floats
     """The highest rate of false noes that was reckoned with."""
     precision: Precision
@@ -125,8 +141,8 @@ def recall_lower(
         evidence, {**parts, "thinning": parts["thinning"] / 2}, method=method, rates=rates, anytime=anytime
     )
     right = evidence.held - precision.wrong
-    lower = np.where(right > 0, right / np.maximum(right + missing[1], 1.0), 0.0)
-    return Recall(lower, missing[1], missing[0], false_no, precision)
+    lower = np.where(right > 0, right / np.maximum(right + missing, 1.0), 0.0)
+    return Recall(lower, missing, false_no, precision)
 
 
 def precision_lower(
@@ -143,13 +159,9 @@ def precision_lower(
     return _precision(evidence, parts, method=method, rates=rates, anytime=anytime)
 
 
-def missing_upper(
-    outside: Counts, false_no: Floats, risk: float, thinning: float, method: Method
-) -> tuple[Floats, Floats]:
-    """(...,) the most pairs outside the release that would be confirmed, and from them the most missing matches."""
-    confirmable = outside.upper(risk, method)
-    most = outside.size.sum(axis=-1)
-    return confirmable, np.minimum(thinned_upper(confirmable, confirmed_at_least(false_no), thinning), most)
+def missing_upper(outside: Counts, false_no: Floats, risk: float, thinning: float, method: Method) -> Floats:
+    """(...,) the most matches outside the release; see `Counts.most`."""
+    return outside.most(confirmed_at_least(false_no), risk, thinning, method)
 
 
 def thinned_upper(seen: Floats, chance: Floats, risk: float) -> Floats:
@@ -194,10 +206,9 @@ def _precision(
     evidence: Evidence, parts: Mapping[str, float], *, method: Method, rates: Rates, anytime: bool
 ) -> Precision:
     false_yes = _rate(evidence.false_yes, parts["false_yes"], rates, anytime=anytime)
-    refusable = evidence.within.upper(parts["precision"], method)
+    wrong = evidence.within.most(refused_at_least(false_yes), parts["precision"], parts["thinning"], method)
     held = evidence.held
-    wrong = np.minimum(thinned_upper(refusable, refused_at_least(false_yes), parts["thinning"]), held)
-    return Precision((held - wrong) / np.maximum(held, 1.0), wrong, refusable, false_yes)
+    return Precision((held - wrong) / np.maximum(held, 1.0), wrong, false_yes)
 
 
 def _risks(

@@ -56,8 +56,12 @@ class StratumCount:
     """Of them positives of the release."""
     confirmed: int
     """Audited pairs outside the release that a first and one of two further workers called a match."""
+    confirmed_by_all: int
+    """Of them those that all three did."""
     refused: int
     """Audited positives of the release that fewer than two of three workers accepted."""
+    refused_by_all: int
+    """Of them those that nobody did."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +83,6 @@ class Bound:
     recall: float
     missing: int
     """The most matches of the pool that the release lacks."""
-    confirmable: int
-    """The most pairs outside the release that this way of asking would confirm, at the risk of ``missing``."""
     right: int
     """The fewest positives of the release that are matches, at the share of the risk that recall has for it."""
     precision: float
@@ -256,7 +258,7 @@ def certify(
         false_yes=_told(evidence.false_yes, measured.precision.false_yes, groups["false_yes"][0]),
         measured=_bound(evidence, measured, precision[Rates.MEASURED]),
         worst=_bound(evidence, recall[Rates.WORST], precision[Rates.WORST]),
-        found=int((sample.confirmed & ~sample.held).sum()),
+        found=int((sample.confirmed[0] & ~sample.held).sum()),
         recheck=sample.rechecked(),
         worker_share=worker_share,
         chao=chao,
@@ -331,8 +333,15 @@ def _strata(design: AuditDesign, sizes: Ints, sample: Sample) -> tuple[StratumCo
         "held": sizes,
         "audited": sample.by_stratum(np.ones(len(sample.held), np.bool_), len(sizes)),
         "audited_held": sample.by_stratum(sample.held, len(sizes)),
-        "confirmed": sample.by_stratum(sample.confirmed & ~sample.held, len(sizes)),
-        "refused": sample.by_stratum(sample.refused & sample.held, len(sizes)),
+        **{
+            name: sample.by_stratum(flags, len(sizes))
+            for name, flags in (
+                ("confirmed", sample.confirmed[0] & ~sample.held),
+                ("confirmed_by_all", sample.confirmed[1] & ~sample.held),
+                ("refused", sample.refused[0] & sample.held),
+                ("refused_by_all", sample.refused[1] & sample.held),
+            )
+        },
     }
     return tuple(
         StratumCount(
@@ -353,7 +362,6 @@ def _bound(evidence: Evidence, recall: Recall, precision: Precision) -> Bound:
     return Bound(
         recall=float(recall.lower),
         missing=int(recall.missing),
-        confirmable=int(recall.confirmable),
         right=int(evidence.held - recall.precision.wrong),
         precision=float(precision.lower),
         wrong=int(precision.wrong),

@@ -14,7 +14,7 @@ from mitl.audits.workers import FEWEST, Errors
 from mitl.core.packed import Ints, places
 from mitl.errors import AuditError
 from mitl.records import Label, several
-from mitl.records.audits import AuditDesign
+from mitl.records.audits import ANSWERS_EACH, AuditDesign
 from mitl.records.frames import LABELS, NONE, Flags
 
 EXPECTED_REFUSED = 0.05
@@ -91,13 +91,13 @@ class Sample:
 
     @property
     def confirmed(self) -> Flags:
-        """A first yes, and at least one of two more."""
-        return self.first & (self.yeses >= 2)
+        """(2, n) a first yes and at least one of two more; three yeses."""
+        return np.stack([self.first & (self.yeses >= 2), self.yeses == ANSWERS_EACH])
 
     @property
     def refused(self) -> Flags:
-        """Fewer than two yeses of three; a first no that is not rechecked counts as one, which is the careful side."""
-        return self.yeses < 2
+        """(2, n) fewer than two yeses of three; none. A lone first no counts as either, which is the careful side."""
+        return np.stack([self.yeses < 2, self.yeses == 0])
 
     def prefix(self) -> int:
         """How many pairs stand before the first one that lacks an answer."""
@@ -132,13 +132,13 @@ class Sample:
             Counts(
                 size - held_sizes,
                 self.by_stratum(seen & ~self.held, len(size)),
-                self.by_stratum(seen & ~self.held & self.confirmed, len(size)),
+                np.stack([self.by_stratum(seen & ~self.held & by, len(size)) for by in self.confirmed]),
                 expected,
             ),
             Counts(
                 held_sizes.astype(np.float64),
                 self.by_stratum(seen & self.held, len(size)),
-                self.by_stratum(seen & self.held & self.refused, len(size)),
+                np.stack([self.by_stratum(seen & self.held & by, len(size)) for by in self.refused]),
                 np.full(len(size), EXPECTED_REFUSED),
             ),
             rates["false_no"],

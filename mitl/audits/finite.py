@@ -4,7 +4,7 @@ Every function works on arrays whose last axis is the strata: (H,) for one audit
 methods bound the sum over strata:
 
 * ``exact``: the hypergeometric bound of each stratum at a share of the risk, added up.
-* ``betting``: one bet on all strata together. A forecaster with a beta-binomial prior bets against every possible
+* ``betting``: one bet on all strata together. Forecasters with beta-binomial priors bet against every possible
   number D of marked pairs; E(D) is the bettor's money if D is wrong: by what factor the forecasts of the answers were
   likelier than under D. At the true numbers the product over strata exceeds 1 / risk with a probability of at most
   risk, at whatever moment one looks, so that the true sum is no larger than the largest one whose product does not
@@ -30,7 +30,9 @@ Method = Literal["design", "betting", "exact"]
 METHODS: tuple[Method, ...] = ("design", "betting", "exact")
 
 _SHAPE = 2.0
-"""First parameter of the beta prior: the larger, the more surely one bets on the expected share."""
+"""First parameter of the forecaster's beta prior: the larger, the more surely the expected share is bet on."""
+_VAGUE, _VAGUE_WEIGHT = (0.5, 4.5), 0.2
+"""Prior of a second forecaster who was not told what to expect, and how much of the bet is left to that one."""
 _LEAST_EXPECTED, _MOST_EXPECTED = 1e-7, 0.5
 _STIRLING = 50.0
 """From here on three terms of Stirling's series give log Γ to the last digit."""
@@ -74,10 +76,13 @@ def total_upper(
 
 def _exact_is_lower(size: Floats, sampled: Floats, expected: Floats, risk: float) -> NDArray[np.bool_]:
     """(B,) whether ``exact`` bounds lower than ``betting`` if the answers come as expected."""
+    rows, which = np.unique(np.concatenate([size, sampled, expected], axis=-1), axis=0, return_inverse=True)
+    size, sampled, expected = np.split(rows, 3, axis=-1)
     marked = np.round(sampled * expected)
-    return exact_upper(size, sampled, marked, expected, risk) <= betting_upper(
+    lower = exact_upper(size, sampled, marked, expected, risk) <= betting_upper(
         size, sampled, marked, expected, risk
     )
+    return np.asarray(lower[which.reshape(-1)])
 
 
 def hypergeometric_upper(size: ArrayLike, sampled: ArrayLike, marked: ArrayLike, risk: ArrayLike) -> Floats:
@@ -143,14 +148,18 @@ class Bets:
         """The bets on these samples; see `total_upper`. A ``whole`` bet keeps no money back.
 
         Source: prior-posterior ratio of Waudby-Smith and Ramdas, Confidence sequences for sampling without
-        replacement, NeurIPS 2020, with a beta-binomial prior, under which the draws are Pólya's urn.
+        replacement, NeurIPS 2020, with beta-binomial priors, under which the draws are Pólya's urn.
         """
         from scipy.special import betaln
 
         size, sampled, marked, expected = _together(size, sampled, marked, expected)
-        share = np.clip(expected, _LEAST_EXPECTED, _MOST_EXPECTED)
+        share, unmarked = np.clip(expected, _LEAST_EXPECTED, _MOST_EXPECTED), sampled - marked
         a, b = np.full(share.shape, _SHAPE), _SHAPE * (1 - share) / share
-        urn = betaln(a + marked, b + sampled - marked) - betaln(a, b)
+        vague = betaln(_VAGUE[0] + marked, _VAGUE[1] + unmarked) - betaln(*_VAGUE)
+        urn = np.logaddexp(
+            np.log(1 - _VAGUE_WEIGHT) + betaln(a + marked, b + unmarked) - betaln(a, b),
+            np.log(_VAGUE_WEIGHT) + vague,
+        )
         stake = np.ones_like(size) if whole else dealt(size, sampled, expected)
         return cls(size, sampled, marked, urn + _log_falling(size, sampled), stake)
 

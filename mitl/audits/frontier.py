@@ -195,7 +195,7 @@ class Frontier:
         for number, side in enumerate((own >= 0.5, own < 0.5)):
             pairs = self.pairs[side]
             within = math.floor(tolerance.error * pairs.sum())
-            allowed = allowed_errors(self.open, sample, within, halved)
+            allowed = allowed_errors(self.open, sample, halved, within=within)
             if allowed < 0:
                 continue
             order = np.argsort(np.minimum(own, 1 - own)[side], kind="stable")

@@ -1,13 +1,13 @@
-"""Machine labels of open pairs by strata, each under its own threshold, from a score and a sample that people answered.
+"""Machine labels of open pairs by strata, each under its own threshold, from a score and an answered sample.
 
-Within each stratum of the sample's design, pairs that the score calls a match and pairs that it does not have a threshold
-of their own: a wrong match and a lost one are errors of different kinds. The risk is dealt in equal parts beforehand, so
-that all bounds hold at once. The score must not have read the sample's answers: whoever calls this answers for that.
+Within each stratum of the sample's design, pairs that the score calls a match and pairs that it does not have each a
+threshold of their own: a wrong match and a lost one are errors of different kinds. The risk is dealt in equal parts
+beforehand, so that all bounds hold at once. The score must not have read the sample's answers: the caller sees to that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -38,6 +38,8 @@ SIDING_SHARE = 0.1
 """Of the risk, what goes to measuring how many workers side with the machine."""
 FEW_REPEATS = 20
 """Pairs that two workers answered, below which they say nothing."""
+LEAST_PART = 0.02
+"""Of a stratum's open pairs; a side with no more is left to people, and no risk is spent on it."""
 _POSITIVE = np.array([label.is_positive for label in LABELS] + [False])  # the last is for NONE
 _WEAK = np.array([label in (Label.WEAK_YES, Label.WEAK_NO) for label in LABELS] + [False])
 
@@ -57,6 +59,8 @@ class Promise:
 
     error: float = 0.02
     """Share of a stratum's open pairs whose machine label may be wrong, or their mean loss."""
+    lost: float | None = None
+    """The same for what the machine calls no match, where another share is tolerated."""
     confidence: float = 0.95
     """That all strata keep it."""
     loss: Loss = Loss.BINARY
@@ -81,6 +85,8 @@ class MachineLabels:
     """pair (ascending), label, probability, stratum."""
     siding: float
     """The share of siding workers that the bounds reckon with."""
+    left: int
+    """Open pairs that are left to people."""
     disputed: Ints
     """Sampled pairs whose first answer contradicts the machine and that lack the two further ones: taken for errors."""
 
@@ -124,7 +130,8 @@ def label_pairs(
         members = np.flatnonzero(own)
         here = of_audited == number
         drawn = Drawn(design.strata[number].size, places(members, sampled[here]))
-        tolerance = Tolerance(promise.error, risk / len(parts), siding)
+        error = promise.error if promise.lost is None or match[own].all() else promise.lost
+        tolerance = Tolerance(error, risk / len(parts), siding)
         of_own = drawn.places >= 0
         if promise.loss is Loss.BINARY:
             threshold = find_threshold(uncertainty[members], drawn, wrong[here] & of_own, tolerance)
@@ -137,7 +144,8 @@ def label_pairs(
     kept[sampled] = False
     columns = {"pair": pairs, "label": label, "probability": probability, "stratum": names.astype(str)}
     labels = pd.DataFrame({column: values[kept] for column, values in columns.items()})
-    return MachineLabels(tuple(found), labels, siding, audited["pair"].to_numpy()[disputed])
+    left = len(pairs) - len(sampled) - len(labels)
+    return MachineLabels(tuple(found), labels, siding, left, audited["pair"].to_numpy()[disputed])
 
 
 def siding_upper(first: Places, second: Places, risk: float) -> float:
@@ -158,7 +166,7 @@ def siding_upper(first: Places, second: Places, risk: float) -> float:
 
 
 def level_cuts(probability: Floats, label: Places) -> tuple[float, float, float]:
-    """From which probabilities ``yes``, ``weak_yes`` and ``weak_no`` are given, such that people's answers are least far.
+    """From which probabilities ``yes``, ``weak_yes`` and ``weak_no`` are given, with people's answers least far.
 
     The loss is a sum over the three steps between levels, so each cut is best on its own; that of the sides is 1/2.
     """
@@ -178,11 +186,11 @@ def level_cuts(probability: Floats, label: Places) -> tuple[float, float, float]
 def _parts(
     design: AuditDesign, stratum: NDArray[np.int16], match: NDArray[np.bool_]
 ) -> Iterator[tuple[str, int, NDArray[np.bool_]]]:
-    """Name, the design's stratum and members of each part that has a threshold; parts without pairs are left out."""
+    """Name, the design's stratum and members of each part that has a threshold; too small ones are left to people."""
     for number, drawn in enumerate(design.strata):
         for side, flags in (("match", match), ("no match", ~match)):
             own = (stratum == number) & flags
-            if own.any():
+            if own.sum() > LEAST_PART * (stratum == number).sum():
                 yield (side if len(design.strata) == 1 else f"{drawn.name}, {side}"), number, own
 
 
@@ -229,16 +237,9 @@ def refusal(found: MachineLabels, promise: Promise, design: AuditDesign) -> str 
     drawn = design.sample
     further = (best.threshold.wanted or drawn) - drawn
     line = (
-        f"{drawn:,} sampled answers are too few to promise at most {promise.error:.1%} wrong labels of {best.name!r} with "
-        f"confidence {promise.confidence:.0%}; at least {further:,} more are wanted"
+        f"{drawn:,} sampled answers are too few to promise at most {promise.error:.1%} wrong labels of {best.name!r} "
+        f"with confidence {promise.confidence:.0%}; at least {further:,} more are wanted"
     )
     if best.threshold.wanted_for_all is not None:
         line += f", and {best.threshold.wanted_for_all - drawn:,} more to label all at the errors seen"
     return f"{line}: draw a larger sample with `mitl audit draw --for labels`, or raise --error"
-
-
-def counted(found: MachineLabels) -> Mapping[str, int]:
-    """Pairs labelled and left to people, over all strata."""
-    labelled = sum(part.threshold.labelled for part in found.strata)
-    pairs = sum(part.threshold.pairs - part.threshold.audited for part in found.strata)
-    return {"labelled": labelled, "left": pairs - labelled}

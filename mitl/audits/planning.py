@@ -233,14 +233,23 @@ class _Planner:
         """(...,) the recall bound that such samples reach with the chance `CHANCE`."""
         crowd = self.crowd
         known = self.held / np.maximum(self.size, 1)
-        right = 1 - crowd.false_no
-        confirmed = (
-            self.expected * right * (1 - crowd.false_no**2) + (1 - self.expected) * 2 * crowd.stray_yes**2
+        right, wrong = 1 - crowd.false_no, 1 - crowd.wrong
+        hit = np.array([right * (1 - crowd.false_no**2), right**3])[:, None]
+        stray = np.array([2 * crowd.stray_yes**2, crowd.stray_yes**3])[:, None]
+        doubted = crowd.wrong + wrong * crowd.weak_share * np.array(
+            [3 * crowd.false_no**2, crowd.false_no**3]
         )
-        refused = crowd.wrong + (1 - crowd.wrong) * crowd.false_no**2 * crowd.weak_share
-        outside = self._counts(self.size - self.held, samples * (1 - known), confirmed, self.expected)
+        outside = self._counts(
+            self.size - self.held,
+            samples * (1 - known),
+            self.expected * hit + (1 - self.expected) * stray,
+            self.expected,
+        )
         within = self._counts(
-            self.held, samples * known, np.full(len(known), refused), np.full(len(known), EXPECTED_REFUSED)
+            self.held,
+            samples * known,
+            np.broadcast_to(doubted[:, None], (2, len(known))),
+            np.full(len(known), EXPECTED_REFUSED),
         )
         weak = within.sampled.sum(axis=-1) * crowd.weak_share
         weak_no = outside.sampled[..., :-1].sum(axis=-1) * crowd.weak_no_share
@@ -319,7 +328,8 @@ class _Planner:
 
     def _counts(self, size: Floats, sampled: Floats, share: Floats, expected: Floats) -> Counts:
         """Counts as high as they come with the chance `CHANCE`, strata taken together."""
-        mean = sampled * share
+        share = share.reshape(2, *[1] * (sampled.ndim - 1), -1)
+        mean = sampled * share  # (2, ..., H)
         weight = size / np.maximum(sampled, 1e-9)
         spread = np.sqrt((weight**2 * mean * (1 - share)).sum(axis=-1, keepdims=True))
         marked = mean + _DEVIATIONS * weight * mean * (1 - share) / np.maximum(spread, 1e-9)
@@ -348,6 +358,6 @@ def _check(guesses: Sequence[Guess], target: float, confidence: float) -> None:
         if not (0 <= guess.held <= guess.size and 0 <= guess.expected <= 1 and 0 <= guess.recheck_share <= 1):
             raise AuditError(
                 f"stratum {guess.name!r} is guessed to hold {guess.held:,} positives among {guess.size:,} pairs, a "
-                f"share of {guess.expected:g} among the others and {guess.recheck_share:g} rechecked; the release holds "
-                "no more than there are, and shares lie from 0 to 1"
+                f"share of {guess.expected:g} among the others and {guess.recheck_share:g} rechecked; no more are held "
+                "than there are, and shares lie from 0 to 1"
             )

@@ -173,12 +173,13 @@ def _log_choose(n: float, k: Floats | np.float64) -> Floats:
     return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
 
 
-def allowed_errors(size: int, sample: int, within: int, tolerance: Tolerance) -> int:
+def allowed_errors(size: int, sample: int, tolerance: Tolerance, *, within: int | None = None) -> int:
     """The most audited errors under which a threshold passes; -1 where not even none would.
 
     Args:
-        within: how many errors may remain.
+        within: how many errors may remain; None for the tolerated share of all pairs.
     """
+    within = math.floor(tolerance.error * size) if within is None else within
     errors = 0
     while errors <= sample:
         if remaining_upper(size, sample, errors, tolerance.risk, tolerance.siding) > within:
@@ -187,11 +188,14 @@ def allowed_errors(size: int, sample: int, within: int, tolerance: Tolerance) ->
     return errors - 1
 
 
-def sample_wanted(size: int, within: int, tolerance: Tolerance, rate: float = 0.0) -> int | None:
+def sample_wanted(
+    size: int, tolerance: Tolerance, *, rate: float = 0.0, within: int | None = None
+) -> int | None:
     """The smallest sample that passes with this share of errors in it; None where none does.
 
     Found by halving; since errors come whole, a larger sample may just fail where a smaller one passes.
     """
+    within = math.floor(tolerance.error * size) if within is None else within
 
     def passes(sample: int) -> bool:
         errors = math.ceil(rate * sample - 1e-9)
@@ -215,11 +219,11 @@ def find_threshold(
     own = _checked(uncertainty, drawn)
     within = math.floor(tolerance.error * len(uncertainty))
     errors = int(wrong.sum())
-    allowed = allowed_errors(drawn.size, drawn.sample, within, tolerance)
+    allowed = allowed_errors(drawn.size, drawn.sample, tolerance, within=within)
     if allowed < 0:
         seen = errors / max(drawn.sample, 1)
-        wanted = sample_wanted(drawn.size, within, tolerance) or drawn.size
-        for_all = sample_wanted(drawn.size, within, tolerance, seen)
+        wanted = sample_wanted(drawn.size, tolerance, within=within) or drawn.size
+        for_all = sample_wanted(drawn.size, tolerance, rate=seen, within=within)
         return Threshold(len(uncertainty), len(own), errors, -math.inf, 0, 0.0, wanted, for_all)
     of_errors = np.sort(uncertainty[drawn.places[wrong]])
     cut = float(of_errors[allowed]) if errors > allowed else math.inf

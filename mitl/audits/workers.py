@@ -74,20 +74,24 @@ def anytime_upper(hits: ArrayLike, trials: ArrayLike, risk: float) -> Floats:
 
 
 def confirmed_at_least(false_no: ArrayLike) -> Floats:
-    """Least mean chance that missing matches are confirmed: a first yes, and one more of two further workers.
+    """(2, ...) least mean chances that missing matches are confirmed, by a majority and by all of three workers.
 
-    For one pair it is g(θ) = θ (1 - (1 - θ)²), which is not convex; 1 - 1.25 (1 - θ) touches it at θ = 1/2, meets it at
-    θ = 1 and is never above it, so that its mean bounds theirs whatever the mix of θ is.
+    By a majority: a first yes, and one more of two further workers. For one pair that is g(θ) = θ (1 - (1 - θ)²), which
+    is not convex; 1 - 1.25 (1 - θ) touches it at θ = 1/2, meets it at θ = 1 and is never above it, so that its mean
+    bounds theirs whatever the mix of θ is. By all: θ³, which is convex, so that the cube of the mean θ bounds its mean.
     """
-    return np.asarray(1 - _CONFIRMING_SLOPE * np.minimum(np.asarray(false_no, np.float64), WORST))
+    rate = np.minimum(np.asarray(false_no, np.float64), WORST)
+    return np.stack([1 - _CONFIRMING_SLOPE * rate, (1 - rate) ** 3])
 
 
 def refused_at_least(false_yes: ArrayLike) -> Floats:
-    """Least mean chance that wrong positives are refused by two of three workers.
+    """(2, ...) least mean chances that wrong positives are refused, by a majority and by all of three workers.
 
-    One is accepted with the chance 3θ² - 2θ³, which is convex and at most θ for θ up to 1/2.
+    A majority accepts one with the chance 3θ² - 2θ³, which is convex and at most θ for θ up to 1/2; all refuse it with
+    the chance (1 - θ)³, which is convex.
     """
-    return np.asarray(1 - np.minimum(np.asarray(false_yes, np.float64), WORST))
+    rate = np.minimum(np.asarray(false_yes, np.float64), WORST)
+    return np.stack([1 - rate, (1 - rate) ** 3])
 
 
 def overturned_share(false_no: float) -> float:

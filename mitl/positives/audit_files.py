@@ -23,7 +23,7 @@ from mitl.positives.privacy import pseudonym
 from mitl.positives.release_input import ReleaseInput
 from mitl.positives.tables import label_column, pair_columns
 from mitl.records.audits import AUDIT_ANSWERS, HELD, AuditDesign
-from mitl.records.frames import LABELS, NONE, Schema, frame
+from mitl.records.frames import LABELS, Schema, frame
 
 CERTIFICATE = "certificate.json"
 CERTIFICATE_FORMAT = "mitl-certificate-1"
@@ -136,6 +136,10 @@ def _numbered(told: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> Re
         raise ValueError(
             f"{CERTIFICATE} is of the format {told['format']!r}, but this reads {CERTIFICATE_FORMAT!r}"
         )
+    if not all(isinstance(told[name], int) for name in ("held", "outside", "found")):
+        raise ValueError(f"{CERTIFICATE} counts something by what is no number")
+    if not isinstance(told["certificate"], dict) or not isinstance(told["words"], list):
+        raise ValueError(f"{CERTIFICATE} holds no certificate")
     names = [np.unique(np.concatenate([table[column] for table in tables.values()])) for column in _IDS]
 
     def pairs(table: pd.DataFrame) -> Ints:
@@ -149,10 +153,15 @@ def _numbered(told: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> Re
         answers.assign(pair=pairs(answers)), {k: v for k, v in AUDIT_ANSWERS.items() if k != "place"}
     )
     held = frame(HELD, {"pair": pairs(strata), "stratum": strata["stratum"]})
+    design = AuditDesign.from_json(json.dumps(told["audit"]["design"]))
+    _check_numbers(design)
+    for table in (audited, held):
+        if not table["stratum"].between(0, len(design.strata) - 1).all():
+            raise ValueError(f"a pair is in a stratum that the design lacks; it has {len(design.strata)}")
     return ReleasedAudit(
         image_ids=names[0],
         caption_ids=names[1],
-        design=AuditDesign.from_json(json.dumps(told["audit"]["design"])),
+        design=design,
         audited=audited.sort_values("place", ignore_index=True),
         answers=given,
         held=held.sort_values("pair", ignore_index=True),
@@ -160,11 +169,38 @@ def _numbered(told: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> Re
     )
 
 
+def _check_numbers(design: AuditDesign) -> None:
+    """Refuse a design whose figures are not what they should be.
+
+    Raises:
+        ValueError: one is not.
+    """
+    whole = [number for stratum in design.strata for number in (stratum.size, stratum.sample)]
+    shares = [number for stratum in design.strata for number in (stratum.recheck_share, stratum.expected)]
+    dealt = [design.confidence, *(design.shares or {}).values()]
+    if not all(isinstance(number, int) and number >= 0 for number in whole):
+        raise ValueError("a stratum's pairs are no whole number")
+    if not all(isinstance(number, int | float) and 0 <= number <= 1 for number in [*shares, *dealt]):
+        raise ValueError("a share of the design is not from 0 to 1")
+    if not design.strata or not 0 < design.confidence < 1:
+        raise ValueError("the design has no strata, or no confidence between 0 and 1")
+
+
 def _labelled(table: pd.DataFrame, schema: Schema) -> pd.DataFrame:
     """Columns of the schema, labels by their places."""
-    code = {label.value: place for place, label in enumerate(LABELS)} | {None: NONE}
-    columns = {
-        name: table[name].map(lambda word: code[word]) if name in _LABELLED else table[name]
-        for name in schema
-    }
-    return frame(schema, columns)
+    return frame(
+        schema, {name: label_places(table[name]) if name in _LABELLED else table[name] for name in schema}
+    )
+
+
+def label_places(words: pd.Series[str]) -> NDArray[np.int8]:
+    """Labels by their places in Label, NONE where there is none.
+
+    Raises:
+        ValueError: a word is no label.
+    """
+    found = pd.Index([label.value for label in LABELS]).get_indexer(pd.Index(words))
+    unknown = words[(found < 0) & words.notna().to_numpy()]
+    if len(unknown):
+        raise ValueError(f"{unknown.iloc[0]!r} is no label")
+    return found.astype(np.int8)

@@ -180,13 +180,13 @@ def readme(data: ReleaseInput, summary: Summary, files: Iterable[str]) -> str:
         body += [
             "How complete and how right it is, within the pairs of the queries that were asked:",
             in_short(data.audit.certificate.lines()),
-            "`certificate.json` and `datasheet.md` tell what that rests on; `mitl verify FOLDER` computes it again from "
-            "these files alone.",
+            "`certificate.json` and `datasheet.md` tell what that rests on; `mitl verify FOLDER` computes it again "
+            "from these files alone.",
         ]
     if data.has_machine_labels:
         body.append(
-            "Some pairs were labelled by a machine alone: in `positives.parquet` and `negatives.parquet` their `sources` "
-            "say `machine`. What they are worth is told in `datasheet.md`."
+            "Some pairs were labelled by a machine alone: in `positives.parquet` and `negatives.parquet` their "
+            "`sources` say `machine`. What they are worth is told in `datasheet.md`."
         )
     if summary.texts is not None:
         body.append(

@@ -180,18 +180,27 @@ class Origins:
 
 
 @dataclass(frozen=True, slots=True)
+class LabelledPart:
+    """The open pairs of one stratum when a machine labelled some of them."""
+
+    name: str
+    pairs: int
+    sampled: int
+    """Of them, those that people answered."""
+    labelled: int
+    bound: float
+    """Share of the labelled pairs with a wrong label, or their mean loss, at most."""
+
+
+@dataclass(frozen=True, slots=True)
 class MachineBound:
     """What holds for the labels that a machine gave, of the run that gave them."""
 
-    tolerated_error: float
-    """Mean loss of these labels that the bound allows, in its own words ``loss``."""
-    risk: float
-    """Probability that the bound fails, at most."""
+    confidence: float
+    """That the bounds of all parts hold together."""
     loss: str
-    audited: int
-    """Answers of people that it rests on."""
-    scored_by: str
-    """What gave the probabilities."""
+    """What a wrong label costs: ``binary`` or ``ordinal``."""
+    parts: tuple[LabelledPart, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,10 +32,10 @@ def certified_told(
     ]
     drawn = "at random" if design.simple else "at random from each of the strata below"
     parts = [
-        f"Of the {design.size:,} pairs of the queries that were asked with all that they search, {design.sample:,} were "
-        f"drawn {drawn}, each with a known probability. People answered them blind, on the same pages as other pairs; a "
-        "match, and a part of the others that was drawn beforehand, went to two further people. Nothing that proposed, "
-        "learned or merged has read these answers: `audit.parquet` and `audit_answers.parquet` hold them, "
+        f"Of the {design.size:,} pairs of the queries that were asked with all that they search, {design.sample:,} "
+        f"were drawn {drawn}, each with a known probability. People answered them blind, on the same pages as other "
+        "pairs; a match, and a part of the others that was drawn beforehand, went to two further people. Nothing that "
+        "proposed, learned or merged has read these answers: `audit.parquet` and `audit_answers.parquet` hold them, "
         "`audit_strata.parquet` what they were held against.",
         table(("stratum", "pairs", "held as positives", "drawn"), rows),
         "\n".join(f"- {line}" for line in lines),
@@ -44,8 +44,8 @@ def certified_told(
     ]
     if outside:
         parts.append(
-            f"Of {several(outside, 'positive')} outside these pairs the certificate says nothing: their queries were not "
-            "asked."
+            f"Of {several(outside, 'positive')} outside these pairs the certificate says nothing: their queries were "
+            "not asked."
         )
     parts.append("`mitl verify` computes these figures again from the released files alone.")
     return "\n\n".join(parts)
@@ -81,6 +81,9 @@ def machine_counts(data: ReleaseInput) -> tuple[int, int, int]:
     return yes + no, yes, no
 
 
+_LOSSES = {"ordinal": ", each level that a label is off counted as a third,"}
+
+
 def machine_told(data: ReleaseInput) -> str:
     """What a machine labelled, under which bound, and what its labels are worth."""
     total, yes, no = machine_counts(data)
@@ -88,25 +91,30 @@ def machine_told(data: ReleaseInput) -> str:
     stand = int((REFUSES[merged["machine"]] & merged["original"] & merged["kept"]).sum())
     told = [
         f"A machine labelled {several(total, 'pair')} that nobody was asked about: {several(yes, 'match', 'matches')}, "
-        f"{no:,} no match. They are marked `machine` in `positives.parquet` and `negatives.parquet`, with the label and "
-        "its calibrated probability; no column of people's answers holds them."
+        f"{no:,} no match. They are marked `machine` in `positives.parquet` and `negatives.parquet`, with the label "
+        "and its calibrated probability; no column of people's answers holds them."
     ]
     bound = data.machine
     if bound is not None:
         told.append(
-            f"With a probability of {percent(1 - bound.risk)} the mean {plain(bound.loss)} of these labels is at most "
-            f"{bound.tolerated_error:g}, by {several(bound.audited, 'answer')} of people on a random sample. Scored by "
-            f"{plain(bound.scored_by)}."
+            f"With {bound.confidence:.3g} confidence no more of them are wrong{_LOSSES.get(bound.loss, '')} than "
+            + "; ".join(
+                f"{percent(part.bound)} of {several(part.labelled, 'pair')} of '{plain(part.name)}', by a random sample of "
+                f"{part.sampled:,} that people answered"
+                for part in bound.parts
+                if part.labelled
+            )
+            + "."
         )
     told.append(
-        "The bound holds for all of them together, not for each kind of pair. An answer of people or a CxC rating beats "
-        "such a label."
+        "The bound holds for all of them together, not for each kind of pair. An answer of people or a CxC rating "
+        "beats such a label."
     )
     if data.rules.with_originals:
         told.append(
             "So does the original annotation: where a machine calls an original pair no match, the pair stays and is "
-            f"among the conflicts ({stand:,} here), because these few labels may be wrong far more often than the bound "
-            "says of all."
+            f"among the conflicts ({stand:,} here), because these few labels may be wrong far more often than the "
+            "bound says of all."
         )
     told.append("`mitl build-dataset --humans-only` builds the release without them.")
     return " ".join(told)

@@ -1,4 +1,4 @@
-"""A release checked by its own files: whether they are those that were released, and give the figures that they state."""
+"""A release checked by its own files: whether they are those that were released and give the figures they state."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ import pyarrow.parquet as pq
 
 from mitl.audits.certificate import Certificate, certify
 from mitl.core.packed import contains, places
-from mitl.errors import AuditError
-from mitl.positives.audit_files import CERTIFICATE, ReleasedAudit, read_audit
+from mitl.errors import AuditError, ReleaseError
+from mitl.positives.audit_files import CERTIFICATE, ReleasedAudit, label_places, read_audit
 from mitl.positives.certifying import confirmed, largest_share, matches_at_least
 from mitl.positives.folders import FORMAT, MANIFEST, RATINGS_FORMAT, read_checked, read_manifest
 from mitl.positives.sheet_audit import certified_told, in_short
 from mitl.records import PositiveSource, several
 from mitl.records.audits import ANSWERS_EACH
-from mitl.records.frames import LABELS, NONE
+from mitl.records.frames import NONE
 
 _CLOSE = 1e-9
 """Relative; what another machine's arithmetic may change."""
@@ -35,6 +35,8 @@ class Verification:
     """What a release's files say, and where they contradict each other."""
 
     name: str
+    made_by: str
+    """The version that made it."""
     files: int
     """Of the manifest, checked by their hashes."""
     audited: int
@@ -54,21 +56,21 @@ def verify_release(folder: Path) -> Verification:
     """
     manifest = read_manifest(folder, _format(folder))
     name, files = str(manifest.get("name", folder.name)), manifest["files"]
+    made_by = str(_part(manifest, "versions").get("mitl", "unknown"))
     assert isinstance(files, dict)
     changed = list(_changed(folder, files))
     if changed:
-        return Verification(name, len(files), 0, 0, None, tuple(changed))
+        return Verification(name, made_by, len(files), 0, 0, None, tuple(changed))
     audit = read_audit(folder, manifest)
     if audit is None:
-        return Verification(name, len(files), 0, 0, None, tuple(_leftovers(manifest, files)))
-    tables = {
-        table: pq.read_table(
-            pa.BufferReader(read_checked(folder, manifest, f"{table}.parquet")), columns=columns
-        ).to_pandas()
-        for table, columns in _READ.items()
-    }
-    differences = [*_design(audit, manifest), *_sample(audit), *_answers(audit), *_held(audit, tables)]
-    differences += _labels(audit, tables)
+        return Verification(name, made_by, len(files), 0, 0, None, tuple(_leftovers(manifest, files)))
+    tables = _tables(folder, manifest)
+    differences = [
+        *_design(audit, manifest),
+        *_answers(audit),
+        *_held(audit, tables),
+        *_labels(audit, tables),
+    ]
     certificate = None
     try:
         certificate = _certificate(audit, tables["positives"], manifest)
@@ -78,16 +80,50 @@ def verify_release(folder: Path) -> Verification:
         differences += _figures(audit, certificate)
         differences += _documents(folder, manifest, audit, certificate)
     return Verification(
-        name, len(files), len(audit.audited), len(audit.answers), certificate, tuple(differences)
+        name, made_by, len(files), len(audit.audited), len(audit.answers), certificate, tuple(differences)
     )
 
 
-_PAIR = ["image_id", "caption_id"]
-_READ = {
-    "positives": [*_PAIR, "label", "sources", "annotators"],
-    "negatives": [*_PAIR, "label"],
-    "judgements": [*_PAIR, "label", "worker", "usable"],
+_TEXTS = pa.list_(pa.string())
+_PAIR = {"image_id": None, "caption_id": None}
+_READ: Mapping[str, Mapping[str, pa.DataType | None]] = {
+    "positives": {**_PAIR, "label": pa.string(), "sources": _TEXTS, "annotators": _TEXTS},
+    "negatives": {**_PAIR, "label": pa.string()},
+    "judgements": {**_PAIR, "label": pa.string(), "worker": pa.string(), "usable": pa.bool_()},
 }
+"""Table → the columns that a certificate has to do with, and their types; ids are of either kind."""
+
+
+def _part(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """An object within another; an empty one where there is none."""
+    part = told.get(name)
+    return part if isinstance(part, dict) else {}
+
+
+def _tables(folder: Path, manifest: Mapping[str, object]) -> dict[str, pd.DataFrame]:
+    """The release's own tables as far as a certificate has to do with them."""
+    found = {}
+    for name, columns in _READ.items():
+        content = read_checked(folder, manifest, f"{name}.parquet")
+        try:
+            table = pq.read_table(pa.BufferReader(content), columns=list(columns))
+            schema = pa.schema(
+                [
+                    pa.field(column, kind or table.schema.field(column).type)
+                    for column, kind in columns.items()
+                ]
+            )
+            found[name] = table.cast(schema).to_pandas()
+        except (pa.ArrowException, KeyError, ValueError) as error:
+            raise ReleaseError(
+                f"{str(folder / f'{name}.parquet')!r} is not such a table of a release, with the columns "
+                f"{', '.join(columns)}; build it again"
+            ) from error
+        if any(table[column].null_count for column, kind in columns.items() if kind == _TEXTS):
+            raise ReleaseError(
+                f"{str(folder / f'{name}.parquet')!r} lacks sources of a positive; build it again"
+            )
+    return found
 
 
 def _format(folder: Path) -> str:
@@ -118,35 +154,16 @@ def _changed(folder: Path, files: Mapping[str, Any]) -> Iterator[str]:
 
 def _leftovers(manifest: Mapping[str, Any], files: Mapping[str, Any]) -> Iterator[str]:
     """What speaks of a certificate where there is none."""
-    if "audit" in (manifest.get("configuration") or {}) or any(name.startswith("audit") for name in files):
+    if "audit" in _part(manifest, "configuration") or any(name.startswith("audit") for name in files):
         yield f"the release was certified, and {CERTIFICATE} is not among its files"
 
 
 def _design(audit: ReleasedAudit, manifest: Mapping[str, Any]) -> Iterator[str]:
-    if manifest.get("configuration", {}).get("audit") != audit.told["audit"]:
+    """Where the design is not the one that the manifest names, or the pairs are not in the order of its drawing."""
+    if _part(manifest, "configuration").get("audit") != audit.told["audit"]:
         yield f"{MANIFEST} and {CERTIFICATE} name different designs of the audit"
-
-
-def _sample(audit: ReleasedAudit) -> Iterator[str]:
-    """Where the drawn pairs are not a sample of that design."""
-    strata, drawn = audit.design.strata, audit.audited
-    if (
-        not drawn["stratum"].between(0, len(strata) - 1).all()
-        or not audit.held["stratum"].between(0, len(strata) - 1).all()
-    ):
-        yield "a pair is in a stratum that the design lacks"
-        return
-    found = np.bincount(drawn["stratum"], minlength=len(strata)).tolist()
-    for stratum, n in zip(strata, found, strict=True):
-        if n != stratum.sample:
-            yield f"audit.parquet holds {several(n, 'pair')} of stratum {stratum.name!r}, but {stratum.sample:,} were drawn"
-    inclusion = np.array([stratum.inclusion for stratum in strata])[drawn["stratum"]]
-    if not np.allclose(drawn["inclusion"], inclusion, rtol=_CLOSE):
-        yield "audit.parquet states other probabilities of the draw than the design"
-    if drawn["place"].tolist() != list(range(1, len(drawn) + 1)):
+    if audit.audited["place"].tolist() != list(range(1, len(audit.audited) + 1)):
         yield "audit.parquet lacks places of the draw"
-    if drawn["pair"].duplicated().any():
-        yield "audit.parquet holds a pair twice"
 
 
 def _answers(audit: ReleasedAudit) -> Iterator[str]:
@@ -192,19 +209,18 @@ def _held(audit: ReleasedAudit, tables: Mapping[str, pd.DataFrame]) -> Iterator[
         yield "audit_strata.parquet holds a pair that is no positive of the release"
     if len(held) != audit.told["held"] or len(held) + audit.told["outside"] != int((~by_audit).sum()):
         yield (
-            f"{CERTIFICATE} counts {audit.told['held']:,} held positives and {audit.told['outside']:,} outside the pool, "
-            f"but audit_strata.parquet has {len(held):,} and positives.parquet {int((~by_audit).sum()):,} in all"
+            f"{CERTIFICATE} counts {audit.told['held']:,} held positives and {audit.told['outside']:,} outside the "
+            f"pool, but audit_strata.parquet has {len(held):,} and positives.parquet {int((~by_audit).sum()):,} in all"
         )
 
 
 def _labels(audit: ReleasedAudit, tables: Mapping[str, pd.DataFrame]) -> Iterator[str]:
-    """Where people's released answers on audited pairs are not those of the other tables, or a person answered twice."""
+    """Where people's released answers on audited pairs are not those of the other tables, or one answered twice."""
     drawn = audit.audited[["pair", "label"]]
-    code = {label.value: place for place, label in enumerate(LABELS)}
     for name in ("positives", "negatives"):
         said = tables[name].assign(pair=audit.packed(tables[name])).dropna(subset="label")
         both = drawn.merge(said, on="pair", suffixes=("", "_there"))
-        if (both["label"] != both["label_there"].map(code)).any():
+        if (both["label"] != label_places(both["label_there"])).any():
             yield f"audit.parquet states other answers of people than {name}.parquet"
     asked = tables["judgements"].assign(pair=audit.packed(tables["judgements"])).dropna(subset="label")
     judged = np.sort(asked.loc[asked["usable"], "pair"].to_numpy())
@@ -218,6 +234,7 @@ def _certificate(audit: ReleasedAudit, positives: pd.DataFrame, manifest: Mappin
     """What the released answers certify."""
     is_held = contains(audit.held["pair"].to_numpy(), audit.packed(positives))
     found_by = positives.loc[is_held, "annotators"].map(len).to_numpy(np.int64)
+    annotators = _part(_part(manifest, "counts"), "pairs_proposed_by")
     known = audit.audited.loc[audit.audited["label"] != NONE, ["pair", "label"]]
     return certify(
         audit.audited,
@@ -225,7 +242,7 @@ def _certificate(audit: ReleasedAudit, positives: pd.DataFrame, manifest: Mappin
         audit.held,
         known.sort_values("pair", ignore_index=True),
         worker_share=largest_share(audit.answers["worker"]),
-        chao=matches_at_least(found_by, len(manifest["counts"]["pairs_proposed_by"])),
+        chao=matches_at_least(found_by, len(annotators)),
     )
 
 

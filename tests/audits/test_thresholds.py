@@ -82,7 +82,7 @@ def test_the_first_audited_error_beyond_those_allowed_ends_it_and_its_ties_with_
     """Labels stand strictly below the error that fails."""
     uncertainty = np.repeat(np.arange(100) / 200, 10)  # 1,000 pairs, ten of each uncertainty
     audited = np.arange(0, 1000, 5)
-    assert allowed_errors(1000, 200, 20, TWO_PERCENT) == 1
+    assert allowed_errors(1000, 200, TWO_PERCENT) == 1
     wrong = np.zeros(200, np.bool_)
     wrong[[50, 100, 150]] = True
     found = find_threshold(uncertainty, Drawn(len(uncertainty), audited), wrong, TWO_PERCENT)
@@ -109,8 +109,8 @@ def test_a_sample_too_small_for_any_threshold_says_how_many_answers_it_wants() -
     )
     assert found.refused
     assert (found.labelled, found.wanted) == (0, 144)
-    assert allowed_errors(4000, 143, 80, TWO_PERCENT) == -1
-    assert allowed_errors(4000, 144, 80, TWO_PERCENT) == 0
+    assert allowed_errors(4000, 143, TWO_PERCENT) == -1
+    assert allowed_errors(4000, 144, TWO_PERCENT) == 0
 
 
 def test_at_the_errors_seen_it_says_what_would_label_all_or_that_nothing_would() -> None:
@@ -119,13 +119,13 @@ def test_at_the_errors_seen_it_says_what_would_label_all_or_that_nothing_would()
     one, three = (np.arange(60) < errors for errors in (1, 3))
     wanted = find_threshold(uncertainty, Drawn(4000, np.arange(60)), one, TWO_PERCENT).wanted_for_all
     assert wanted is not None
-    assert allowed_errors(4000, wanted, 80, TWO_PERCENT) >= wanted / 60 - 1
+    assert allowed_errors(4000, wanted, TWO_PERCENT) >= wanted / 60 - 1
     assert find_threshold(uncertainty, Drawn(4000, np.arange(60)), three, TWO_PERCENT).wanted_for_all is None
 
 
 def test_drawing_without_replacement_wants_fewer_answers_than_drawing_with_it() -> None:
     """Of 400 pairs a third is enough where 149 are needed of very many; of 40 nearly all."""
-    wanted = [sample_wanted(size, size // 50, TWO_PERCENT) for size in (40, 400, 4000, 10**7)]
+    wanted = [sample_wanted(size, TWO_PERCENT) for size in (40, 400, 4000, 10**7)]
     assert wanted == sorted(wanted)  # type: ignore[type-var]
     assert wanted[0] == 39
     assert wanted[-1] == math.ceil(math.log(0.05) / math.log(0.98)) == 149
@@ -133,7 +133,7 @@ def test_drawing_without_replacement_wants_fewer_answers_than_drawing_with_it() 
 
 def test_workers_who_side_with_the_machine_make_it_want_more() -> None:
     """Errors that do not show themselves are reckoned with, and at most half of the workers can side."""
-    wanted = [sample_wanted(4000, 80, Tolerance(0.02, 0.05, siding)) for siding in (0.0, 0.05, 0.1, 0.5)]
+    wanted = [sample_wanted(4000, Tolerance(0.02, 0.05, siding)) for siding in (0.0, 0.05, 0.1, 0.5)]
     assert wanted == sorted(set(wanted))  # type: ignore[type-var]
     with pytest.raises(AuditError, match="between 0 and 1/2"):
         Tolerance(0.02, 0.05, 0.6)

@@ -10,8 +10,10 @@ from audit_kit import NOW, SANDBOX, add_audit, add_page, some_pairs, submit
 from sqlalchemy import text
 from world_kit import make_world
 
+from mitl.core.packed import unpack_pairs
 from mitl.db.session import open_database
-from mitl.db.store import audits
+from mitl.db.store import audits, open_work
+from mitl.db.store.columns import answer_columns, judgement_columns
 from mitl.records import AuditPurpose, Decision, HitState, Label, PairRole
 from mitl.records.frames import LABELS, NONE, frame
 
@@ -133,6 +135,20 @@ def test_who_answered_the_pair_before_or_after_does_not_count(session):
     assert open_questions(session) == [(1, 2, 0), (2, 1, 0)]
 
 
+def test_an_answer_that_came_before_the_draw_is_none(session):
+    """A sample that is drawn of pairs whose answers are known, as those of an audit that is void, asks them again."""
+    (pair,) = some_pairs(session, 1).tolist()
+    submit(session, add_page(session, {pair: AUDIT}), "w1", [Label.YES], minute=1)
+
+    audit = add_audit(session, [pair], now=NOW + dt.timedelta(minutes=5))
+
+    assert stands(session, audit) == [[NONE, NONE, NONE]]
+    assert open_questions(session) == [(1, 1, 0)]
+    assert not audits.has_answers(session, audit.id)
+    submit(session, add_page(session, {pair: AUDIT}), "w1", [Label.NO], minute=6)
+    assert stands(session, audit) == [[NO, NONE, NONE]]
+
+
 def test_what_is_out_is_told_from_what_is_to_be_posted(session):
     """A page that is out or waits for a person holds its answers; what was decided about does not."""
     (pair,) = some_pairs(session, 1).tolist()
@@ -221,3 +237,59 @@ def test_machine_labels_stand_until_they_are_withdrawn(session):
     assert audits.machine_labels(session, SANDBOX).empty
     assert [row.withdrawn_at for row in audits.labellings(session, SANDBOX)] == [NOW, NOW]
     assert session.execute(text("SELECT count(*) FROM machine_label")).scalar_one() == 4
+
+
+def test_a_page_of_audit_questions_is_asked_again_as_far_as_they_are_wanted(session):
+    """Its questions keep with the HIT that replaces it; those of a page that was fine are open by themselves."""
+    pairs = some_pairs(session, 3).tolist()
+    add_audit(session, pairs)
+    failed = add_page(session, dict.fromkeys(pairs[:2], AUDIT))
+    submit(session, failed, "w1", [Label.YES, Label.NO], decision=Decision.REJECT)
+    fine = add_page(session, {pairs[2]: AUDIT})
+    submit(session, fine, "w2", [Label.YES], minute=1)
+
+    (again,) = open_work.hits_to_replace(session, SANDBOX)
+
+    assert again.hit.id == failed
+    assert (again.pairs, again.missing) == ((), 1)
+    assert again.audits == tuple(unpack_pairs(np.array(pairs[:2])))
+    assert audits.open_questions(session, SANDBOX) == dict(
+        zip(unpack_pairs(np.array(pairs)), (1, 1, 2), strict=True)
+    )
+    assert open_work.asked_pairs(session, SANDBOX) == set()
+
+
+def test_what_one_failed_page_asks_again_another_does_not(session):
+    """A pair that wants one answer is asked again once, however many pages of it failed."""
+    (pair,) = some_pairs(session, 1).tolist()
+    add_audit(session, [pair])
+    for worker in ("w1", "w2"):
+        submit(session, add_page(session, {pair: AUDIT}), worker, [Label.YES], decision=Decision.DROP)
+
+    assert len(open_work.hits_to_replace(session, SANDBOX)) == 1
+
+
+def test_machine_labels_and_audits_leave_the_counts_of_pairs_as_they_are(session):
+    """An audit's answer judges no pair; a machine's label closes one and judges none."""
+    pairs = np.sort(some_pairs(session, 3))
+    audit = add_audit(session, pairs)
+    submit(session, add_page(session, {int(pairs[0]): AUDIT}), "w1", [Label.YES])
+    session.execute(text("UPDATE pair SET proposed = true"))
+    given = {"pair": pairs[2:], "label": [YES], "probability": [0.9], "stratum": ["a"]}
+    audits.add_labelling(session, SANDBOX, audit.id, "{}", frame(audits.MACHINE_LABELS, given), NOW)
+
+    counts = open_work.pair_counts(session, SANDBOX, answer_columns(session, SANDBOX))
+
+    assert (counts.candidates, counts.open, counts.judged) == (3, 2, 0)
+    assert open_work.asked_pairs(session, SANDBOX) == set(unpack_pairs(pairs[2:]))
+    assert judgement_columns(session, SANDBOX).empty
+
+
+def test_a_sample_is_held_against_its_design(session):
+    """What was drawn is as designed until somebody moves a pair, adds one or changes a probability."""
+    add_audit(session, some_pairs(session, 3))
+    assert audits.against_design(session) == 0
+
+    session.execute(text("UPDATE audit_pair SET inclusion = 0.2 WHERE place = 2"))
+
+    assert audits.against_design(session) == 1

@@ -29,7 +29,8 @@ from mitl.records.audits import AUDITED, LISTED, AuditDesign, Stratum
 from mitl.records.frames import frame
 
 SANDBOX = Environment.SANDBOX
-NOW = dt.datetime(2026, 11, 23, 6, tzinfo=dt.UTC)
+NOW = dt.datetime(2024, 11, 23, 6, tzinfo=dt.UTC)
+"""Before anybody who runs tests answers anything."""
 
 
 def some_pairs(session: Session, n: int) -> np.ndarray:

@@ -383,7 +383,7 @@ def merge(data: MergeInput, rules: MergeRules | None = None) -> Merged:
                 LABELS[row.machine if row.label == NONE else row.label],
                 finders(pair),
                 row.n_judgements,
-                row.probability,
+                row.probability if row.n_judgements else None,
             )
             for pair, row in rows
             if row.negative

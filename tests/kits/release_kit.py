@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 
 import numpy as np
-from record_kit import proposal_frame
+from record_kit import machine_frame, proposal_frame
 
+from mitl.audits.pool import Pool, RemainderOf
+from mitl.audits.sampling import draw
+from mitl.core.packed import unpack_pairs
+from mitl.positives.certifying import AuditRecord, certified
 from mitl.positives.merging import Exclusions, MergeRules, gather, merge
 from mitl.positives.pair_answers import judgement_frame, packed, pair_answers
 from mitl.positives.release_input import ReleaseInput
 from mitl.records import (
+    AuditPurpose,
     Concept,
     Direction,
     Environment,
@@ -23,6 +29,8 @@ from mitl.records import (
     Proposal,
     Shortcoming,
 )
+from mitl.records.audits import AUDIT_ANSWERS, AUDITED, LISTED, AuditDesign, Stratum
+from mitl.records.frames import LABELS, NONE, frame
 
 YES, WEAK_YES, WEAK_NO, NO = Label
 
@@ -84,15 +92,20 @@ def records(seed=0):
     return judgements, proposals, originals, ratings
 
 
-def world(kind=IdKind.INTEGER, *, seed=0, salt=SALT, **changes):
-    """What a release of these records is made of; ids are 10n, or names for strings."""
+def world(kind=IdKind.INTEGER, *, seed=0, salt=SALT, machine=None, **changes):
+    """What a release of these records is made of; ids are 10n, or names for strings.
+
+    Args:
+        machine: pair → label that a machine gave.
+    """
     judgements, proposals, originals, ratings = records(seed)
     prefix = "" if kind is IdKind.INTEGER else "item-"
     rules = changes.pop("rules", MergeRules())
     columns = judgement_frame(judgements)
     answers = pair_answers(columns, rules).pairs
     rated = [pair for pair, _ in ratings], np.array([score for _, score in ratings])
-    evidence = gather(answers, packed(rated[0]), rated[1], packed(originals))
+    labels = machine_frame(machine or {})
+    evidence = gather(answers, packed(rated[0]), rated[1], packed(originals), labels)
     return ReleaseInput(
         name="demo",
         dataset="scenes",
@@ -109,3 +122,61 @@ def world(kind=IdKind.INTEGER, *, seed=0, salt=SALT, **changes):
         seeds={"propose": 0},
         **changes,
     )
+
+
+AUDITORS = [f"A{n}" for n in range(3, 8)]
+
+
+def truly_matches(pair):
+    """What the audit's workers call a match."""
+    return (pair.image_id * pair.caption_id) % 7 == 0 or (pair.image_id + pair.caption_id) % 4 < 2
+
+
+def audit_record(merged, *, seed=0, answer=None):
+    """A complete audit of all pairs: half of the positives, and of the other pairs a third; five workers in turn."""
+    answer = answer or (lambda pair, _: YES if truly_matches(pair) else NO)
+    pool = Pool(*(np.arange(1, n) for n in (7, 16, 7, 31)))
+    kept = merged.where("kept")
+    held = kept[pool.holds(kept)]
+    rest = RemainderOf(pool, held)
+    design = AuditDesign(
+        AuditPurpose.RECALL,
+        seed,
+        (
+            Stratum("positives", len(held), len(held) // 2, 1.0, 0.9),
+            Stratum("remainder", rest.size, rest.size // 3, 0.2, 0.1),
+        ),
+    )
+    drawn = draw(design, [held, rest])
+    listed = frame(LISTED, {"pair": held, "stratum": np.zeros(len(held))})
+    rows, answers = [], []
+    for place, (pair, again) in enumerate(
+        zip(unpack_pairs(drawn["pair"].to_numpy()), drawn["recheck"], strict=True)
+    ):
+        given = [answer(pair, number) for number in (1, 2, 3)]
+        given = given if again or given[0].is_positive else given[:1]
+        for number, label in enumerate(given, start=1):
+            worker = AUDITORS[(place + number) % len(AUDITORS)]
+            answers.append((place + 1, drawn["pair"][place], number, LABELS.index(label), worker))
+        rows.append([LABELS.index(label) for label in given] + [NONE] * (3 - len(given)))
+    labels = np.array(rows)
+    audited = drawn.assign(**{name: labels[:, n] for n, name in enumerate(("first", "second", "third"))})
+    return AuditRecord(
+        number=1,
+        design=design,
+        pool_sha256="0" * 64,
+        pool=pool,
+        listed=listed,
+        audited=frame(AUDITED, {name: audited[name] for name in AUDITED}),
+        answers=frame(AUDIT_ANSWERS, dict(zip(AUDIT_ANSWERS, zip(*answers, strict=True), strict=True))),
+    )
+
+
+def audited_world(kind=IdKind.INTEGER, *, exclusions=None, answer=None, **changes):
+    """The world with a certificate."""
+    data = world(kind, **changes)
+    exclusions = exclusions or Exclusions()
+    merged, audit = certified(
+        audit_record(data.merged, answer=answer), data.merged, exclusions, data.proposals
+    )
+    return dataclasses.replace(data, merged=merged, audit=audit, configuration={"audit": audit.named})

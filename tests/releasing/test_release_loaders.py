@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 from rating_kit import rated_world
-from release_kit import records, world
+from release_kit import audited_world, records, world
 
 from mitl.judgements.aggregators import Aggregator
 from mitl.positives.merging import MergeRules
@@ -16,7 +16,8 @@ from mitl.positives.pair_answers import judgement_frame, pair_answers
 from mitl.positives.rating_release import write_ratings
 from mitl.positives.release import write_release
 from mitl.positives.release_input import ReleaseCard
-from mitl.records import IdKind
+from mitl.positives.verifying import verify_release
+from mitl.records import IdKind, Label, Pair
 
 KINDS = pytest.mark.parametrize("kind", list(IdKind))
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")
@@ -62,6 +63,26 @@ def test_mlcroissant_finds_nothing_wrong_and_reads_every_row(tmp_path, kind, mon
         assert len(rows) == len(table) > 0
         ids = [(text(row[f"{name}/image_id"]), text(row[f"{name}/caption_id"])) for row in rows]
         assert ids == list(zip(table["image_id"].tolist(), table["caption_id"].tolist(), strict=True))
+
+
+@KINDS
+def test_mlcroissant_reads_a_certified_release_with_machine_labels(tmp_path, kind, monkeypatch):
+    """The tables of the audit and the columns of the machine are described as the others are."""
+    croissant = pytest.importorskip("mlcroissant")
+    pandas = pytest.importorskip("pandas")
+    monkeypatch.setenv("CROISSANT_CACHE", str(tmp_path / "cache"))
+    card = ReleaseCard(license="CC-BY-4.0", citation="none yet", date_published="2026-11-20")
+    folder = tmp_path / "release"
+    write_release(
+        folder, audited_world(kind, card=card, machine={Pair(1, 28): Label.YES, Pair(4, 1): Label.NO})
+    )
+
+    found = croissant.Dataset(jsonld=str(folder / "croissant.json"))
+
+    assert not found.metadata.ctx.issues.errors and not found.metadata.ctx.issues.warnings
+    for name in ("positives", "negatives", "audit", "audit_answers", "audit_strata"):
+        assert len(list(found.records(name))) == len(pandas.read_parquet(folder / f"{name}.parquet")) > 0
+    assert verify_release(folder).differences == ()
 
 
 @KINDS

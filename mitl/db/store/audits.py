@@ -190,17 +190,19 @@ def drawn_pairs(session: Session, audit_id: int) -> pd.DataFrame:
 def audit_answers(session: Session, audit_id: int) -> pd.DataFrame:
     """The answers of an audit that count (``AUDIT_ANSWERS``): usable, each of another worker, as many as are wanted.
 
-    Those of an audit of recall are on its own places and by nobody who answered the pair where it was asked; those of
-    a sample for machine labels are the first three that anybody gave on these candidates.
+    All came after the draw, lest a sample be drawn for what is known of it. Those of an audit of recall are on its own
+    places and by nobody who answered the pair where it was asked; those of a sample for machine labels are the first
+    three that anybody gave on these candidates.
     """
     purpose = session.execute(select(Audit.purpose).where(Audit.id == audit_id)).scalar_one()
     is_blind = purpose is AuditPurpose.RECALL
     given = session.execute(_given(audit_id)).all()
-    asked = {(place, worker) for place, worker, _, role, _ in given if is_blind and role.is_asked}
+    asked = {(place, worker) for place, worker, _, role, *_ in given if is_blind and role.is_asked}
     counted: dict[int, dict[str, int]] = defaultdict(dict)
-    for place, worker, label, role, usable in given:
+    for place, worker, label, role, usable, is_new in given:
         on_its_place = role is PairRole.AUDIT if is_blind else role.is_asked
-        if usable and on_its_place and (place, worker) not in asked and len(counted[place]) < ANSWERS_EACH:
+        counts = usable and is_new and on_its_place and (place, worker) not in asked
+        if counts and len(counted[place]) < ANSWERS_EACH:
             counted[place].setdefault(worker, LABELS.index(label))
     drawn = drawn_pairs(session, audit_id)[["pair", "place", "recheck"]]
     rows = [
@@ -214,9 +216,18 @@ def audit_answers(session: Session, audit_id: int) -> pd.DataFrame:
 
 
 def _given(audit_id: int) -> Any:
-    """Every label on a pair of an audit, wherever it stood: place, worker, label, role, usable; as they arrived."""
+    """Every label on a pair of an audit, wherever it stood: place, worker, label, role, usable, whether it came after
+    the draw; as they arrived."""
+    is_new = Assignment.submitted_at >= Audit.drawn_at
     return (
-        select(AuditPair.place, Worker.mturk_worker_id, Judgement.label, HitItem.role, Judgement.usable)
+        select(
+            AuditPair.place,
+            Worker.mturk_worker_id,
+            Judgement.label,
+            HitItem.role,
+            Judgement.usable,
+            is_new,
+        )
         .join(Judgement, Judgement.pair_id == AuditPair.pair_id)
         .join(Assignment, Assignment.id == Judgement.assignment_id)
         .join(Worker, Worker.id == Assignment.worker_id)
@@ -230,11 +241,25 @@ def _given(audit_id: int) -> Any:
     )
 
 
+def against_design(session: Session) -> int:
+    """How many strata of audits hold another number of drawn pairs, or ones drawn otherwise, than their design says."""
+    count = 0
+    for audit in map(_row, session.scalars(select(Audit))):
+        strata = audit.design.strata
+        drawn = drawn_pairs(session, audit.id)
+        beyond = drawn["stratum"][(drawn["stratum"] < 0) | (drawn["stratum"] >= len(strata))]
+        count += beyond.nunique()
+        for place, stratum in enumerate(strata):
+            inclusion = drawn.loc[drawn["stratum"] == place, "inclusion"]
+            count += len(inclusion) != stratum.sample or not np.allclose(inclusion, stratum.inclusion)
+    return count
+
+
 def has_answers(session: Session, audit_id: int) -> bool:
     """Whether anybody has answered a question of it, usably or not."""
     purpose = session.execute(select(Audit.purpose).where(Audit.id == audit_id)).scalar_one()
     roles = (PairRole.AUDIT,) if purpose is AuditPurpose.RECALL else _ASKED
-    return any(role in roles for _, _, _, role, _ in session.execute(_given(audit_id)))
+    return any(role in roles and is_new for *_, role, _, is_new in session.execute(_given(audit_id)))
 
 
 def audited(session: Session, audit_id: int) -> pd.DataFrame:

@@ -15,6 +15,7 @@ from mitl.crowd.endpoint import Endpoint, open_endpoint
 from mitl.crowd.paying import carry_out, has_open_calls
 from mitl.db.session import reading
 from mitl.db.store import answers as answer_store
+from mitl.db.store import audits as audit_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import open_work
 from mitl.db.store import proposals as proposal_store
@@ -235,6 +236,8 @@ def _next(context: Context, counts: HarvestCounts) -> str:
         return "mitl review"
     if again := next(iter(to_ask_again(session, environment)), None):
         return f"{again} --{environment}, which asks again what could not be used"
+    if audit_store.open_questions(session, environment):
+        return f"mitl publish --{environment}, which asks what an audit still wants"
     if counts["hits_out"]:
         return "mitl harvest again when people have worked"
     following = "mitl build-dataset --out DIR"

@@ -24,6 +24,7 @@ from mitl.positives.privacy import MIN_ID, short_ids
 from mitl.positives.release import WrittenRelease, write_release
 from mitl.positives.release_input import ReleaseCard, ReleaseInput
 from mitl.positives.scrubbing import scrubbed_columns
+from mitl.positives.sheet_audit import machine_counts
 from mitl.positives.summary import SummaryCounts
 from mitl.records import (
     Direction,
@@ -163,8 +164,17 @@ class MadeCounts(TypedDict):
     aggregator: Annotated[str, "how several answers became one"]
 
 
+class FurtherCounts(TypedDict, total=False):
+    """What not every release has."""
+
+    machine_labels: Annotated[int, "pairs that a machine labelled, where it labelled any"]
+    certificate: Annotated[
+        dict[str, Any], "every figure of the certificate, where a complete audit gives one"
+    ]
+
+
 @printed_by("build-dataset")
-class BuildCounts(MadeCounts, SummaryCounts):
+class BuildCounts(MadeCounts, SummaryCounts, FurtherCounts):
     """How a release was made, and what it holds."""
 
     ids_checked: Annotated[int, "ids that `--check-privacy` looked for; 0 without it"]
@@ -271,6 +281,11 @@ def _result(
         )
         for direction in Direction
     )
+    further: FurtherCounts = {}
+    if data.has_machine_labels:
+        further["machine_labels"] = machine_counts(data)[0]
+    if data.audit is not None:
+        further["certificate"] = data.audit.certificate.as_json()
     counts: BuildCounts = {
         "environment": data.environment.value,
         "manifest_sha256": written.manifest_sha256,
@@ -279,6 +294,7 @@ def _result(
         "aggregator": data.rules.aggregator.value,
         **summary.as_json(),
         "ids_checked": checked,
+        **further,
     }
     paths: BuildPaths = {"release": str(written.folder)}
     return StageResult(

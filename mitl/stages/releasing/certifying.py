@@ -10,7 +10,7 @@ from mitl.db.store import audits as audit_store
 from mitl.errors import AuditError
 from mitl.positives.certifying import AuditRecord, certified
 from mitl.positives.merging import Exclusions
-from mitl.positives.release_input import MachineBound, ReleaseInput
+from mitl.positives.release_input import LabelledPart, MachineBound, ReleaseInput
 from mitl.records import AuditPurpose
 from mitl.stages.auditing.pools import pool_of
 
@@ -61,11 +61,11 @@ def with_machine_bound(context: Context, data: ReleaseInput) -> ReleaseInput:
     labelling = audit_store.standing(context.session, context.environment)
     assert labelling is not None  # its labels are in the release
     config = json.loads(labelling.config)
-    bound = MachineBound(
-        tolerated_error=config["tolerated_error"],
-        risk=config["risk"],
-        loss=config["loss"],
-        audited=config["audited"],
-        scored_by=config["scored_by"],
+    parts = (
+        LabelledPart(
+            part["stratum"], part["pairs"], part["sampled"], part["labelled"], part["bound_among_labelled"]
+        )
+        for part in config["strata"]
     )
+    bound = MachineBound(config["confidence"], config["loss"], tuple(parts))
     return replace(data, machine=bound, configuration={**data.configuration, "machine_labels": config})

@@ -147,9 +147,10 @@ class Pairs:
         filled = f"; last filled with {several(plan.n_repeats, 'repeat')}" if plan.n_repeats else ""
         if plan.n_overlap:
             filled += f"; {several(plan.n_overlap, 'pair')} asked of a second worker too"
+        what = "questions" if plan.n_audit else "candidates"
         asked = {sum(not item.role.is_gold for item in page) for page in plan.pages}
         least, most = min(asked), max(asked)
-        on_page = f"{most if least == most else f'{least} to {most}'} candidates + 2 controls"
+        on_page = f"{most if least == most else f'{least} to {most}'} {what} + 2 controls"
         lines = [
             f"{columns('pairs', f'{plan.n_pairs:,}')}{columns('HITs', f'{plan.n_hits:,}')} ({on_page}{filled})",
             *again_lines(plan),

@@ -1,0 +1,316 @@
+"""mitl verify: whoever changes a release, its manifest included, is found out by its own files."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+from rating_kit import rated_world
+from release_kit import audited_world, world
+
+from mitl.cli.releases import verify as command
+from mitl.errors import ReleaseError
+from mitl.positives.folders import file_entries
+from mitl.positives.rating_release import write_ratings
+from mitl.positives.release import write_release
+from mitl.positives.verifying import verify_release
+from mitl.records import IdKind
+from mitl.stages.releasing.verify import verify
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A certified release that nobody touched."""
+    return write_release(tmp_path_factory.mktemp("made") / "release", audited_world()).folder
+
+
+@pytest.fixture
+def release(made, tmp_path):
+    """One to tamper with."""
+    return shutil.copytree(made, tmp_path / "release")
+
+
+def seal(folder):
+    """A manifest that vouches for the files as they are now."""
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    names = [one.name for one in folder.iterdir() if one.name != path.name]
+    manifest["files"] = file_entries({name: (folder / name).read_bytes() for name in names})
+    path.write_text(json.dumps(manifest))
+
+
+def retable(folder, name, change):
+    """Rewrite a table's rows."""
+    path = folder / f"{name}.parquet"
+    table = pq.read_table(path)
+    rows = table.to_pylist()
+    pq.write_table(pa.Table.from_pylist(change(rows) or rows, schema=table.schema), path)
+
+
+def rejson(folder, name, change):
+    value = json.loads((folder / name).read_text())
+    change(value)
+    (folder / name).write_text(json.dumps(value))
+
+
+def test_an_untouched_release_is_certified_again_in_words(made):
+    """Figures, words and documents agree; the lines tell the bounds."""
+    found = verify(made)
+
+    assert found.refusal is None
+    assert found.result.counts["certified"] is True
+    assert found.result.counts["certificate"]["answers"] == found.result.counts["answers"] == 165
+    assert any("recall is at least" in line for line in found.result.lines)
+
+
+@pytest.mark.parametrize("kind", list(IdKind))
+def test_a_release_without_a_certificate_is_checked_by_its_hashes(tmp_path, kind):
+    """And so is a release of ratings; both say that nothing certifies them."""
+    folder = write_release(tmp_path / "r", world(kind)).folder
+    ratings = write_ratings(tmp_path / "s", rated_world()).folder
+
+    for one in (folder, ratings):
+        assert verify(one).refusal is None
+        assert "no certificate" in verify(one).result.lines[-1]
+    (folder / "datasheet.md").write_text("rosy words")
+    (ratings / "datasheet.md").unlink()
+    assert verify(folder).refusal.endswith(
+        "datasheet.md is not the file that was released: its hash is another"
+    )
+    assert "datasheet.md is missing" in verify(ratings).refusal
+
+
+def changed_answer(folder):
+    def change(rows):
+        row = next(row for row in rows if row["label"] == "no")
+        row["label"] = "yes"
+
+    retable(folder, "audit_answers", change)
+
+
+def changed_answer_in_both(folder):
+    rows = pq.read_table(folder / "audit.parquet").to_pylist()
+    victim = next(row for row in rows if row["found"])
+    ids = victim["image_id"], victim["caption_id"]
+
+    def refuse(rows):
+        for row in rows:
+            if (row["image_id"], row["caption_id"]) == ids:
+                row |= {"first": "no", "second": None, "third": None, "found": False, "recheck": False}
+
+    retable(folder, "audit", refuse)
+    retable(
+        folder,
+        "audit_answers",
+        lambda rows: [
+            {**row, "label": "no"} if (row["image_id"], row["caption_id"]) == ids else row
+            for row in rows
+            if (row["image_id"], row["caption_id"]) != ids or row["number"] == 1
+        ],
+    )
+
+
+def changed_held(folder):
+    def change(rows):
+        next(row for row in rows if not row["held"])["held"] = True
+
+    retable(folder, "audit", change)
+
+
+def held_everywhere(folder):
+    """A pair that only the audit found is passed off as held, wherever it stands."""
+    rows = pq.read_table(folder / "audit.parquet").to_pylist()
+    victim = next(row for row in rows if row["found"] and row["label"] is None)
+    ids = {name: victim[name] for name in ("image_id", "caption_id")}
+
+    def mine(row):
+        return all(row[name] == value for name, value in ids.items())
+
+    retable(
+        folder,
+        "audit",
+        lambda rows: [row | {"held": True, "found": False} if mine(row) else row for row in rows],
+    )
+    retable(folder, "audit_strata", lambda rows: [*rows, {**ids, "stratum": victim["stratum"]}])
+    retable(
+        folder, "positives", lambda rows: [row | {"sources": ["cxc"]} if mine(row) else row for row in rows]
+    )
+    rejson(
+        folder, "certificate.json", lambda told: told.update(held=told["held"] + 1, found=told["found"] - 1)
+    )
+
+
+def removed_pair(folder):
+    rows = pq.read_table(folder / "audit.parquet").to_pylist()
+    last = rows[-1]
+    ids = last["image_id"], last["caption_id"]
+    retable(folder, "audit", lambda rows: rows[:-1])
+    retable(
+        folder,
+        "audit_answers",
+        lambda rows: [row for row in rows if (row["image_id"], row["caption_id"]) != ids],
+    )
+
+
+def changed_design(folder):
+    rejson(folder, "certificate.json", lambda told: told["audit"]["design"]["strata"][1].update(size=60))
+
+
+def changed_design_in_both(folder):
+    changed_design(folder)
+    rejson(
+        folder,
+        "manifest.json",
+        lambda told: told["configuration"]["audit"]["design"]["strata"][1].update(size=60),
+    )
+
+
+def changed_confidence(folder):
+    for name, path in (("certificate.json", ()), ("manifest.json", ("configuration",))):
+
+        def change(told, path=path):
+            for key in path:
+                told = told[key]
+            told["audit"]["design"]["confidence"] = 0.99
+
+        rejson(folder, name, change)
+
+
+def prettier_number(folder):
+    rejson(folder, "certificate.json", lambda told: told["certificate"]["measured"].update(recall=0.99))
+
+
+def prettier_words(folder):
+    rejson(folder, "certificate.json", lambda told: told["words"].__setitem__(0, "recall is 1"))
+
+
+def prettier_sheet(folder):
+    path = folder / "datasheet.md"
+    path.write_text(path.read_text().replace("recall is at least", "recall is surely"))
+
+
+def prettier_croissant(folder):
+    path = folder / "croissant.json"
+    path.write_text(path.read_text().replace("recall is at least", "recall is surely"))
+
+
+def no_certificate(folder):
+    (folder / "certificate.json").unlink()
+
+
+def one_person(folder):
+    def change(rows):
+        return [row | {"worker": rows[0]["worker"]} for row in rows]
+
+    retable(folder, "audit_answers", change)
+
+
+def fewer_positives(folder):
+    held = pq.read_table(folder / "audit_strata.parquet").to_pylist()[0]
+    retable(folder, "audit_strata", lambda rows: rows[1:])
+    assert held
+
+
+def easier_labels(folder):
+    def change(rows):
+        for row in rows:
+            row["label"] = "weak_no" if row["label"] == "no" else row["label"]
+
+    retable(folder, "audit", change)
+
+
+@pytest.mark.parametrize(
+    ("tamper", "line"),
+    [
+        (changed_answer, "audit.parquet and audit_answers.parquet differ on 1 pair, first on image"),
+        (
+            changed_answer_in_both,
+            "positives.parquet marks a pair as found by the audit that the audit did not find",
+        ),
+        (changed_held, "audit.parquet and audit_strata.parquet differ on what is held, first on image"),
+        (held_everywhere, "certificate.json states certificate."),
+        (removed_pair, "was to have 40 audited pairs and has 39"),
+        (changed_design, "manifest.json and certificate.json name different designs"),
+        (changed_design_in_both, "inclusion probabilities of the audit are not those of its design"),
+        (changed_confidence, "certificate.json states certificate.confidence as 0.95"),
+        (
+            prettier_number,
+            "certificate.json states certificate.measured.recall as 0.99, but the released answers give",
+        ),
+        (prettier_words, "certificate.json states words.1 as 'recall is 1'"),
+        (prettier_sheet, "datasheet.md tells another certificate"),
+        (prettier_croissant, "croissant.json tells another certificate"),
+        (no_certificate, "the release was certified, and certificate.json is not among its files"),
+        (one_person, "one worker gave 100%"),
+        (fewer_positives, "audit_strata.parquet"),
+        (easier_labels, "audit.parquet states other answers of people than negatives.parquet"),
+    ],
+)
+def test_whoever_changes_a_release_is_found_out(release, tamper, line):
+    """By its hashes; and where the manifest was changed to vouch for it, by what the other files say."""
+    tamper(release)
+    assert verify(release).refusal is not None
+
+    seal(release)
+    found = verify(release)
+    assert any(line in difference for difference in found.result.counts["differences"]), found.result.counts
+    assert "\n" not in found.refusal
+    assert found.result.counts["certified"] is False
+
+
+def test_a_strangers_file_and_a_path_out_of_the_folder_are_told(release):
+    """What the manifest does not list is not the release's; what it lists elsewhere is not read."""
+    (release / "notes.txt").write_text("mine")
+    assert "notes.txt is not a file of the release" in verify(release).refusal
+
+    (release / "notes.txt").unlink()
+    rejson(release, "manifest.json", lambda told: told["files"].update({"../x": {"sha256": "0"}}))
+    assert "'../x', which is no file of the release" in verify(release).refusal
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("certificate.json", b"{}"),
+        ("certificate.json", b"[1]"),
+        ("certificate.json", b'{"format": "mitl-certificate-9"}'),
+        ("audit.parquet", b"PAR1"),
+        ("audit_answers.parquet", None),
+        ("audit_strata.parquet", None),
+        ("positives.parquet", None),
+    ],
+)
+def test_a_malformed_audit_is_one_line(release, name, content):
+    """A table without its columns is as bad as no table."""
+    if content is None:
+        sink = io.BytesIO()
+        pq.write_table(pa.table({"image_id": [1]}), sink)
+        content = sink.getvalue()
+    (release / name).write_bytes(content)
+    seal(release)
+
+    with pytest.raises(ReleaseError) as error:
+        verify_release(release)
+    assert "\n" not in str(error.value)
+
+
+def test_the_command_needs_no_project_and_fails_with_status_1(release, tmp_path, monkeypatch):
+    """One JSON object either way."""
+    monkeypatch.chdir(tmp_path)
+    runner = CliRunner()
+    whole = runner.invoke(command, [str(release), "--json"], standalone_mode=False)
+    changed_answer(release)
+    broken = runner.invoke(command, [str(release), "--json"], standalone_mode=False)
+
+    assert whole.return_value == 0 and json.loads(whole.stdout)["status"] == "done"
+    assert broken.return_value == 1
+    assert json.loads(broken.stdout)["error"].startswith(
+        "demo is not as it was released: audit_answers.parquet"
+    )
+    with pytest.raises(ReleaseError, match="no release folder"):
+        verify(tmp_path / "nothing")
