@@ -29,6 +29,7 @@ Replacement, 2020, and Estimating Means of Bounded Random Variables by Betting, 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -120,6 +121,7 @@ class Threshold:
         return min(1.0, self.bound * self.pairs / self.labelled) if self.labelled else 0.0
 
 
+@functools.lru_cache(maxsize=4096)
 def remaining_upper(size: int, sample: int, errors: int, risk: float, siding: float = 0.0) -> int:
     """The most errors, not counting the audited ones, that ``errors`` of ``sample`` audited pairs leave possible.
 

@@ -305,7 +305,28 @@ def open_questions(session: Session, environment: Environment) -> Counter[PairRe
     return Counter({pair: count for pair, count in zip(pairs, free, strict=True) if count})
 
 
-def _out(session: Session, audit: AuditRow) -> dict[int, int]:
+def disputes(session: Session, environment: Environment) -> Counter[PairRecord]:
+    """Pair → further answers that the valid sample for machine labels wants and no page out there will give.
+
+    A first answer is disputed where it is not what is guessed of its stratum; two further workers decide, or one where
+    the second agreed with the first already.
+    """
+    audit = current(session, environment, AuditPurpose.LABELS)
+    if audit is None:
+        return Counter()
+    stands = audited(session, audit.id)
+    answers = stands[["first", "second", "third"]].to_numpy()
+    called = np.array([stratum.expected >= 0.5 for stratum in audit.design.strata])[stands["stratum"]]
+    matches = np.array([label.is_positive for label in LABELS] + [False])  # the last is for NONE
+    against = (answers != NONE) & (matches[answers] != called[:, None])
+    given = (answers != NONE).sum(axis=1)
+    lacks = np.where(against[:, 0] & (against.sum(axis=1) < 2), ANSWERS_EACH - given, 0)
+    free = lacks - stands["place"].map(_out(session, audit, PairRole.OVERLAP)).to_numpy()
+    pairs = unpack_pairs(stands["pair"].to_numpy())
+    return Counter({pair: count for pair, count in zip(pairs, free.tolist(), strict=True) if count > 0})
+
+
+def _out(session: Session, audit: AuditRow, role: PairRole = PairRole.AUDIT) -> dict[int, int]:
     """Place → answers that are still to come or to be decided about, on its pages that are not closed."""
     decided = (
         select(Assignment.hit_id, func.count().label("n"))
@@ -315,7 +336,7 @@ def _out(session: Session, audit: AuditRow) -> dict[int, int]:
     )
     query = (
         select(AuditPair.place, Hit.assignments, func.coalesce(decided.c.n, 0))
-        .join(HitItem, (HitItem.pair_id == AuditPair.pair_id) & (HitItem.role == PairRole.AUDIT))
+        .join(HitItem, (HitItem.pair_id == AuditPair.pair_id) & (HitItem.role == role))
         .join(Hit, Hit.id == HitItem.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
         .outerjoin(decided, decided.c.hit_id == Hit.id)
