@@ -1,6 +1,7 @@
 """How sure a machine must be for its labels to stand, so that no more than a share of a stratum gets a wrong one.
 
 N open pairs have a machine label and an uncertainty U; m of them, drawn without replacement, were answered by people.
+A threshold may be for some of the N alone, as for those that the machine calls a match: the others then have no errors.
 For rising u let k(u) count the audited errors with U < u. The number of errors below u only grows with u, so the
 thresholds are tested in this order, each at the whole risk, and the first that fails ends it: that one passes whose
 errors are too many has the chance of the first such one, and nothing is paid for having tried many. What is bounded are
@@ -47,16 +48,18 @@ MOST_SIDING = 0.5
 """Where more than half of the workers sided with the machine, it would not be an error."""
 _ROUNDING = 1e-9
 """Chances that differ from the risk by rounding alone are taken to exceed it."""
+_GRAIN = 1e-4
+"""How finely the bound of a mean loss is told."""
 _STAKES = np.array([0.1, 0.3, 0.6, 1.0])
 """Over which the bets on a mean loss are spread evenly, fixed beforehand; above 1 a whole loss could bring debts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """What is tolerated of one stratum's labels."""
+    """What is tolerated of the labels under one threshold."""
 
     error: float
-    """Share of the stratum's open pairs that may carry a wrong machine label, or their mean loss; above 0, below 1."""
+    """Share of the open pairs that may carry a wrong machine label, or their mean loss; above 0, below 1."""
     risk: float
     """Probability, at most, that it is more; above 0, below 1."""
     siding: float = 0.0
@@ -71,16 +74,30 @@ class Tolerance:
             raise AuditError(f"the share of siding workers is {self.siding:g}, but it lies between 0 and 1/2")
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Drawn:
+    """A simple random sample, and which of its pairs are among those that one threshold is for."""
+
+    size: int
+    """Pairs that it was drawn from; those that the threshold is for are some of them, or all."""
+    places: Ints
+    """(m,) in the order of drawing: the pair's place among those that the threshold is for, -1 where it is none."""
+
+    @property
+    def sample(self) -> int:
+        """Pairs drawn."""
+        return len(self.places)
+
+
 @dataclass(frozen=True, slots=True)
 class Threshold:
-    """Up to which uncertainty a stratum's machine labels stand, and what is known of them."""
+    """Up to which uncertainty machine labels stand, and what is known of them."""
 
     pairs: int
-    """Open pairs of the stratum, the audited ones among them."""
-    sample: int
-    """Audited pairs."""
+    """Open pairs that it is for, the audited ones among them."""
+    audited: int
     loss: float
-    """Audited errors, or the sum of the audited losses, over the whole stratum."""
+    """Audited errors, or the sum of the audited losses, over all of them."""
     cut: float
     """Labels stand where the uncertainty is below; -inf where none does, inf where all do."""
     labelled: int
@@ -156,9 +173,13 @@ def _log_choose(n: float, k: Floats | np.float64) -> Floats:
     return np.asarray(gammaln(n + 1) - gammaln(k + 1) - gammaln(n - k + 1))
 
 
-def allowed_errors(size: int, sample: int, tolerance: Tolerance) -> int:
-    """The most audited errors under which a threshold passes; -1 where not even none would."""
-    within = math.floor(tolerance.error * size)
+def allowed_errors(size: int, sample: int, tolerance: Tolerance, *, within: int | None = None) -> int:
+    """The most audited errors under which a threshold passes; -1 where not even none would.
+
+    Args:
+        within: how many errors may remain; None for the tolerated share of all pairs.
+    """
+    within = math.floor(tolerance.error * size) if within is None else within
     errors = 0
     while errors <= sample:
         if remaining_upper(size, sample, errors, tolerance.risk, tolerance.siding) > within:
@@ -167,94 +188,95 @@ def allowed_errors(size: int, sample: int, tolerance: Tolerance) -> int:
     return errors - 1
 
 
-def sample_wanted(size: int, tolerance: Tolerance, rate: float = 0.0) -> int | None:
+def sample_wanted(
+    size: int, tolerance: Tolerance, *, rate: float = 0.0, within: int | None = None
+) -> int | None:
     """The smallest sample that passes with this share of errors in it; None where none does.
 
     Found by halving; since errors come whole, a larger sample may just fail where a smaller one passes.
     """
-    within = math.floor(tolerance.error * size)
+    within = math.floor(tolerance.error * size) if within is None else within
 
     def passes(sample: int) -> bool:
         errors = math.ceil(rate * sample - 1e-9)
         return remaining_upper(size, sample, errors, tolerance.risk, tolerance.siding) <= within
 
-    return _smallest(passes, size) if rate < tolerance.error else None
+    return _smallest(passes, size) if rate * size < within or not rate else None
 
 
 def find_threshold(
-    uncertainty: Floats, audited: Ints, wrong: NDArray[np.bool_], tolerance: Tolerance
+    uncertainty: Floats, drawn: Drawn, wrong: NDArray[np.bool_], tolerance: Tolerance
 ) -> Threshold:
-    """The threshold of one stratum, for labels that are right or wrong.
+    """The threshold for labels that are right or wrong.
 
     Args:
-        uncertainty: (N,) of the open pairs, the audited ones among them; lower is surer.
-        audited: (m,) places among them of the audited pairs, distinct.
-        wrong: (m,) whether people's answer contradicts the machine's label.
+        uncertainty: (n,) of the open pairs that it is for, the audited ones among them; lower is surer.
+        wrong: (m,) of all drawn pairs whether they are among these and people's answer contradicts the machine's label.
 
     Raises:
         AuditError: an uncertainty is no number.
     """
-    _check(uncertainty)
-    size, sample = len(uncertainty), len(audited)
+    own = _checked(uncertainty, drawn)
+    within = math.floor(tolerance.error * len(uncertainty))
     errors = int(wrong.sum())
-    allowed = allowed_errors(size, sample, tolerance)
+    allowed = allowed_errors(drawn.size, drawn.sample, tolerance, within=within)
     if allowed < 0:
-        return Threshold(
-            size,
-            sample,
-            errors,
-            -math.inf,
-            0,
-            0.0,
-            sample_wanted(size, tolerance),
-            sample_wanted(size, tolerance, errors / sample) if sample else None,
-        )
-    of_errors = np.sort(uncertainty[audited[wrong]])
+        seen = errors / max(drawn.sample, 1)
+        wanted = sample_wanted(drawn.size, tolerance, within=within) or drawn.size
+        for_all = sample_wanted(drawn.size, tolerance, rate=seen, within=within)
+        return Threshold(len(uncertainty), len(own), errors, -math.inf, 0, 0.0, wanted, for_all)
+    of_errors = np.sort(uncertainty[drawn.places[wrong]])
     cut = float(of_errors[allowed]) if errors > allowed else math.inf
     below = int((of_errors < cut).sum())
-    labelled = _labelled(uncertainty, audited, cut)
-    left = remaining_upper(size, sample, below, tolerance.risk, tolerance.siding) if labelled else 0
-    return Threshold(size, sample, errors, cut, labelled, min(left, labelled) / size if size else 0.0)
+    labelled = _labelled(uncertainty, own, cut)
+    left = remaining_upper(drawn.size, drawn.sample, below, tolerance.risk, tolerance.siding)
+    bound = min(left, labelled) / max(len(uncertainty), 1)
+    return Threshold(len(uncertainty), len(own), errors, cut, labelled, bound)
 
 
 def find_threshold_of_loss(
-    uncertainty: Floats, audited: Ints, loss: Floats, tolerance: Tolerance
+    uncertainty: Floats, drawn: Drawn, loss: Floats, tolerance: Tolerance
 ) -> Threshold:
-    """The threshold of one stratum, for losses between 0 and 1: the mean over the open pairs of loss · 1{U < cut}.
+    """The threshold for losses between 0 and 1: what is tolerated is the mean over the open pairs of loss · 1{U < cut}.
 
     A bet against each mean that is too high: under it the capital, an average over fixed stakes, is a martingale in the
     order of drawing, so it reaches 1 / risk with probability ``risk`` at most. The audited losses count too, which only
     makes the bound more careful; ``siding`` plays no part, since a loss is against the answers as they were given.
 
     Args:
-        audited: (m,) places of the audited pairs in the order of drawing.
-        loss: (m,) from 0 to 1.
+        loss: (m,) of all drawn pairs, from 0 to 1; 0 for those that the threshold is not for.
 
     Raises:
         AuditError: an uncertainty is no number, or a loss is not between 0 and 1.
     """
-    _check(uncertainty)
+    own = _checked(uncertainty, drawn)
     if len(loss) and not (loss.min() >= 0 and loss.max() <= 1):
         raise AuditError(f"a loss is {loss[(loss < 0) | (loss > 1)][0]:g}, but losses lie between 0 and 1")
-    size, sample, total = len(uncertainty), len(audited), float(loss.sum())
-    own = uncertainty[audited]
+    share = len(uncertainty) / max(drawn.size, 1)
+    of_drawn = np.where(drawn.places >= 0, uncertainty[drawn.places] if len(uncertainty) else np.inf, np.inf)
 
-    def passes(cut: float) -> bool:
-        return _capital(np.where(own < cut, loss, 0.0), size, tolerance.error) >= 1 / tolerance.risk
+    def passes(loss: Floats, mean: float = tolerance.error) -> bool:
+        return _capital(loss, drawn.size, mean * share) >= 1 / tolerance.risk
 
-    if not passes(-math.inf):
-        free = _smallest(lambda n: _capital(np.zeros(n), size, tolerance.error) >= 1 / tolerance.risk, size)
-        return Threshold(size, sample, total, -math.inf, 0, 0.0, size if free is None else free)
-    cuts = np.append(np.unique(own[loss > 0]), np.inf)
+    if not passes(np.zeros(drawn.sample)):
+        free = _smallest(lambda sample: passes(np.zeros(sample)), drawn.size) or drawn.size
+        return Threshold(len(uncertainty), len(own), float(loss.sum()), -math.inf, 0, 0.0, free)
+    cuts = np.append(np.unique(of_drawn[loss > 0]), np.inf)
     # The loss below a cut only grows and the capital only falls, so that halving finds the first failure.
     low, high = 0, len(cuts)
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if passes(float(cuts[middle])) else (low, middle)
+        low, high = (middle, high) if passes(np.where(of_drawn < cuts[middle], loss, 0.0)) else (low, middle)
     cut = float(cuts[low])
-    labelled = _labelled(uncertainty, audited, cut)
-    bound = _mean_upper(np.where(own < cut, loss, 0.0), size, tolerance) if labelled else 0.0
-    return Threshold(size, sample, total, cut, labelled, bound)
+    below = np.where(of_drawn < cut, loss, 0.0)
+    labelled = _labelled(uncertainty, own, cut)
+    bound, refused = 0.0, tolerance.error
+    while refused - bound > _GRAIN:
+        middle_mean = (bound + refused) / 2
+        bound, refused = (bound, middle_mean) if passes(below, middle_mean) else (middle_mean, refused)
+    return Threshold(
+        len(uncertainty), len(own), float(loss.sum()), cut, labelled, refused if labelled else 0.0
+    )
 
 
 def _capital(loss: Floats, size: int, mean: float) -> float:
@@ -271,16 +293,6 @@ def _capital(loss: Floats, size: int, mean: float) -> float:
     return float(np.exp(paths).mean(axis=0).max())
 
 
-def _mean_upper(loss: Floats, size: int, tolerance: Tolerance) -> float:
-    """The least mean that the bets refuse, to a ten-thousandth; the tolerated error at most."""
-    low, high = 0.0, tolerance.error
-    while high - low > 1e-4:
-        middle = (low + high) / 2
-        refused = _capital(loss, size, middle) >= 1 / tolerance.risk
-        low, high = (low, middle) if refused else (middle, high)
-    return high
-
-
 def _smallest(passes: Callable[[int], bool], size: int) -> int | None:
     """The smallest sample of so many pairs that passes; None where not even all of them would."""
     if not passes(size):
@@ -292,11 +304,13 @@ def _smallest(passes: Callable[[int], bool], size: int) -> int | None:
     return high
 
 
-def _check(uncertainty: Floats) -> None:
+def _checked(uncertainty: Floats, drawn: Drawn) -> Ints:
+    """The places of the audited pairs that the threshold is for."""
     if not np.isfinite(uncertainty).all():
         raise AuditError(
-            "an open pair has no uncertainty; score every open pair, or leave those out that have no score"
+            "an open pair has no uncertainty; score every open pair, or leave out what has no score"
         )
+    return drawn.places[drawn.places >= 0]
 
 
 def _labelled(uncertainty: Floats, audited: Ints, cut: float) -> int:

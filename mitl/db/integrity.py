@@ -132,6 +132,15 @@ RULES: dict[str, str] = {
     "bonuses were granted and are not booked": """
         SELECT count(*) FROM journal j WHERE j.kind = 'bonus' AND j.state = 'done' AND NOT EXISTS (
             SELECT 1 FROM ledger l WHERE l.key = 'bonus:' || j.key)""",
+    "audited pairs have an inclusion probability that is none": """
+        SELECT count(*) FROM audit_pair WHERE inclusion <= 0 OR inclusion > 1""",
+    "pairs stand on audit places and no audit drew them": """
+        SELECT count(*) FROM hit_item i WHERE i.role = 'audit'
+        AND NOT EXISTS (SELECT 1 FROM audit_pair p WHERE p.pair_id = i.pair_id)""",
+    "machine labels have a probability that is none": """
+        SELECT count(*) FROM machine_label WHERE probability < 0 OR probability > 1""",
+    "labellings rest on an audit of another environment": """
+        SELECT count(*) FROM labelling l JOIN audit a ON a.id = l.audit_id WHERE a.environment <> l.environment""",
     "calls are under way or planned and have a reply": """
         SELECT count(*) FROM journal WHERE state = 'planned' AND reply IS NOT NULL""",
 }

@@ -132,6 +132,42 @@ def pack_overlap(
     return _finish(pages, others, turns, seed, first, candidates_per_hit)
 
 
+def pack_again(
+    wanted: Mapping[Pair, int],
+    hits: Sequence[PackedHit],
+    positives: Sequence[Pair],
+    negatives: Sequence[Pair],
+    *,
+    seed: int,
+    candidates_per_hit: int = CANDIDATES_PER_HIT,
+) -> list[PackedHit]:
+    """Further HITs that ask pairs of so many further workers, each time on another page, numbered on from ``hits``.
+
+    Their pairs have the role overlap.
+
+    Raises:
+        PackingError: a kind of gold is missing or all of a kind are on one page.
+    """
+    _check(list(wanted), positives, negatives, candidates_per_hit, asks=bool(wanted))
+    pages: list[dict[Pair, PairRole]] = []
+    for turn in range(max(wanted.values(), default=0)):
+        dealt = shuffled_pairs([pair for pair in wanted if wanted[pair] > turn], seed, f"again {turn}")
+        pages += [
+            dict.fromkeys(dealt[i : i + candidates_per_hit], PairRole.OVERLAP)
+            for i in range(0, len(dealt), candidates_per_hit)
+        ]
+    first = max((hit.number for hit in hits), default=0) + 1
+    return _finish(pages, (), _Turns(positives, negatives, hits), seed, first, candidates_per_hit)
+
+
+def pages_again(wanted: Mapping[Pair, int], candidates_per_hit: int = CANDIDATES_PER_HIT) -> int:
+    """How many HITs `pack_again` makes."""
+    turns = range(max(wanted.values(), default=0))
+    return sum(
+        hits_needed(sum(count > turn for count in wanted.values()), candidates_per_hit) for turn in turns
+    )
+
+
 def overlap_pairs(pairs: Sequence[Pair], share: float, seed: int) -> list[Pair]:
     """A random share of the distinct pairs, rounded up to whole pairs, ascending.
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
 from mitl.audits.thresholds import (
+    Drawn,
     Tolerance,
     allowed_errors,
     find_threshold,
@@ -67,7 +68,7 @@ def test_over_all_samples_of_a_small_stratum_too_many_wrong_labels_are_no_likeli
     samples = [np.array(each) for each in combinations(range(size), sample)]
     over = 0
     for audited in samples:
-        found = find_threshold(uncertainty, audited, wrong[audited], tolerance)
+        found = find_threshold(uncertainty, Drawn(len(uncertainty), audited), wrong[audited], tolerance)
         labelled = uncertainty < found.cut
         labelled[audited] = False
         assert labelled.sum() == found.labelled
@@ -84,7 +85,7 @@ def test_the_first_audited_error_beyond_those_allowed_ends_it_and_its_ties_with_
     assert allowed_errors(1000, 200, TWO_PERCENT) == 1
     wrong = np.zeros(200, np.bool_)
     wrong[[50, 100, 150]] = True
-    found = find_threshold(uncertainty, audited, wrong, TWO_PERCENT)
+    found = find_threshold(uncertainty, Drawn(len(uncertainty), audited), wrong, TWO_PERCENT)
     assert found.cut == uncertainty[audited[100]] == 0.25
     assert found.labelled == 500 - 100
     assert found.loss == 3
@@ -95,13 +96,17 @@ def test_the_first_audited_error_beyond_those_allowed_ends_it_and_its_ties_with_
 
 def test_without_an_error_every_label_stands() -> None:
     """All but the audited pairs, which people answered."""
-    found = find_threshold(np.full(1000, 0.1), np.arange(300), np.zeros(300, np.bool_), TWO_PERCENT)
+    found = find_threshold(
+        np.full(1000, 0.1), Drawn(1000, np.arange(300)), np.zeros(300, np.bool_), TWO_PERCENT
+    )
     assert (found.cut, found.labelled) == (math.inf, 700)
 
 
 def test_a_sample_too_small_for_any_threshold_says_how_many_answers_it_wants() -> None:
     """Sixty answers without an error leave 4.8 % possible; 144 of 4,000 leave 2 %."""
-    found = find_threshold(np.linspace(0, 0.5, 4000), np.arange(60), np.zeros(60, np.bool_), TWO_PERCENT)
+    found = find_threshold(
+        np.linspace(0, 0.5, 4000), Drawn(4000, np.arange(60)), np.zeros(60, np.bool_), TWO_PERCENT
+    )
     assert found.refused
     assert (found.labelled, found.wanted) == (0, 144)
     assert allowed_errors(4000, 143, TWO_PERCENT) == -1
@@ -112,10 +117,10 @@ def test_at_the_errors_seen_it_says_what_would_label_all_or_that_nothing_would()
     """One error in sixty is below 2 %, three are above."""
     uncertainty = np.linspace(0, 0.5, 4000)
     one, three = (np.arange(60) < errors for errors in (1, 3))
-    wanted = find_threshold(uncertainty, np.arange(60), one, TWO_PERCENT).wanted_for_all
+    wanted = find_threshold(uncertainty, Drawn(4000, np.arange(60)), one, TWO_PERCENT).wanted_for_all
     assert wanted is not None
     assert allowed_errors(4000, wanted, TWO_PERCENT) >= wanted / 60 - 1
-    assert find_threshold(uncertainty, np.arange(60), three, TWO_PERCENT).wanted_for_all is None
+    assert find_threshold(uncertainty, Drawn(4000, np.arange(60)), three, TWO_PERCENT).wanted_for_all is None
 
 
 def test_drawing_without_replacement_wants_fewer_answers_than_drawing_with_it() -> None:
@@ -144,7 +149,7 @@ def test_shares_outside_0_to_1_are_refused(error: float, risk: float) -> None:
 def test_an_open_pair_without_a_score_is_refused() -> None:
     """NaN would be surer than nothing and less sure than nothing."""
     with pytest.raises(AuditError, match="no uncertainty"):
-        find_threshold(np.array([0.1, math.nan]), np.array([0]), np.array([False]), TWO_PERCENT)
+        find_threshold(np.array([0.1, math.nan]), Drawn(2, np.array([0])), np.array([False]), TWO_PERCENT)
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -155,8 +160,10 @@ def test_losses_of_none_and_all_bound_no_less_carefully_than_errors_do(seed: int
     uncertainty = rng.random(3000) / 2
     wrong = rng.random(3000) < uncertainty**2
     audited = rng.choice(3000, 500, replace=False)
-    exact = find_threshold(uncertainty, audited, wrong[audited], TWO_PERCENT)
-    bets = find_threshold_of_loss(uncertainty, audited, wrong[audited].astype(np.float64), TWO_PERCENT)
+    exact = find_threshold(uncertainty, Drawn(len(uncertainty), audited), wrong[audited], TWO_PERCENT)
+    bets = find_threshold_of_loss(
+        uncertainty, Drawn(len(uncertainty), audited), wrong[audited].astype(np.float64), TWO_PERCENT
+    )
     assert bets.labelled <= 1.5 * exact.labelled + 100
     assert bets.bound <= 0.02
 
@@ -168,7 +175,9 @@ def test_small_losses_let_more_labels_stand_than_whole_errors() -> None:
     off = rng.random(4000) < uncertainty
     audited = rng.choice(4000, 600, replace=False)
     whole, third = (
-        find_threshold_of_loss(uncertainty, audited, np.where(off[audited], loss, 0.0), TWO_PERCENT).labelled
+        find_threshold_of_loss(
+            uncertainty, Drawn(len(uncertainty), audited), np.where(off[audited], loss, 0.0), TWO_PERCENT
+        ).labelled
         for loss in (1.0, 1 / 3)
     )
     assert third > 1.5 * whole > 0
@@ -177,11 +186,13 @@ def test_small_losses_let_more_labels_stand_than_whole_errors() -> None:
 def test_bets_refuse_a_small_sample_and_losses_beyond_1() -> None:
     """With what they want to see."""
     uncertainty = np.linspace(0, 0.5, 4000)
-    found = find_threshold_of_loss(uncertainty, np.arange(60), np.zeros(60), TWO_PERCENT)
+    found = find_threshold_of_loss(uncertainty, Drawn(4000, np.arange(60)), np.zeros(60), TWO_PERCENT)
     assert found.refused
     assert found.wanted is not None
     assert 149 < found.wanted < 260
-    enough = find_threshold_of_loss(uncertainty, np.arange(found.wanted), np.zeros(found.wanted), TWO_PERCENT)
+    enough = find_threshold_of_loss(
+        uncertainty, Drawn(4000, np.arange(found.wanted)), np.zeros(found.wanted), TWO_PERCENT
+    )
     assert enough.cut == math.inf
     with pytest.raises(AuditError, match="losses lie between 0 and 1"):
-        find_threshold_of_loss(uncertainty, np.arange(2), np.array([0.5, 1.5]), TWO_PERCENT)
+        find_threshold_of_loss(uncertainty, Drawn(4000, np.arange(2)), np.array([0.5, 1.5]), TWO_PERCENT)

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from mitl.audits.thresholds import Tolerance, find_threshold, find_threshold_of_loss
+from mitl.audits.thresholds import Drawn, Tolerance, find_threshold, find_threshold_of_loss
 from mitl.core.intervals import clopper_pearson
 
 Floats = NDArray[np.float64]
@@ -39,13 +39,13 @@ def asymptotic(uncertainty: Floats, audited: NDArray[np.int64], wrong: Flags) ->
 
 def accepting_on_failure(uncertainty: Floats, audited: NDArray[np.int64], wrong: Flags) -> float:
     """An exact test of each cut, whose search ends at the last cut where none passes."""
-    found = find_threshold(uncertainty, audited, wrong, TOLERANCE)
+    found = find_threshold(uncertainty, Drawn(len(uncertainty), audited), wrong, TOLERANCE)
     return float(uncertainty.max()) if found.refused else found.cut
 
 
 def exact(uncertainty: Floats, audited: NDArray[np.int64], wrong: Flags) -> float:
     """Ours."""
-    return find_threshold(uncertainty, audited, wrong, TOLERANCE).cut
+    return find_threshold(uncertainty, Drawn(len(uncertainty), audited), wrong, TOLERANCE).cut
 
 
 def share_broken(rule: Callable[[Floats, NDArray[np.int64], Flags], float], sample: int) -> float:
@@ -83,7 +83,12 @@ def test_it_is_not_kept_by_labelling_nothing() -> None:
     """With 400 audits some half of the pairs is labelled."""
     uncertainty, wrong = population(0)
     audited = np.random.default_rng(0).choice(SIZE, 400, replace=False)
-    assert 0.3 < find_threshold(uncertainty, audited, wrong[audited], TOLERANCE).labelled / SIZE < 0.7
+    assert (
+        0.3
+        < find_threshold(uncertainty, Drawn(len(uncertainty), audited), wrong[audited], TOLERANCE).labelled
+        / SIZE
+        < 0.7
+    )
 
 
 @pytest.mark.parametrize("sample", [300, 800])
@@ -95,7 +100,9 @@ def test_the_mean_loss_keeps_its_promise(sample: int) -> None:
         rng = np.random.default_rng([run, sample])
         loss = wrong * rng.choice([1 / 3, 2 / 3, 1.0], SIZE)
         audited = rng.choice(SIZE, sample, replace=False)
-        found = find_threshold_of_loss(uncertainty, audited, loss[audited], TOLERANCE)
+        found = find_threshold_of_loss(
+            uncertainty, Drawn(len(uncertainty), audited), loss[audited], TOLERANCE
+        )
         labelled = uncertainty < found.cut
         labelled[audited] = False
         broken += float((loss * labelled).mean()) > TOLERANCE.error
@@ -115,7 +122,10 @@ def test_errors_that_workers_overlook_are_reckoned_with(accepts: float) -> None:
         shown = said[0] & (said[1] | said[2])
         for siding in broken:
             tolerance = Tolerance(TOLERANCE.error, TOLERANCE.risk, siding)
-            labelled = uncertainty < find_threshold(uncertainty, audited, shown, tolerance).cut
+            labelled = (
+                uncertainty
+                < find_threshold(uncertainty, Drawn(len(uncertainty), audited), shown, tolerance).cut
+            )
             labelled[audited] = False
             broken[siding] += (wrong & labelled).mean() > TOLERANCE.error
     assert clopper_pearson(broken[1 - accepts], RUNS, 0.99)[0] <= TOLERANCE.risk

@@ -230,6 +230,20 @@ def _given(audit_id: int) -> Any:
     )
 
 
+def against_design(session: Session) -> int:
+    """How many strata of audits hold another number of drawn pairs, or ones drawn otherwise, than their design says."""
+    count = 0
+    for audit in map(_row, session.scalars(select(Audit))):
+        strata = audit.design.strata
+        drawn = drawn_pairs(session, audit.id)
+        beyond = drawn["stratum"][(drawn["stratum"] < 0) | (drawn["stratum"] >= len(strata))]
+        count += beyond.nunique()
+        for place, stratum in enumerate(strata):
+            inclusion = drawn.loc[drawn["stratum"] == place, "inclusion"]
+            count += len(inclusion) != stratum.sample or not np.allclose(inclusion, stratum.inclusion)
+    return count
+
+
 def has_answers(session: Session, audit_id: int) -> bool:
     """Whether anybody has answered a question of it, usably or not."""
     purpose = session.execute(select(Audit.purpose).where(Audit.id == audit_id)).scalar_one()
@@ -280,7 +294,28 @@ def open_questions(session: Session, environment: Environment) -> Counter[PairRe
     return Counter({pair: count for pair, count in zip(pairs, free, strict=True) if count})
 
 
-def _out(session: Session, audit: AuditRow) -> dict[int, int]:
+def disputes(session: Session, environment: Environment) -> Counter[PairRecord]:
+    """Pair → further answers that the valid sample for machine labels wants and no page out there will give.
+
+    A first answer is disputed where it is not what is guessed of its stratum; two further workers decide, or one where
+    the second agreed with the first already.
+    """
+    audit = current(session, environment, AuditPurpose.LABELS)
+    if audit is None:
+        return Counter()
+    stands = audited(session, audit.id)
+    answers = stands[["first", "second", "third"]].to_numpy()
+    called = np.array([stratum.expected >= 0.5 for stratum in audit.design.strata])[stands["stratum"]]
+    matches = np.array([label.is_positive for label in LABELS] + [False])  # the last is for NONE
+    against = (answers != NONE) & (matches[answers] != called[:, None])
+    given = (answers != NONE).sum(axis=1)
+    lacks = np.where(against[:, 0] & (against.sum(axis=1) < 2), ANSWERS_EACH - given, 0)
+    free = lacks - stands["place"].map(_out(session, audit, PairRole.OVERLAP)).to_numpy()
+    pairs = unpack_pairs(stands["pair"].to_numpy())
+    return Counter({pair: count for pair, count in zip(pairs, free.tolist(), strict=True) if count > 0})
+
+
+def _out(session: Session, audit: AuditRow, role: PairRole = PairRole.AUDIT) -> dict[int, int]:
     """Place → answers that are still to come or to be decided about, on its pages that are not closed."""
     decided = (
         select(Assignment.hit_id, func.count().label("n"))
@@ -290,7 +325,7 @@ def _out(session: Session, audit: AuditRow) -> dict[int, int]:
     )
     query = (
         select(AuditPair.place, Hit.assignments, func.coalesce(decided.c.n, 0))
-        .join(HitItem, (HitItem.pair_id == AuditPair.pair_id) & (HitItem.role == PairRole.AUDIT))
+        .join(HitItem, (HitItem.pair_id == AuditPair.pair_id) & (HitItem.role == role))
         .join(Hit, Hit.id == HitItem.hit_id)
         .join(Batch, Batch.id == Hit.batch_id)
         .outerjoin(decided, decided.c.hit_id == Hit.id)

@@ -33,7 +33,7 @@ from mitl.records import (
 from mitl.records.audits import AuditDesign, Stratum
 from mitl.records.results import printed_by
 from mitl.settings import Settings
-from mitl.stages.auditing.pools import Strata, pool_of, strata_for_labels, strata_for_recall
+from mitl.stages.auditing.pools import UNANSWERED, Strata, pool_of, strata_for_labels, strata_for_recall
 
 RECALL = 0.9
 """The bound that is planned for where none is named."""
@@ -85,7 +85,9 @@ class PlanCounts(TypedDict):
     hits: Annotated[int, "HITs that hold them"]
     total_cents: Annotated[int, "their price, fees included"]
     reached: Annotated[float, "the bound that the sample is expected to reach"]
-    simple_pairs: Annotated[int | None, "pairs of a simple random sample for the same; null where none reaches it"]
+    simple_pairs: Annotated[
+        int | None, "pairs of a simple random sample for the same; null where none reaches it"
+    ]
     simple_cents: Annotated[int | None, "its price"]
     strata: Annotated[list[StratumFigures], "the strata, the remainder last"]
 
@@ -131,9 +133,20 @@ def plan(settings: Settings, wish: Wish, environment: Environment | None = None)
     return StageResult(
         counts=counts,
         tables=(_table(found.best.strata, f"a pool of {pool.size:,} pairs"),),
-        lines=tuple(found.lines()),
+        lines=(*found.lines(), *_waiting(strata.guesses)),
         next="mitl audit draw" if found.cost is not None else "",
     )
+
+
+def _waiting(guesses: Sequence[Guess]) -> list[str]:
+    """What a plan would be better off without."""
+    matches = sum(guess.size * guess.expected for guess in guesses if guess.name.startswith(UNANSWERED))
+    if round(matches) < 1:
+        return []
+    return [
+        f"some {matches:,.0f} matches are reckoned missing since nobody answered their candidates yet: ask these, and "
+        "plan again"
+    ]
 
 
 def draw_audit(settings: Settings, wish: Wish, environment: Environment | None = None) -> StageResult:
@@ -164,7 +177,9 @@ def draw_audit(settings: Settings, wish: Wish, environment: Environment | None =
             context.session, context.environment, design, strata.listed(), drawn, context.now()
         )
         context.session.commit()
-    replaced = [] if earlier is None else [f"audit {earlier.number}, of which nothing was asked yet, gives way"]
+    replaced = (
+        [] if earlier is None else [f"audit {earlier.number}, of which nothing was asked yet, gives way"]
+    )
     return _result(
         audit,
         "done",
@@ -228,8 +243,9 @@ def _strata(context: Context, wish: Wish) -> Strata:
 def _samples(context: Context, guesses: Sequence[Guess], wish: Wish) -> tuple[Stratum, ...]:
     """How many pairs each stratum gives."""
     if wish.purpose is AuditPurpose.LABELS:
-        even = np.array([1.0 for _ in guesses])
-        return _scaled(guesses, even, wish.size or 0, recheck=False)
+        # In proportion: what is sampled beyond a threshold is an answer that people would have given anyway.
+        sizes = np.array([float(guess.size) for guess in guesses])
+        return _scaled(guesses, sizes, wish.size or 0, recheck=False)
     if wish.size is None:
         found = _planned(context, guesses, wish)
         if found.cost is None:

@@ -32,13 +32,17 @@ Floats = NDArray[np.float64]
 
 BANDS = (0.5, 0.1, 0.02)
 """Where one band of guessed probabilities of a match ends and the next begins, from above."""
+SIDES = (0.5,)
+"""The same, where only the likelier side matters: each has a threshold for machine labels of its own."""
 WRONG = 0.03
 """Share of the positives that are guessed to be no matches."""
 FALSE_NO = 0.1
 """Share of the matches that one worker is guessed to refuse, and of the others that one accepts."""
-_POSITIVES, _UNANSWERED, _REFUSED, _RANKED = "positives", "unanswered", "refused", "ranked"
+UNANSWERED = "unanswered"
+"""How the names of strata begin whose pairs wait for an answer."""
+_POSITIVES, _REFUSED, _RANKED = "positives", "refused", "ranked"
 DEEPER = 0.1
-"""How much rarer matches are guessed to be among pairs that are ranked and were not proposed than among the least likely
+"""How much rarer matches are guessed to be among ranked pairs that were not proposed than among the least likely
 proposed ones; and again among those that no ranking lists."""
 
 
@@ -56,8 +60,8 @@ def pool_of(context: Context) -> Pool:
         np.array(sorted(ids.values()), np.int64)
         for ids in item_store.id_maps(session, item_store.dataset(session).id)
     )
-    queries = (np.array(asked[direction], np.int64) for direction in (Direction.I2T, Direction.T2I))
-    return Pool(*queries, images, captions)
+    image_queries, caption_queries = (np.array(asked[direction], np.int64) for direction in Direction)
+    return Pool(image_queries, caption_queries, images, captions)
 
 
 def rules_now(context: Context) -> MergeRules:
@@ -133,7 +137,7 @@ def strata_for_recall(context: Context, pool: Pool) -> Strata:
     parts = [(_POSITIVES, positives, np.full(len(positives), 1 - WRONG))]
     for name, flags, chances in (
         (_REFUSED, was_judged, refused),
-        (_UNANSWERED, is_candidate & ~was_judged, chance),
+        (UNANSWERED, is_candidate & ~was_judged, chance),
         (_RANKED, ~is_candidate, chance),
     ):
         parts += _banded(name, known[flags], chances[flags])
@@ -150,7 +154,7 @@ def strata_for_recall(context: Context, pool: Pool) -> Strata:
 
 
 def strata_for_labels(context: Context) -> Strata:
-    """The open candidates by how likely a match is.
+    """The open candidates, by what a machine would call them: a match or none.
 
     Raises:
         AuditError: no candidate is open.
@@ -158,21 +162,25 @@ def strata_for_labels(context: Context) -> Strata:
     session = context.session
     proposals = columns.proposal_columns(session)
     proposed = distinct(proposals["pair"].to_numpy())
-    open_pairs = proposed[~contains(pack_pairs(open_work.asked_pairs(session, context.environment)), proposed)]
+    open_pairs = proposed[
+        ~contains(pack_pairs(open_work.asked_pairs(session, context.environment)), proposed)
+    ]
     if not len(open_pairs):
         raise AuditError("no candidate is open, so there is nothing left that a machine could label")
     merged = merged_now(context)
     chance = _chances(context, merged, proposals, open_pairs, np.ones(len(open_pairs), np.bool_))
-    parts = [part for part in _banded(_UNANSWERED, open_pairs, chance) if len(part[1])]
+    parts = [part for part in _banded(UNANSWERED, open_pairs, chance, SIDES) if len(part[1])]
     guesses = tuple(Guess(name, len(pairs), 0, float(chances.mean())) for name, pairs, chances in parts)
     return Strata(guesses, tuple(pairs for _, pairs, _ in parts), merged.where("kept"))
 
 
-def _banded(name: str, pairs: Ints, chances: Floats) -> list[tuple[str, Ints, Floats]]:
+def _banded(
+    name: str, pairs: Ints, chances: Floats, bands: tuple[float, ...] = BANDS
+) -> list[tuple[str, Ints, Floats]]:
     """The pairs by band of probability, the likeliest first; a band may be empty."""
-    band = np.searchsorted(-np.array(BANDS), -chances, side="left")
+    band = np.searchsorted(-np.array(bands), -chances, side="left")
     found = []
-    for place, (low, high) in enumerate(zip((*BANDS, 0.0), (1.0, *BANDS), strict=True)):
+    for place, (low, high) in enumerate(zip((*bands, 0.0), (1.0, *bands), strict=True)):
         here = band == place
         found.append((f"{name}, {low:g} to {high:g}", pairs[here], chances[here]))
     return found
@@ -206,4 +214,3 @@ def _by_annotators(merged: Merged, proposals: pd.DataFrame, pairs: Ints) -> Floa
     matches = np.bincount(n_of_answered, answered["verified"], minlength=highest + 1)
     # Half a match in one answer more: a number that nobody was asked about is as likely as not.
     return np.asarray(((matches + 0.5) / (asked + 1))[n_of_pairs], np.float64)
-

@@ -15,7 +15,7 @@ from mitl.db.dumps.reading import open_dump
 from mitl.db.integrity import Fault, general_faults, rule_faults
 from mitl.db.migrate import Line
 from mitl.db.models import Base
-from mitl.db.store import answer_sheets
+from mitl.db.store import answer_sheets, audits
 from mitl.progress import Progress, no_progress
 from mitl.records import StageResult, Table, Verdict
 from mitl.records.results import printed_by
@@ -77,9 +77,11 @@ def _faults(line: Line, connection: Connection) -> list[Fault]:
     found = [*general_faults(connection, _METADATA[line]), *rule_faults(connection, _RULES[line])]
     if line == "pipeline" and not found:  # where references are lost, there may be nothing to compare
         with Session(connection) as session:
-            stale = answer_sheets.stale(session)
+            stale, strange = answer_sheets.stale(session), audits.against_design(session)
         if stale:
             found.append(Fault("answer sheets say something else than the judgements", stale))
+        if strange:
+            found.append(Fault("audits hold other pairs of their strata than their designs say", strange))
     return found
 
 

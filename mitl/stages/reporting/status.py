@@ -21,8 +21,21 @@ from mitl.db.store.items import DatasetRow
 from mitl.records import Decision, Environment, HitState, StageResult, Table, several
 from mitl.records.results import printed_by
 from mitl.settings import Settings
+from mitl.stages.auditing.showing import AuditState, audit_state
 from mitl.stages.reviewing.review import in_words
 from mitl.stages.setup.init import first_step
+
+
+class AuditCounts(TypedDict):
+    """How far the valid audit of recall is."""
+
+    number: int
+    pairs: int
+    complete: int
+    wanted: int
+    out: int
+    recall: float | None
+    precision: float | None
 
 
 @printed_by("status")
@@ -47,6 +60,9 @@ class StatusCounts(TypedDict):
     golds_withdrawn: Annotated[
         int, "controls that workers of good record fail; what was answered there is forgiven"
     ]
+    audit: Annotated[
+        AuditCounts | None, "the valid audit of recall: see `mitl audit show`; null where there is none"
+    ]
     paid_cents: Annotated[int, "rewards and fees paid"]
     hits_out: Annotated[int, "posted HITs that still wait for a worker"]
     held_cents: Annotated[int, "rewards promised for work that is not decided"]
@@ -60,17 +76,22 @@ def status(settings: Settings, environment: Environment | None = None) -> StageR
         scores = [kind.scores for kind in kinds_asked(context.session, context.environment) if kind.scores]
         answers = answer_columns(context.session, context.environment)
         again = to_ask_again(context.session, context.environment, answers)
-        now = _counts(context, dataset, answers, sum(map(len, again.values())))
+        state = audit_state(context)
+        now = _counts(context, dataset, answers, sum(map(len, again.values())), state)
     title = f"{settings.project.name} · {context.environment}"
     return StageResult(
         counts=now,
-        tables=(Table(title, ("what", "now"), _rows(now, dataset, n_batches)),),
+        tables=(Table(title, ("what", "now"), _rows(now, dataset, n_batches, state)),),
         next=_next(now, settings.annotators, next(iter(again), "mitl publish"), scores),
     )
 
 
 def _counts(
-    context: Context, dataset: DatasetRow, answers: pd.DataFrame, hits_to_ask_again: int
+    context: Context,
+    dataset: DatasetRow,
+    answers: pd.DataFrame,
+    hits_to_ask_again: int,
+    audit: AuditState | None,
 ) -> StatusCounts:
     session, chosen = context.session, context.environment
     pairs = open_work.pair_counts(session, chosen, answers)
@@ -93,13 +114,28 @@ def _counts(
         "golds_answered": sum(record.golds for record in golds.records.values()),
         "golds_passed": sum(record.passes for record in golds.records.values()),
         "golds_withdrawn": len(golds.withdrawn),
+        "audit": None if audit is None else _audit_counts(audit),
         "paid_cents": sum(journal.spent(session, chosen).values()),
         "hits_out": work.hits,
         "held_cents": work.held_cents,
     }
 
 
-def _rows(now: StatusCounts, data: DatasetRow, n_batches: int) -> tuple[tuple[object, ...], ...]:
+def _audit_counts(state: AuditState) -> AuditCounts:
+    return {
+        "number": state.audit.number,
+        "pairs": state.audit.design.sample,
+        "complete": state.complete,
+        "wanted": state.wanted,
+        "out": state.out,
+        "recall": None if state.bound is None else state.bound.recall,
+        "precision": None if state.bound is None else state.bound.precision,
+    }
+
+
+def _rows(
+    now: StatusCounts, data: DatasetRow, n_batches: int, audit: AuditState | None
+) -> tuple[tuple[object, ...], ...]:
     golds, passes, withdrawn = now["golds_answered"], now["golds_passed"], now["golds_withdrawn"]
     rate = f"{passes:,} of {golds:,} passed ({100 * passes / golds:.1f} %)" if golds else "none answered yet"
     if withdrawn:
@@ -119,6 +155,7 @@ def _rows(now: StatusCounts, data: DatasetRow, n_batches: int) -> tuple[tuple[ob
         ("answers", f"{several(now['submissions'], 'submission')}, {now['queued']:,} wait for a person"),
         ("calls", f"{in_words(unsent)}; `mitl harvest` carries that out") if unsent else None,
         ("controls", rate),
+        None if audit is None else ("audit", audit.line),
         ("money", f"{paid} paid, {held} held for work that is not decided"),
     )
     return tuple(row for row in rows if row is not None)
@@ -140,7 +177,12 @@ def _next(now: StatusCounts, annotators: Sequence[str], asks: str, scores: Seque
     if now["hits_out"]:
         helpers = "" if now["environment"] == Environment.LIVE else " (or mitl simulate)"
         return f"mitl serve for people{helpers}, then mitl harvest"
-    if now["hits_to_ask_again"] or now["pairs_open"]:
+    audit = now["audit"]
+    if (
+        now["hits_to_ask_again"]
+        or now["pairs_open"]
+        or (audit is not None and audit["wanted"] > audit["out"])
+    ):
         return f"{asks} --{now['environment']}"
     if now["pairs_judged"]:
         return "mitl build-dataset --out DIR"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,7 +23,15 @@ from mitl.db.store import open_work
 from mitl.db.store import proposals as proposal_store
 from mitl.db.store.open_work import HitToReplace
 from mitl.errors import ProposalError, StoreError, UsageError
-from mitl.hits.packing import CANDIDATES_PER_HIT, hits_needed, overlap_pairs, pack, pack_overlap
+from mitl.hits.packing import (
+    CANDIDATES_PER_HIT,
+    hits_needed,
+    overlap_pairs,
+    pack,
+    pack_again,
+    pack_overlap,
+    pages_again,
+)
 from mitl.hits.validation import check_batch
 from mitl.positives.merging import CXC_POSITIVE
 from mitl.proposals.candidates import NamedRanking, ranked_pairs, ranking_path
@@ -154,7 +162,10 @@ def _open_plan(session: Session, settings: Settings, request: Campaign, left: Le
     n_limited = n_again + len(now.pairs) + len(now.audits)
     n_held_back = n_open - n_limited if request.limited else 0
     n_second = len(overlap_pairs(now.pairs, request.overlap, settings.seed))
+    # A run within a limit asks them only when all else of it has room, and a pilot never.
+    disputed = now.disputed if not request.limited or not n_held_back else {}
     n_pages = hits_needed(len(now.pairs) + len(now.audits)) + hits_needed(n_second) + len(to_replace)
+    n_pages += pages_again(disputed)
     if not n_pages:
         return PairsPlan(n_held_back=n_held_back, out=out)
     positives, negatives = draw_controls(session, settings, environment, n_pages)
@@ -169,6 +180,7 @@ def _open_plan(session: Session, settings: Settings, request: Campaign, left: Le
     fresh = pack(now.pairs, *golds, seed=settings.seed, audits=now.audits)
     if n_second:
         fresh += pack_overlap(fresh, *golds, share=request.overlap, seed=settings.seed)
+    fresh += pack_again(disputed, fresh, *golds, seed=settings.seed)
     check_batch(fresh)
     return PairsPlan(tuple(fresh), again, n_limited=n_limited, n_held_back=n_held_back, out=out)
 
@@ -184,6 +196,8 @@ class _Questions:
     audits: list[Pair]
     """In the order of drawing; a pair as often as HITs are to ask it."""
     again: list[HitToReplace]
+    disputed: Mapping[Pair, int]
+    """Pairs of the sample for machine labels that are to be asked of so many further workers."""
 
     def within(self, most: int) -> _Questions:
         """The first so many: what was drawn for labels, then the others in the proportion in which they wait."""
@@ -209,9 +223,11 @@ def _open_questions(session: Session, request: Campaign, candidates: Sequence[Pa
     asked = open_work.asked_pairs(session, environment)
     again = open_work.hits_to_replace(session, environment)
     wanted = audit_store.open_questions(session, environment)
+    disputed = audit_store.disputes(session, environment)
     for hit in again:
         asked.update(hit.pairs)
         wanted.subtract(dict.fromkeys(hit.audits, hit.missing))
+        disputed.subtract(dict.fromkeys(hit.pairs, hit.missing))
     pairs = [pair for pair in candidates if pair not in asked and (pair in drawn or not request.drawn)]
     if request.drawn:
         kept = (
@@ -225,6 +241,7 @@ def _open_questions(session: Session, request: Campaign, candidates: Sequence[Pa
         # A HIT of several workers gives several answers.
         audits=[pair for pair, count in wanted.items() for _ in range(-(-count // request.assignments))],
         again=again,
+        disputed={} if request.pilot is not None else {pair: n for pair, n in disputed.items() if n > 0},
     )
 
 

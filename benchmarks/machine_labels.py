@@ -1,0 +1,392 @@
+"""Answers that machine labels save on generated worlds, and how often their bound is broken by the known truth.
+
+A project of a generated world with proposals is asked once in full, and once in part: a random pilot (some pairs of it
+twice), the pairs of which fused probabilities are least sure, a random sample that bounds machine labels, two more
+answers where the sample contradicts the machine, labels by machine, and people for the rest; at last two more answers
+on the pairs whose answer the probabilities contradict most. Every answer counts, controls and failed pages too.
+
+    mitl init W1 --dataset scenes --seed 1
+    mitl propose --project W1 --image-queries 200 --caption-queries 500
+    python benchmarks/machine_labels.py ask W1 --workers careful       (minutes; W1/machine-labels.careful.npz)
+    python benchmarks/machine_labels.py table W1/*.npz W2/*.npz [--figure FILE.svg]
+    python benchmarks/machine_labels.py coverage W1/*.npz W2/*.npz --draws 200
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from crowd_answers import Crowd, Ints, Places
+from numpy.typing import NDArray
+
+from mitl.audits.machine_labels import SIDING_SHARE, MachineLabels, Promise, label_pairs, siding_upper
+from mitl.core.intervals import clopper_pearson
+from mitl.core.packed import distinct, places, unpack_ids
+from mitl.records import AuditPurpose
+from mitl.records.audits import AUDITED, AuditDesign, Stratum
+from mitl.records.frames import NONE, frame
+
+PILOT, BAND = 0.12, 0.13
+"""Shares of the candidates that are asked before the sample: at random, and the least sure ones."""
+TWICE = 150
+"""Pairs of the pilot that a second worker answers."""
+FOLDS = 3
+PLANS: tuple[tuple[float, float | None, int], ...] = (
+    (0.02, None, 0),
+    (0.04, None, 0),
+    (0.06, None, 0),
+    (0.05, 0.10, 0),
+    (0.05, 0.10, 150),
+    (0.06, 0.08, 150),
+    (0.08, 0.08, 150),
+    (0.08, 0.10, 150),
+    (0.10, 0.10, 150),
+    (0.06, 0.12, 150),
+    (0.05, 0.12, 300),
+)
+"""Tolerated share of wrong matches, of lost ones (None: the same), and pairs that are asked again at the end."""
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """A campaign right before its sample is drawn."""
+
+    name: str
+    population: str
+    truth: Places
+    """(n,) of the candidates."""
+    probability: NDArray[np.float64]
+    rows: Ints
+    """(a,) the candidates that were answered, in order."""
+    labels: Places
+    """(a,)"""
+    answered: int
+    """Answers so far, controls and failed pages among them."""
+    first: Places
+    """(r,) the first answers on the pairs of the pilot that were asked twice."""
+    second: Places
+    area: float
+    """Under the curve, of the pairs that are open."""
+
+    @property
+    def match(self) -> NDArray[np.bool_]:
+        """(n,)"""
+        return self.truth < 2
+
+    @property
+    def open(self) -> Ints:
+        """The candidates that nobody has answered."""
+        return np.setdiff1d(np.arange(len(self.truth)), self.rows)
+
+    def save(self, path: Path) -> None:
+        """All arrays and numbers."""
+        np.savez_compressed(path, **self.__dict__)
+
+    @classmethod
+    def load(cls, path: Path) -> State:
+        """What `save` wrote."""
+        with np.load(path) as kept:
+            return cls(**{name: kept[name] if kept[name].ndim else kept[name].item() for name in kept.files})
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a way of asking brings."""
+
+    answers: int
+    recall: float
+    """Of the candidates' matches."""
+    precision: float
+    machine: float = 0.0
+    """Share of the candidates that a machine labelled."""
+    broken: tuple[bool, ...] = ()
+    """By stratum whether more labels are wrong in truth than was promised."""
+    wrong: float = 0.0
+    """Share of the machine labels that are wrong in truth."""
+
+
+def ask(project: Path, population: str, seed: int) -> State:
+    """Pilot and least sure pairs, on a project that has proposals; models are fitted twice."""
+    from mitl.crowd.context import open_context
+    from mitl.datasets.scenes.files import read_world
+    from mitl.datasets.scenes.world import truth_matrix
+    from mitl.db.store import columns
+    from mitl.db.store import items as item_store
+    from mitl.fusion.curves import area
+    from mitl.fusion.evidence import ANSWERED
+    from mitl.fusion.fusing import fuse
+    from mitl.settings import WORLD_FOLDER, load
+    from mitl.stages.fusing.gathering import evidence
+
+    settings = load(project, environ={})
+    world = read_world(project / WORLD_FOLDER)
+    with open_context(settings, read_only=True) as context:
+        pairs = distinct(columns.proposal_columns(context.session)["pair"].to_numpy())
+        maps = item_store.id_maps(context.session, item_store.dataset(context.session).id)
+        nothing = frame(ANSWERED, dict.fromkeys(ANSWERED, ()))
+        known = evidence(context, nothing)
+    at = []
+    for ids, of in zip(unpack_ids(pairs), maps, strict=True):
+        names = list(of)
+        at.append((names, places(np.array([of[name] for name in names]), ids)))
+    codes = truth_matrix(world, at[0][0], at[1][0])
+    truth = (codes[at[0][1], at[1][1]] - 1).astype(np.int8)
+    n, images = len(pairs), unpack_ids(pairs)[0]
+    rng = np.random.default_rng([seed, 1])
+    crowd = Crowd(truth, population, rng)
+    rows = rng.choice(n, int(PILOT * n), replace=False)
+    labels, who = crowd.ask(rows)
+    twice = rng.choice(len(rows), TWICE, replace=False)
+    first = labels[twice]
+    second, _ = crowd.ask(rows[twice], who[twice][:, None])
+    rows, labels = np.concatenate([rows, rows[twice]]), np.concatenate([labels, second])
+    for band in (BAND, None):
+        said = pd.DataFrame({"pair": pairs[rows], "yes": 1.0 * (labels < 2), "no": 1.0 * (labels >= 2)})
+        answers = frame(ANSWERED, said.groupby("pair").sum().reset_index().to_dict("series"))
+        fused = fuse(_with(known, answers), seed=seed, count=FOLDS).fused
+        probability = fused["probability"].to_numpy()[places(fused["pair"].to_numpy(), pairs)]
+        left = np.setdiff1d(np.arange(n), rows)
+        if band is not None:
+            unsure = np.argsort(-np.minimum(probability, 1 - probability)[left], kind="stable")
+            chosen = left[unsure[: int(band * n)]]
+            rows, labels = np.append(rows, chosen), np.append(labels, crowd.ask(chosen)[0])
+    found = area(probability[left], truth[left] < 2, images[left]).value
+    return State(
+        project.name, population, truth, probability, rows, labels, crowd.answered, first, second, found
+    )
+
+
+def _with(known: Any, answers: pd.DataFrame) -> Any:
+    from dataclasses import fields
+
+    values = {field.name: getattr(known, field.name) for field in fields(known)}
+    return type(known)(**{**values, "answers": answers})
+
+
+def in_full(state: State, seed: int) -> Outcome:
+    """Every candidate is asked once."""
+    crowd = Crowd(state.truth, state.population, np.random.default_rng([seed, 9]))
+    labels, _ = crowd.ask(np.arange(len(state.truth)))
+    return Outcome(crowd.answered, *_scores(state, labels < 2))
+
+
+def in_part(
+    state: State,
+    sample: int,
+    promise: Promise,
+    seed: int,
+    *,
+    again: int = 0,
+    siding: float | None = None,
+    rest: bool = True,
+) -> Outcome:
+    """The sample, labels by machine, and people for what is left.
+
+    Args:
+        again: pairs to ask twice more at the end.
+        siding: share of siding workers; None as measured.
+        rest: whether what is left is asked.
+    """
+    rng = np.random.default_rng([seed, sample])
+    crowd = Crowd(state.truth, state.population, rng, answered=state.answered)
+    found, answers, drawn = _labelled(state, crowd, sample, promise, siding)
+    said = _answered(state)
+    said[drawn] = np.where(answers[:, 2] != NONE, (answers < 2).sum(axis=1) >= 2, answers[:, 0] < 2)
+    machine = found.labels["pair"].to_numpy()
+    called = found.labels["label"].to_numpy() < 2
+    said[machine] = called
+    wrong = called != state.match[machine]
+    broken = tuple(
+        bool(
+            wrong[(found.labels["stratum"] == part.name).to_numpy()].sum()
+            > _tolerated(part.name, promise) * part.threshold.pairs
+        )
+        for part in found.strata
+    )
+    if not rest:
+        return Outcome(
+            crowd.answered,
+            0.0,
+            0.0,
+            len(machine) / len(said),
+            broken,
+            float(wrong.mean()) if len(wrong) else 0.0,
+        )
+    left = np.flatnonzero(said < 0)
+    said[left] = crowd.ask(left)[0] < 2
+    people = np.setdiff1d(np.arange(len(said)), np.append(machine, drawn))
+    doubtful = people[np.argsort(-np.abs(state.probability - said)[people], kind="stable")[:again]]
+    if again:
+        second, who = crowd.ask(doubtful)
+        third, _ = crowd.ask(doubtful, who[:, None])
+        said[doubtful] = (said[doubtful] + (second < 2) + (third < 2)) >= 2
+    share = float(wrong.mean()) if len(wrong) else 0.0
+    return Outcome(crowd.answered, *_scores(state, said > 0), len(machine) / len(said), broken, share)
+
+
+def _tolerated(stratum: str, promise: Promise) -> float:
+    return promise.error if stratum == "match" or promise.lost is None else promise.lost
+
+
+def _labelled(
+    state: State, crowd: Crowd, sample: int, promise: Promise, siding: float | None
+) -> tuple[MachineLabels, Places, Ints]:
+    """What stands, the sample's answers (sample, 3), and which were sampled; pairs are places among the candidates."""
+    drawn = crowd.rng.choice(state.open, sample, replace=False)
+    first, who = crowd.ask(drawn)
+    answers = np.full((sample, 3), NONE, np.int8)
+    answers[:, 0] = first
+    disputed = np.flatnonzero((first < 2) != (state.probability[drawn] >= 0.5))
+    answers[disputed, 1], other = crowd.ask(drawn[disputed], who[disputed][:, None])
+    answers[disputed, 2], _ = crowd.ask(drawn[disputed], np.stack([who[disputed], other], axis=1))
+    columns = dict(zip(("first", "second", "third"), answers.T, strict=True))
+    audited = frame(
+        AUDITED,
+        {
+            "pair": drawn,
+            "place": np.arange(1, sample + 1),
+            "stratum": np.zeros(sample),
+            "inclusion": np.full(sample, sample / len(state.open)),
+            "recheck": np.zeros(sample, np.bool_),
+            "known": np.zeros(sample, np.bool_),
+            **columns,
+        },
+    )
+    design = AuditDesign(AuditPurpose.LABELS, 0, (Stratum("open", len(state.open), sample, 0.0, 0.5),))
+    scored = pd.DataFrame({"pair": state.open, "probability": state.probability[state.open], "stratum": 0})
+    if siding is None:
+        siding = siding_upper(state.first, state.second, (1 - promise.confidence) * SIDING_SHARE)
+    return label_pairs(scored, audited, design, promise, siding=siding), answers, drawn
+
+
+def _answered(state: State) -> Ints:
+    """(n,) 1 where people said yes first, 0 no, -1 where nobody was asked."""
+    said = np.full(len(state.truth), -1)
+    rows, labels = state.rows[::-1], state.labels[::-1]
+    said[rows] = labels < 2  # the first answer is written last
+    return said
+
+
+def _scores(state: State, said: NDArray[np.bool_]) -> tuple[float, float]:
+    hits = int((said & state.match).sum())
+    return hits / int(state.match.sum()), hits / int(said.sum())
+
+
+def print_table(
+    states: Sequence[State], sample: int, seeds: int
+) -> list[tuple[str, list[tuple[float, float, float]]]]:
+    """A line for each plan and population; returns the curves of the figure."""
+    curves = []
+    for population in dict.fromkeys(state.population for state in states):
+        own = [state for state in states if state.population == population]
+        full = [[in_full(state, seed) for seed in range(seeds)] for state in own]
+        n = sum(len(state.truth) for state in own)
+        print(
+            f"{population}: {len(own)} worlds, {n:,} candidates, "
+            f"{sum(state.match.sum() for state in own) / n:.0%} matches; "
+            f"asked once: recall {_mean(full, 'recall'):.4f}, precision {_mean(full, 'precision'):.4f}; "
+            f"AUC where open {np.mean([state.area for state in own]):.3f}; sample {sample}"
+        )
+        print("  wrong  lost  again   answers  recall  precision   by machine  wrong of these")
+        curve = []
+        for error, lost, again in PLANS:
+            promise = Promise(error, lost)
+            part = [
+                [in_part(s, sample, promise, seed, again=again, siding=0.0) for seed in range(seeds)]
+                for s in own
+            ]
+            share = _mean(part, "answers") / _mean(full, "answers")
+            recall, precision = (_mean(part, name) - _mean(full, name) for name in ("recall", "precision"))
+            print(
+                f"  {error:5.0%} {error if lost is None else lost:5.0%} {again:6}   {share:7.2f} {recall:+7.4f} "
+                f"{precision:+10.4f} {_mean(part, 'machine'):12.2f} {_mean(part, 'wrong'):15.4f}"
+            )
+            curve.append((share, recall, precision))
+        curves.append((population, curve))
+    return curves
+
+
+def _mean(outcomes: Sequence[Sequence[Outcome]], name: str) -> float:
+    return float(np.mean([[getattr(one, name) for one in row] for row in outcomes]))
+
+
+def print_coverage(states: Sequence[State], sample: int, draws: int) -> None:
+    """How often any stratum holds more wrong labels, by the truth, than was promised."""
+    for siding, words in ((0.0, "errors that asking shows"), (None, "siding workers measured")):
+        for error in (0.02, 0.05):
+            for population in dict.fromkeys(state.population for state in states):
+                own = [state for state in states if state.population == population]
+                found = [
+                    in_part(state, sample, Promise(error), draw, siding=siding, rest=False)
+                    for state in own
+                    for draw in range(draws)
+                ]
+                broken = sum(any(one.broken) for one in found)
+                low, high = clopper_pearson(broken, len(found), 0.95)
+                machine = np.mean([one.machine for one in found])
+                print(
+                    f"{population:8} tolerated {error:.0%}, {words:26} broken in {broken:4} of {len(found):,} draws: "
+                    f"{broken / len(found):.4f} [{low:.4f}, {high:.4f}], by machine {machine:.2f}"
+                )
+
+
+def draw_figure(curves: Sequence[tuple[str, list[tuple[float, float, float]]]], path: Path) -> None:
+    """Recall and precision against those of a full round, by the share of its answers."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot as plt
+
+    plt.rcParams.update({"svg.hashsalt": "mitl", "svg.fonttype": "none"})
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.4), sharey=True)
+    for axis, place, name in ((axes[0], 1, "recall"), (axes[1], 2, "precision")):
+        for population, curve in curves:
+            points = sorted((one[0], one[place]) for one in curve)
+            axis.plot(*zip(*points, strict=True), marker="o", markersize=4, label=population)
+        axis.axhline(0, color="black", linewidth=0.8)
+        axis.axhline(-0.01, color="gray", linewidth=0.8, linestyle=":")
+        axis.axvline(0.5, color="gray", linewidth=0.8, linestyle=":")
+        axis.set_xlabel("answers, as a share of a full round's")
+        axis.set_title(f"{name}, less that of a full round")
+    axes[0].legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main() -> None:
+    """One of three steps."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("step", choices=("ask", "table", "coverage"))
+    parser.add_argument("paths", type=Path, nargs="+", help="projects for ask, else what ask wrote")
+    parser.add_argument("--workers", default="careful")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--sample", type=int, default=400)
+    parser.add_argument("--seeds", type=int, default=5, help="crowds per world in the table")
+    parser.add_argument("--draws", type=int, default=200, help="samples per world in the coverage")
+    parser.add_argument("--figure", type=Path)
+    given = parser.parse_args()
+    if given.step == "ask":
+        for project in given.paths:
+            state = ask(project, given.workers, given.seed)
+            state.save(project / f"machine-labels.{given.workers}.npz")
+            print(f"{project.name}, {given.workers}: AUC of the open pairs {state.area:.4f}")
+        return
+    states = [State.load(path) for path in given.paths]
+    if given.step == "coverage":
+        print_coverage(states, given.sample, given.draws)
+        return
+    curves = print_table(states, given.sample, given.seeds)
+    if given.figure is not None:
+        draw_figure(curves, given.figure)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,338 @@
+"""Labels that a machine gives to open pairs, under a bound that a sample of people's answers proves."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, TypedDict
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mitl.audits.machine_labels import (
+    SIDING_SHARE,
+    LabelledStratum,
+    Loss,
+    MachineLabels,
+    Promise,
+    label_pairs,
+    level_cuts,
+    refusal,
+    siding_upper,
+)
+from mitl.core.packed import Ints, contains, distinct, pack_pairs, places
+from mitl.crowd.context import Context, open_context
+from mitl.db.store import audits as audit_store
+from mitl.db.store import columns, open_work
+from mitl.db.store.audits import AuditRow
+from mitl.errors import AuditError
+from mitl.progress import Progress, no_progress
+from mitl.records import AuditPurpose, Environment, StageResult, Table, several
+from mitl.records.frames import counts as speaks
+from mitl.records.results import printed_by
+from mitl.settings import Settings
+from mitl.stages.fusing.scores import kept_scores
+
+MOST_OF_ONE_WORKER = 0.5
+"""Of the sample's answers; beyond that the bound would be about one worker's taste."""
+
+
+class StratumCounts(TypedDict):
+    """One stratum as ``--json`` prints it."""
+
+    stratum: str
+    pairs: int
+    sampled: int
+    loss: float
+    cut: float | None
+    labelled: int
+    left: int
+    bound: float
+    bound_among_labelled: float
+    wanted: int | None
+
+
+@printed_by("label")
+class LabelCounts(TypedDict, total=False):
+    """What machines labelled, or what was taken back."""
+
+    labelled: Annotated[int, "pairs with a machine label now"]
+    left: Annotated[int, "open pairs that are left to people"]
+    sampled: Annotated[int, "pairs of the sample that bounds the error"]
+    disputed: Annotated[
+        int, "of these, whose first answer contradicts the machine and that lack two further ones"
+    ]
+    siding: Annotated[float, "share of workers, at most, who side with the machine where it is wrong"]
+    strata: Annotated[
+        list[StratumCounts],
+        "each with its pairs, audited loss, cut of the uncertainty (null where all or none stand), pairs labelled and "
+        "left, bound of the loss as a share of all its pairs and of those labelled, and the sample wanted where it "
+        "is too small",
+    ]
+    withdrawn: Annotated[int, "runs whose labels were taken back"]
+
+
+def label(
+    settings: Settings,
+    environment: Environment | None = None,
+    promise: Promise | None = None,
+    *,
+    dry_run: bool = False,
+    progress: Progress = no_progress,
+) -> StageResult:
+    """Label what can be labelled; what stood before is replaced, and where it would be the same nothing is done.
+
+    Raises:
+        AuditError: no sample or no score, a score that has read the sample, a sample that is incomplete, too small or
+            one worker's.
+    """
+    promise = promise or Promise()
+    with open_context(settings, environment, read_only=dry_run, progress=progress) as context:
+        audit = _sample(context)
+        audited = audit_store.audited(context.session, audit.id)
+        sampled = distinct(audited["pair"].to_numpy())
+        about, fused = _score(context, audit, sampled)
+        _check_workers(context, audit)
+        judgements = columns.judgement_columns(context.session, context.environment)
+        judgements = judgements[speaks(judgements)]
+        cuts = _cuts(judgements, fused, sampled)
+        found = label_pairs(
+            _open(context, audit, fused, sampled),
+            audited,
+            audit.design,
+            promise,
+            siding=_siding(judgements, sampled, promise),
+            cuts=cuts,
+        )
+        line = refusal(found, promise, audit.design)
+        if line is not None:
+            raise AuditError(line)
+        config = _config(promise, found, cuts, about)
+        same = _stands(context, audit, config, found)
+        if not dry_run and not same:
+            audit_store.withdraw(context.session, context.environment, context.now())
+            audit_store.add_labelling(
+                context.session, context.environment, audit.id, config, found.labels, context.now()
+            )
+            context.session.commit()
+    return _result(found, promise, len(audited), dry_run=dry_run, same=same)
+
+
+def withdraw(settings: Settings, environment: Environment | None = None) -> StageResult:
+    """Take back the machine labels that stand; they are kept and not read, and their pairs are open again."""
+    with open_context(settings, environment) as context:
+        n_labels = len(audit_store.machine_labels(context.session, context.environment))
+        runs = audit_store.withdraw(context.session, context.environment, context.now())
+        context.session.commit()
+    taken: LabelCounts = {"withdrawn": runs, "labelled": 0}
+    if not runs:
+        return StageResult("nothing_to_do", taken, lines=("nothing to do: no machine labels stand",))
+    return StageResult(
+        counts=taken,
+        lines=(f"{several(n_labels, 'machine label')} taken back; their pairs are open again",),
+        next="mitl publish",
+    )
+
+
+def _sample(context: Context) -> AuditRow:
+    audit = audit_store.current(context.session, context.environment, AuditPurpose.LABELS)
+    if audit is None:
+        raise AuditError(
+            "no sample bounds machine labels of this data set and these queries; run `mitl audit draw --for labels`"
+        )
+    return audit
+
+
+def _score(context: Context, audit: AuditRow, sampled: Ints) -> tuple[Mapping[str, Any], pd.DataFrame]:
+    """What is said of the newest probabilities, and ``FUSED``; AuditError where they may have read the sample."""
+    for about, kept in kept_scores(context):
+        fused = kept.read()
+        if fused is None:
+            continue
+        blind = about.get("excluded_sha256") == hashlib.sha256(sampled.tobytes()).hexdigest()
+        made_at = dt.datetime.fromisoformat(str(about["made_at"]))
+        if not blind and made_at >= audit.drawn_at:
+            raise AuditError(
+                f"the probabilities of {made_at:%Y-%m-%d %H:%M} may have been learnt from the sample's own answers, so "
+                "it cannot bound them; run `mitl fuse` again, which leaves the sample out"
+            )
+        return about, fused
+    raise AuditError("there are no probabilities to label by; run `mitl fuse` first")
+
+
+def _check_workers(context: Context, audit: AuditRow) -> None:
+    shares = audit_store.worker_shares(context.session, audit.id)
+    worker, share = next(iter(shares.items()), ("", 0.0))
+    if share > MOST_OF_ONE_WORKER:
+        raise AuditError(
+            f"worker {worker!r} gave {share:.0%} of the sample's answers, so the bound would rest on one person; at "
+            f"most {MOST_OF_ONE_WORKER:.0%} are taken: set max_hits_per_worker and draw another sample"
+        )
+
+
+def _open(context: Context, audit: AuditRow, fused: pd.DataFrame, sampled: Ints) -> pd.DataFrame:
+    """Pair, probability and stratum of the pairs drawn from that wait for nobody's answer, and of the sampled ones."""
+    session, environment = context.session, context.environment
+    asked = pack_pairs(
+        {*open_work.live_pairs(session, environment), *open_work.usable_workers(session, environment)}
+    )
+    listed = audit_store.listed(session, audit.id)
+    pairs = listed["pair"].to_numpy()
+    at = places(fused["pair"].to_numpy(), pairs)
+    kept = (at >= 0) & (~contains(asked, pairs) | contains(sampled, pairs))
+    probability = fused["probability"].to_numpy()[at[kept]]
+    return pd.DataFrame(
+        {"pair": pairs[kept], "probability": probability, "stratum": listed["stratum"].to_numpy()[kept]}
+    )
+
+
+def _siding(judgements: pd.DataFrame, sampled: Ints, promise: Promise) -> float:
+    """As promised, or measured on pairs outside the sample that two workers answered."""
+    if promise.siding is not None:
+        return promise.siding
+    others = judgements[~contains(sampled, judgements["pair"].to_numpy())]
+    each = others.drop_duplicates(["pair", "worker"]).sort_values("pair", kind="stable")
+    number = each.groupby("pair").cumcount().to_numpy()
+    second = np.flatnonzero(number == 1)  # the first answer on its pair stands right before it
+    labels = each["label"].to_numpy()
+    return siding_upper(labels[second - 1], labels[second], (1 - promise.confidence) * SIDING_SHARE)
+
+
+def _cuts(judgements: pd.DataFrame, fused: pd.DataFrame, sampled: Ints) -> tuple[float, float, float]:
+    """Where levels part, by the answers outside the sample."""
+    pairs = judgements["pair"].to_numpy()
+    at = places(fused["pair"].to_numpy(), pairs)
+    kept = (at >= 0) & ~contains(sampled, pairs)
+    labels: NDArray[np.int8] = judgements["label"].to_numpy()[kept]
+    return level_cuts(fused["probability"].to_numpy()[at[kept]], labels)
+
+
+def _config(
+    promise: Promise, found: MachineLabels, cuts: tuple[float, float, float], about: Mapping[str, Any]
+) -> str:
+    score = {
+        name: about.get(name) for name in ("answers_sha256", "excluded_sha256", "runs", "seed", "version")
+    }
+    return json.dumps(
+        {
+            "error": promise.error,
+            "lost": promise.lost,
+            "confidence": promise.confidence,
+            "loss": promise.loss.value,
+            "siding": found.siding,
+            "cuts": cuts,
+            "strata": [_stratum(part) for part in found.strata],
+            "score": score,
+        },
+        sort_keys=True,
+    )
+
+
+def _stands(context: Context, audit: AuditRow, config: str, found: MachineLabels) -> bool:
+    """Whether this very labelling stands already."""
+    standing = audit_store.standing(context.session, context.environment)
+    if standing is None or (standing.audit_id, standing.config) != (audit.id, config):
+        return False
+    kept = audit_store.machine_labels(context.session, context.environment)
+    return bool(
+        np.array_equal(kept["pair"], found.labels["pair"])
+        and np.array_equal(kept["label"], found.labels["label"])
+    )
+
+
+def _stratum(part: LabelledStratum) -> StratumCounts:
+    threshold = part.threshold
+    return {
+        "stratum": part.name,
+        "pairs": threshold.pairs,
+        "sampled": threshold.audited,
+        "loss": threshold.loss,
+        "cut": threshold.cut if np.isfinite(threshold.cut) else None,
+        "labelled": threshold.labelled,
+        "left": threshold.pairs - threshold.audited - threshold.labelled,
+        "bound": threshold.bound,
+        "bound_among_labelled": threshold.bound_among_labelled,
+        "wanted": threshold.wanted,
+    }
+
+
+def _result(
+    found: MachineLabels, promise: Promise, n_sampled: int, *, dry_run: bool, same: bool
+) -> StageResult:
+    strata = [_stratum(part) for part in found.strata]
+    made: LabelCounts = {
+        "labelled": len(found.labels),
+        "left": found.left,
+        "sampled": n_sampled,
+        "disputed": len(found.disputed),
+        "siding": found.siding,
+        "strata": strata,
+    }
+    heads = (
+        "stratum",
+        "pairs",
+        "sampled",
+        "loss seen",
+        "surer than",
+        "by machine",
+        "to people",
+        "bound",
+        "among them",
+    )
+    rows = tuple(
+        (
+            one["stratum"],
+            one["pairs"],
+            one["sampled"],
+            round(one["loss"], 2) if promise.loss is Loss.ORDINAL else int(one["loss"]),
+            _surer(part),
+            one["labelled"],
+            one["left"],
+            f"{one['bound']:.2%}",
+            f"{one['bound_among_labelled']:.2%}",
+        )
+        for part, one in zip(found.strata, strata, strict=True)
+    )
+    lost = f", {promise.lost:.1%} of those called no match," if promise.lost is not None else ""
+    title = f"at most {promise.error:.1%} of a stratum{lost} wrong by machine, with confidence {promise.confidence:.0%}"
+    lines = [_about_workers(found, promise)]
+    if same:
+        lines.append("nothing to do: these labels stand already")
+    elif dry_run:
+        lines.append(f"{several(len(found.labels), 'pair')} would get a machine label; nothing was stored")
+    warnings: tuple[str, ...] = ()
+    if len(found.disputed):
+        warnings = (
+            f"{several(len(found.disputed), 'sampled pair')} contradicted by one worker alone and taken for errors; "
+            "two more answers on each may lower the bound",
+        )
+    return StageResult(
+        "nothing_to_do" if same else "done",
+        made,
+        warnings=warnings,
+        tables=(Table(title, heads, rows),),
+        lines=tuple(lines),
+        next="mitl publish" if found.left else "mitl build-dataset --out DIR",
+    )
+
+
+def _surer(part: LabelledStratum) -> str:
+    """In words, the probability of its label from which it stands."""
+    threshold = part.threshold
+    if threshold.refused:
+        return f"needs {threshold.wanted:,} answers"
+    if threshold.cut == np.inf:
+        return "all"
+    return f"{1 - threshold.cut:.3f}" if threshold.labelled else "none"
+
+
+def _about_workers(found: MachineLabels, promise: Promise) -> str:
+    if promise.loss is Loss.ORDINAL:
+        return "the loss is against the answers as given: a third for each level, against the middle one of three"
+    if not found.siding:
+        return "bounded are the errors that this way of asking shows; those that a first worker agrees with are not"
+    source = "measured" if promise.siding is None else "as given"
+    return f"reckoned with: up to {found.siding:.1%} of the workers side with the machine where it is wrong ({source})"

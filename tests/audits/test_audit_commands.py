@@ -1,0 +1,267 @@
+"""`mitl audit`: planned before a cent is spent, drawn once, asked until it is complete, looked at without harm."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_kit import fails, ok
+from sqlalchemy import text
+from world_kit import SANDBOX, make_world, run_propose, run_publish, work_until_done
+
+from mitl.audits.pool import RemainderOf
+from mitl.core.packed import contains, pack_pairs
+from mitl.crowd.context import open_context
+from mitl.db.session import open_database
+from mitl.db.store import audits, proposals
+from mitl.errors import AuditError, UsageError
+from mitl.records import AuditPurpose, Direction
+from mitl.settings import Settings, load
+from mitl.stages.auditing.drawing import Wish, draw_audit, plan
+from mitl.stages.auditing.pools import merged_now, pool_of, strata_for_labels, strata_for_recall
+from mitl.stages.auditing.showing import show
+from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.releasing.build_dataset import build_dataset
+from mitl.stages.reporting.status import status
+from mitl.stages.reviewing.review import settle
+from mitl.stages.simulate import simulate
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory) -> Path:
+    """A project whose candidates are all answered."""
+    settings = make_world(tmp_path_factory.mktemp("judged") / "p", n_images=20)
+    run_propose(settings, image_queries=4, caption_queries=6)
+    work_until_done(settings)
+    return settings.project
+
+
+@pytest.fixture
+def settings(judged, tmp_path) -> Settings:
+    """A copy of it."""
+    shutil.copytree(judged, tmp_path / "p")
+    return replace(load(tmp_path / "p", environ={}), endpoint=None)
+
+
+def test_the_strata_are_the_pool(settings):
+    """Each pair once: positives as a release would hold them, refused and ranked pairs, and what nothing lists."""
+    with open_context(settings, SANDBOX, read_only=True) as context:
+        pool = pool_of(context)
+        strata = strata_for_recall(context, pool)
+        merged = merged_now(context)
+    kept = merged.where("kept")
+    *listed, remainder = strata.members
+    pairs = np.concatenate(listed)
+
+    assert isinstance(remainder, RemainderOf)
+    assert len(pairs) == len(np.unique(pairs)) == len(strata.listed())
+    assert len(pairs) + remainder.size == pool.size == sum(guess.size for guess in strata.guesses)
+    assert set(strata.members[0].tolist()) == set(kept[pool.holds(kept)].tolist())
+    assert strata.guesses[0].held == strata.guesses[0].size
+    assert [guess.name for guess in strata.guesses][-1] == "remainder"
+    with open_database(settings.db_url, read_only=True) as session:
+        proposed = pack_pairs(proposals.candidate_pairs(session, tuple(Direction)))
+    assert contains(np.sort(pairs), proposed).all()
+
+
+def test_positives_of_today_are_those_of_a_release_of_today(settings, tmp_path):
+    """Merged by the same rules from the same answers."""
+    import pyarrow.parquet as pq
+
+    build_dataset(settings, tmp_path / "release", SANDBOX)
+    with open_context(settings, SANDBOX, read_only=True) as context:
+        kept = merged_now(context).where("kept")
+
+    assert pq.read_metadata(tmp_path / "release" / "positives.parquet").num_rows == len(kept)
+
+
+def test_a_plan_says_what_a_bound_costs_and_changes_nothing(settings):
+    """With its strata, a simple sample beside it, and in words where no sample reaches the bound for the money."""
+    before = (settings.project / "mitl.db").read_bytes()
+    found = plan(settings, Wish(recall=0.3), SANDBOX)
+
+    assert found.counts["affordable"]
+    assert found.counts["reached"] >= 0.3
+    assert found.counts["total_cents"] == found.counts["hits"] * 100
+    assert sum(row["pairs"] for row in found.counts["strata"]) == found.counts["pool"]
+    assert sum(row["drawn"] for row in found.counts["strata"]) == found.counts["pairs"]
+    assert "simple random sample" in " ".join(found.lines)
+
+    poor = plan(settings, Wish(recall=0.3, max_cost_cents=500), SANDBOX)
+    assert not poor.counts["affordable"]
+    assert "no bound of 0.300 is affordable" in poor.lines[0]
+    assert not poor.next
+    assert (settings.project / "mitl.db").read_bytes() == before
+
+
+def test_the_same_draw_again_is_nothing_to_do(settings):
+    """Another one replaces it as long as nothing of it is asked; then it is refused as drawn after looking."""
+    assert draw_audit(settings, Wish(size=40), SANDBOX).status == "done"
+    assert draw_audit(settings, Wish(size=40), SANDBOX).status == "nothing_to_do"
+    larger = draw_audit(settings, Wish(size=50), SANDBOX)
+    assert larger.counts["audit"] == 2
+    assert "gives way" in larger.lines[1]
+
+    run_publish(settings, limit=20)
+
+    assert draw_audit(settings, Wish(size=50), SANDBOX).status == "nothing_to_do"
+    for wish in (Wish(size=60), Wish(size=50, confidence=0.9), Wish(size=50, simple=True)):
+        with pytest.raises(AuditError, match="drawn after looking"):
+            draw_audit(settings, wish, SANDBOX)
+    with pytest.raises(AuditError, match="drawn after looking"):
+        draw_audit(replace(settings, seed=9), Wish(size=50), SANDBOX)
+
+
+def test_a_seed_draws_the_same_pairs_anywhere(settings, judged, tmp_path):
+    """A copy of the project draws the same sample; another seed another one."""
+    shutil.copytree(judged, tmp_path / "q")
+    other = replace(load(tmp_path / "q", environ={}), endpoint=None)
+
+    def drawn(project: Settings, seed: int = 0) -> list[int]:
+        draw_audit(replace(project, seed=seed), Wish(size=40), SANDBOX)
+        with open_database(project.db_url, read_only=True) as session:
+            return audits.drawn_pairs(session, audits.audits(session, SANDBOX)[-1].id)["pair"].tolist()
+
+    first = drawn(settings)
+    assert first == drawn(other)
+    assert first != drawn(other, seed=1)
+
+
+def test_a_simple_sample_is_of_the_whole_pool(settings):
+    """One stratum, whose positives are known and rechecked."""
+    found = draw_audit(settings, Wish(size=60, simple=True), SANDBOX)
+
+    (stratum,) = found.counts["strata"]
+    assert stratum["drawn"] == 60
+    assert stratum["pairs"] == found.counts["pool"]
+    with open_database(settings.db_url, read_only=True) as session:
+        (audit,) = audits.audits(session, SANDBOX)
+        drawn = audits.drawn_pairs(session, audit.id)
+    assert audit.design.simple
+    assert drawn["known"].any()
+    assert drawn.loc[drawn["known"], "recheck"].all()
+
+
+def test_a_bound_that_nothing_reaches_draws_nothing(settings):
+    """One line says why."""
+    with pytest.raises(AuditError, match="nothing was drawn"):
+        draw_audit(settings, Wish(recall=0.999), SANDBOX)
+    with open_database(settings.db_url, read_only=True) as session:
+        assert audits.audits(session, SANDBOX) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"size": 3}, "each of"),
+        ({"size": 10**6}, "pairs can be drawn"),
+    ],
+)
+def test_sizes_that_cannot_be_drawn_are_refused(settings, given, message):
+    """Fewer than there are strata, more than there are pairs."""
+    with pytest.raises(AuditError, match=message):
+        draw_audit(settings, Wish(**given), SANDBOX)
+
+
+def test_wishes_that_contradict_each_other_are_refused():
+    """A size and a bound; a sample for labels without a size."""
+    with pytest.raises(UsageError, match="give either"):
+        Wish(size=5, recall=0.9)
+    with pytest.raises(UsageError, match="add --size"):
+        Wish(AuditPurpose.LABELS)
+
+
+def test_without_a_proposal_there_is_nothing_to_audit(tmp_path):
+    """One line each, and what comes next."""
+    settings = make_world(tmp_path / "p", n_images=12)
+
+    assert "no query was asked yet" in fails(1, "audit", "plan", "--project", settings.project)
+    assert "no audit was drawn on sandbox" in fails(1, "audit", "show", "--project", settings.project)
+
+
+def test_another_pool_voids_an_audit(settings):
+    """In words; its open questions are no longer asked, and another one may be drawn."""
+    draw_audit(settings, Wish(size=40), SANDBOX)
+    run_propose(settings, image_queries=5, caption_queries=6)
+
+    found = show(settings, SANDBOX)
+
+    assert "voids it" in found.lines[0]
+    assert found.tables[0].rows[0][-1] == "void: another pool"
+    assert not run_publish(settings).counts["audit_questions"]
+    assert status(settings, SANDBOX).counts["audit"] is None
+    assert draw_audit(settings, Wish(size=40), SANDBOX).counts["audit"] == 2
+
+
+def test_a_sample_for_labels_is_of_open_candidates(tmp_path):
+    """Even over their strata; where none is open, it says so."""
+    settings = make_world(tmp_path / "p", n_images=16)
+    run_propose(settings, image_queries=4, caption_queries=6)
+    with open_context(settings, SANDBOX, read_only=True) as context:
+        n_open = sum(guess.size for guess in strata_for_labels(context).guesses)
+
+    found = draw_audit(settings, Wish(AuditPurpose.LABELS, size=20), SANDBOX)
+
+    assert found.counts["pool"] == n_open
+    assert found.counts["pairs"] == 20
+    with open_database(settings.db_url, read_only=True) as session:
+        assert len(audits.drawn_for_labels(session, SANDBOX)) == 20
+    assert draw_audit(settings, Wish(AuditPurpose.LABELS, size=20), SANDBOX).status == "nothing_to_do"
+    work_until_done(settings)
+    with pytest.raises(AuditError, match="drawn after looking"):
+        draw_audit(settings, Wish(AuditPurpose.LABELS, size=21), SANDBOX)
+
+
+def test_an_audit_is_asked_until_it_is_complete_and_then_certifies(settings, tmp_path):
+    """From the draw over mixed pages and workers of all kinds to the certificate; each look is at what is answered."""
+    ok("audit", "draw", "--size", 60, "--project", settings.project)
+    looks = [ok("audit", "show", "--json", "--project", settings.project).json["counts"]]
+    for _ in range(12):
+        run_publish(settings)
+        simulate(settings, SANDBOX, population="mixed", hits_per_worker=2)
+        harvest(settings, SANDBOX)
+        settle(settings, SANDBOX)
+        looks.append(ok("audit", "show", "--json", "--project", settings.project).json["counts"])
+        if not looks[-1]["wanted"]:
+            break
+
+    complete = [one["complete"] for one in looks]
+    assert complete[0] == 0
+    assert complete[-1] == 60
+    assert looks[-1]["recall"] >= 0
+    now = status(settings, SANDBOX)
+    assert now.counts["audit"]["complete"] == 60
+    (line,) = [row[1] for row in now.tables[0].rows if row[0] == "audit"]
+    assert "60 of 60 pairs answered" in line
+    built = build_dataset(settings, tmp_path / "release", SANDBOX)
+    assert "certificate" in built.counts, built.warnings
+    assert built.counts["certificate"]["answers"] == looks[-1]["answers"]
+    ok("verify", tmp_path / "release")
+
+
+def test_a_probability_that_is_none_is_noticed(settings):
+    """By the check of the database, which passes what was drawn."""
+    draw_audit(settings, Wish(size=40), SANDBOX)
+    ok("db", "verify", "--project", settings.project)
+    with open_database(settings.db_url) as session:
+        session.execute(text("UPDATE audit_pair SET inclusion = 0 WHERE place = 1"))
+        session.commit()
+
+    said = fails(1, "db", "verify", "--project", settings.project)
+
+    assert "audited pairs have an inclusion probability that is none (1 rows)" in said
+
+
+def test_a_sample_that_was_changed_is_noticed(settings):
+    """A pair moved to a stratum that its design lacks leaves another one short."""
+    draw_audit(settings, Wish(size=40), SANDBOX)
+    with open_database(settings.db_url) as session:
+        session.execute(text("UPDATE audit_pair SET stratum = 40 WHERE place = 2"))
+        session.commit()
+
+    assert "audits hold other pairs of their strata than their designs say (2 rows)" in fails(
+        1, "db", "verify", "--project", settings.project
+    )

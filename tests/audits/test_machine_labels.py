@@ -1,0 +1,207 @@
+"""Machine labels by strata: sides, disputes, levels, how many workers side with the machine, refusals in one line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mitl.audits.machine_labels import (
+    FEW_REPEATS,
+    Loss,
+    Promise,
+    label_pairs,
+    level_cuts,
+    refusal,
+    siding_upper,
+)
+from mitl.errors import AuditError
+from mitl.records import AuditPurpose, Label
+from mitl.records.audits import AUDITED, AuditDesign, Stratum
+from mitl.records.frames import LABELS, NONE, frame
+
+YES, WEAK_YES, WEAK_NO, NO = range(4)
+N, M = 4000, 600
+
+
+def design(size: int = N, sample: int = M) -> AuditDesign:
+    """One stratum of all open pairs."""
+    return AuditDesign(AuditPurpose.LABELS, 0, (Stratum("open", size, sample, 0.0, 0.5),))
+
+
+def scored(probability: np.ndarray) -> pd.DataFrame:
+    """Pairs 10, 20, … with these probabilities."""
+    pairs = 10 * np.arange(1, len(probability) + 1)
+    return pd.DataFrame({"pair": pairs, "probability": probability, "stratum": 0})
+
+
+def audited(places: np.ndarray, answers: np.ndarray) -> pd.DataFrame:
+    """The pairs at these places, drawn in this order, with (m, 3) answers."""
+    columns = dict(zip(("first", "second", "third"), answers.T, strict=True))
+    count = len(places)
+    return frame(
+        AUDITED,
+        {
+            "pair": 10 * (places + 1),
+            "place": np.arange(1, count + 1),
+            "stratum": np.zeros(count),
+            "inclusion": np.full(count, 0.1),
+            "recheck": np.zeros(count, bool),
+            "known": np.zeros(count, bool),
+            **columns,
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def world() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Calibrated probabilities, the truth by them, and a sample."""
+    rng = np.random.default_rng(1)
+    probability = rng.beta(0.3, 0.3, N)
+    return probability, rng.random(N) < probability, rng.choice(N, M, replace=False)
+
+
+def answers_of(match: np.ndarray, *further: np.ndarray) -> np.ndarray:
+    """First answers by the truth; two further ones where they are given."""
+    found = np.full((len(match), 3), NONE, np.int8)
+    for column, said in enumerate((match, *further)):
+        found[:, column] = np.where(said, YES, NO)
+    return found
+
+
+def test_each_side_has_a_threshold_and_what_stands_is_beyond_it_and_was_not_sampled(world) -> None:
+    """Labels carry the side of their probability and the name of their stratum."""
+    probability, match, sample = world
+    found = label_pairs(
+        scored(probability), audited(sample, answers_of(match[sample])), design(), Promise(0.05), siding=0.0
+    )
+    assert [part.name for part in found.strata] == ["match", "no match"]
+    labels = found.labels
+    assert labels["pair"].is_monotonic_increasing
+    assert not set(labels["pair"]) & set(10 * (sample + 1))
+    assert ((labels["label"] <= WEAK_YES) == (labels["probability"] >= 0.5)).all()
+    assert ((labels["stratum"] == "match") == (labels["probability"] >= 0.5)).all()
+    for part in found.strata:
+        own = labels[labels["stratum"] == part.name]["probability"]
+        assert (np.minimum(own, 1 - own) < part.threshold.cut).all()
+        assert 0 < part.threshold.bound <= 0.05
+    assert found.left == N - M - len(labels)
+    wrong = (labels["label"] <= WEAK_YES).to_numpy() != match[labels["pair"].to_numpy() // 10 - 1]
+    assert wrong.sum() <= 0.05 * N
+
+
+def test_more_may_be_lost_than_wrongly_matched_where_that_is_said(world) -> None:
+    """The side of no match has its own tolerance."""
+    probability, match, sample = world
+    given = scored(probability), audited(sample, answers_of(match[sample])), design()
+    same, more = (label_pairs(*given, Promise(0.04, lost=lost), siding=0.0) for lost in (None, 0.08))
+    (match_same, no_same), (match_more, no_more) = (
+        [part.threshold.labelled for part in found.strata] for found in (same, more)
+    )
+    assert match_same == match_more
+    assert no_more > no_same
+
+
+def test_a_majority_of_three_decides_disputes_and_an_open_dispute_counts_as_an_error(world) -> None:
+    """So that an answer that is missing never lowers the bound."""
+    probability, _, sample = world
+    machine = probability[sample] >= 0.5
+    slips = np.zeros(M, bool)
+    slips[:30] = True
+    first = machine ^ slips
+
+    def seen(answers: np.ndarray) -> tuple[float, int]:
+        found = label_pairs(scored(probability), audited(sample, answers), design(), Promise(), siding=0.0)
+        return sum(part.threshold.loss for part in found.strata), len(found.disputed)
+
+    assert seen(answers_of(first)) == (30, 30)
+    assert seen(answers_of(first, machine)) == (30, 30)
+    assert seen(answers_of(first, ~machine)) == (30, 0)
+    assert seen(answers_of(first, machine, machine)) == (0, 0)
+    assert seen(answers_of(first, machine, ~machine)) == (30, 0)
+
+
+def test_levels_are_measured_in_thirds_against_the_middle_answer(world) -> None:
+    """A weak yes for a yes costs a third; the middle of three answers counts."""
+    probability, _, sample = world
+    label = (probability[sample, None] < np.array([0.75, 0.5, 0.25])).sum(axis=1)
+    near = np.clip(label + 1, 0, 3)
+    answers = np.full((M, 3), NONE, np.int8)
+    answers[:, 0] = np.where(np.arange(M) < 30, near, label)
+    found = label_pairs(
+        scored(probability), audited(sample, answers), design(), Promise(loss=Loss.ORDINAL), siding=0.0
+    )
+    assert sum(part.threshold.loss for part in found.strata) == pytest.approx((near - label)[:30].sum() / 3)
+    answers[:30, 1:] = label[:30, None]
+    found = label_pairs(
+        scored(probability), audited(sample, answers), design(), Promise(loss=Loss.ORDINAL), siding=0.0
+    )
+    assert sum(part.threshold.loss for part in found.strata) == 0
+
+
+def test_strata_of_the_design_are_told_apart(world) -> None:
+    """Each with the sample that was drawn from it; one without pairs has no threshold."""
+    probability, match, sample = world
+    low = np.arange(N) < N // 2
+    strata = (
+        Stratum("first", N // 2, int(low[sample].sum()), 0.0, 0.5),
+        Stratum("second", N // 2, M - int(low[sample].sum()), 0.0, 0.5),
+    )
+    drawn = audited(sample, answers_of(match[sample]))
+    drawn["stratum"] = (~low[sample]).astype(np.int16)
+    table = scored(probability)
+    table["stratum"] = (~low).astype(np.int16)
+    found = label_pairs(table, drawn, AuditDesign(AuditPurpose.LABELS, 0, strata), Promise(0.1), siding=0.0)
+    assert [part.name for part in found.strata] == [
+        "first, match",
+        "first, no match",
+        "second, match",
+        "second, no match",
+    ]
+    assert sum(part.threshold.pairs for part in found.strata) == N
+
+
+def test_what_cannot_be_said_is_refused_in_one_line(world) -> None:
+    """Answers that are missing, pairs without a score, a score that tells nothing apart, a sample that is too small."""
+    probability, match, sample = world
+    answers = answers_of(match[sample])
+    open_ = answers.copy()
+    open_[:7, 0] = NONE
+    with pytest.raises(AuditError, match=r"7 of the 600 sampled pairs have no usable answer"):
+        label_pairs(scored(probability), audited(sample, open_), design(), Promise(), siding=0.0)
+    with pytest.raises(AuditError, match="have no score"):
+        label_pairs(scored(probability[:100]), audited(sample, answers), design(), Promise(), siding=0.0)
+    with pytest.raises(AuditError, match="same probability"):
+        label_pairs(scored(np.full(N, 0.3)), audited(sample, answers), design(), Promise(), siding=0.0)
+    few = label_pairs(
+        scored(probability), audited(sample[:60], answers[:60]), design(sample=60), Promise(), siding=0.0
+    )
+    line = refusal(few, Promise(), design(sample=60))
+    assert line is not None
+    assert "at least" in line
+    assert "\n" not in line
+    assert not len(few.labels)
+
+
+def test_siding_is_measured_on_weak_pairs_then_on_all_and_is_half_where_nothing_is_known() -> None:
+    """The upper end of the share on which two workers disagree."""
+    weak = np.full(FEW_REPEATS, WEAK_YES, np.int8)
+    sure = np.full(200, YES, np.int8)
+    assert siding_upper(weak[:5], weak[:5], 0.05) == 0.5
+    agreed = siding_upper(weak, weak, 0.05)
+    assert agreed == pytest.approx(1 - 0.05 ** (1 / FEW_REPEATS))
+    assert siding_upper(sure, sure, 0.05) < 0.02
+    both = np.concatenate([sure, weak]), np.concatenate([sure, np.full(FEW_REPEATS, WEAK_NO, np.int8)])
+    assert siding_upper(*both, 0.05) == 0.5
+
+
+def test_levels_part_where_answers_are_least_far() -> None:
+    """Each step of the scale on its own; the sides at one half."""
+    rng = np.random.default_rng(0)
+    probability = rng.random(3000)
+    label = (probability[:, None] < np.array([0.8, 0.5, 0.3])).sum(axis=1).astype(np.int8)
+    yes, middle, weak_no = level_cuts(probability, label)
+    assert middle == 0.5
+    assert yes == pytest.approx(0.8, abs=0.01)
+    assert weak_no == pytest.approx(0.3, abs=0.01)
+    assert LABELS[int(label[probability.argmax()])] is Label.YES

@@ -1,0 +1,226 @@
+"""``mitl label`` on a small project: labels under a bound, twice the same, taken back; and each refusal in one line."""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from audit_kit import add_page, submit
+from cli_kit import mitl
+from process_kit import project_settings
+from world_kit import SANDBOX, make_world, run_propose
+
+from mitl.core.packed import distinct, pack_ids, unpack_ids
+from mitl.crowd.context import open_context
+from mitl.datasets.scenes.files import read_world
+from mitl.datasets.scenes.world import truth_matrix
+from mitl.db.store import audits, open_work
+from mitl.db.store import items as item_store
+from mitl.db.store import proposals as proposal_store
+from mitl.records import AuditPurpose, Label, PairRole
+from mitl.records.audits import FUSED
+from mitl.records.frames import frame
+from mitl.settings import WORLD_FOLDER, Settings
+from mitl.stages.auditing.drawing import Wish, draw_audit
+from mitl.stages.fusing.scores import FOLDER, KeptScores, stamp
+
+SAMPLE = 150
+PAGE = 18
+BEFORE = dt.datetime(2026, 11, 1, tzinfo=dt.UTC)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Proposed, scored well, sampled, and the sample answered by four careful workers."""
+    folder = tmp_path_factory.mktemp("label") / "project"
+    folder.mkdir()
+    settings = make_world(folder)
+    run_propose(settings, image_queries=40, caption_queries=120)
+    write_scores(settings)
+    draw_audit(settings, Wish(AuditPurpose.LABELS, size=SAMPLE), SANDBOX)
+    answer_sample(settings)
+    return folder
+
+
+@pytest.fixture
+def project(made: Path, tmp_path: Path) -> Iterator[Settings]:
+    """A copy to be changed."""
+    yield project_settings(Path(shutil.copytree(made, tmp_path / "project")))
+
+
+def candidates(settings: Settings) -> tuple[np.ndarray, np.ndarray]:
+    """Packed candidates, and whether they are matches in truth."""
+    with open_context(settings, SANDBOX, read_only=True) as context:
+        proposed = proposal_store.proposals(context.session)
+        dataset = item_store.dataset(context.session).id
+        names = [
+            {row: name for name, row in ids.items()} for ids in item_store.id_maps(context.session, dataset)
+        ]
+    pairs = distinct(
+        pack_ids(
+            np.array([one.pair.image_id for one in proposed]),
+            np.array([one.pair.caption_id for one in proposed]),
+        )
+    )
+    images, captions = (
+        [of[row] for row in ids.tolist()] for of, ids in zip(names, unpack_ids(pairs), strict=True)
+    )
+    world = read_world(settings.project / WORLD_FOLDER)
+    codes = truth_matrix(world, sorted(set(images)), sorted(set(captions)))
+    at_image = {name: row for row, name in enumerate(sorted(set(images)))}
+    at_caption = {name: row for row, name in enumerate(sorted(set(captions)))}
+    code = codes[[at_image[name] for name in images], [at_caption[name] for name in captions]]
+    return pairs, code <= Label.WEAK_YES.code
+
+
+def write_scores(
+    settings: Settings,
+    *,
+    made_at: dt.datetime = BEFORE,
+    excluded: str = "",
+    constant: bool = False,
+) -> None:
+    """Probabilities as a good model would give them."""
+    pairs, match = candidates(settings)
+    rng = np.random.default_rng(0)
+    logit = np.where(match, 3.0, -3.0) + 1.5 * rng.normal(size=len(pairs))
+    probability = np.full(len(pairs), 0.4) if constant else 1 / (1 + np.exp(-2 * logit))
+    fused = frame(FUSED, {"pair": pairs, "probability": probability, "fold": np.zeros(len(pairs))})
+    with open_context(settings, SANDBOX, read_only=True) as context:
+        runs = [run.hash for run in proposal_store.runs(context.session)]
+    about = {"environment": "sandbox", "runs": runs, "made_at": stamp(made_at), "excluded_sha256": excluded}
+    (settings.runs / FOLDER).mkdir(parents=True, exist_ok=True)
+    KeptScores(settings.runs / FOLDER / f"{made_at:%Y%m%d}.parquet").write(fused, about)
+
+
+def answer_sample(settings: Settings, workers: tuple[str, ...] = ("A", "B", "C", "D"), skip: int = 0) -> None:
+    """The truth on each sampled pair, on pages that workers take in turn; the last ``skip`` pairs stay open."""
+    pairs, match = candidates(settings)
+    is_match = dict(zip(pairs.tolist(), match.tolist(), strict=True))
+    with open_context(settings, SANDBOX) as context:
+        (audit,) = audits.audits(context.session, SANDBOX)
+        drawn = audits.drawn_pairs(context.session, audit.id)["pair"].tolist()
+        drawn = drawn[: len(drawn) - skip]
+        for number, start in enumerate(range(0, len(drawn), PAGE)):
+            page = drawn[start : start + PAGE]
+            hit = add_page(context.session, dict.fromkeys(page, PairRole.CANDIDATE))
+            labels = [Label.YES if is_match[pair] else Label.NO for pair in page]
+            submit(context.session, hit, workers[number % len(workers)], labels, minute=number)
+        context.session.commit()
+
+
+def label(settings: Settings, *options: str):
+    """``mitl label`` with a tolerance that a small world's sample can show."""
+    return mitl("label", "--project", settings.project, "--error", "0.08", "--siding", "0", *options)
+
+
+def test_labels_are_stored_close_their_pairs_and_the_same_again_is_nothing_to_do(project: Settings) -> None:
+    """What is labelled is not open any more, and none of it was sampled."""
+    first = label(project, "--json").json
+    again = label(project, "--json").json
+    assert first["status"] == "done"
+    assert again["status"] == "nothing_to_do"
+    assert first["counts"] == again["counts"]
+    counts = first["counts"]
+    assert counts["sampled"] == SAMPLE
+    assert counts["labelled"] > 50
+    assert sum(one["labelled"] for one in counts["strata"]) == counts["labelled"]
+    pairs, match = candidates(project)
+    with open_context(project, SANDBOX, read_only=True) as context:
+        stored = audits.machine_labels(context.session, SANDBOX)
+        drawn = audits.drawn_pairs(context.session, 1)["pair"]
+        asked = open_work.asked_pairs(context.session, SANDBOX)
+        assert len(audits.labellings(context.session, SANDBOX)) == 1
+    assert len(stored) == counts["labelled"]
+    assert not stored["pair"].isin(drawn).any()
+    assert len(asked) == counts["labelled"] + SAMPLE
+    assert counts["labelled"] + counts["left"] + SAMPLE == len(pairs)
+    right = match[np.searchsorted(pairs, stored["pair"])] == (stored["label"] <= 1).to_numpy()
+    assert (~right).sum() <= 0.08 * len(pairs)
+
+
+def test_the_table_says_for_each_stratum_what_is_labelled_and_under_which_bound(project: Settings) -> None:
+    """For people."""
+    out = label(project, "--dry-run").out
+    assert "by machine" in out
+    assert "no match" in out
+    assert "would get a machine label; nothing was stored" in out
+    with open_context(project, SANDBOX, read_only=True) as context:
+        assert not len(audits.machine_labels(context.session, SANDBOX))
+
+
+def test_a_withdrawal_opens_the_pairs_again_and_a_new_run_labels_them_again(project: Settings) -> None:
+    """Withdrawn labels are kept and not read."""
+    labelled = label(project, "--json").json["counts"]["labelled"]
+    taken = mitl("label", "--withdraw", "--json", "--project", project.project).json
+    assert taken["counts"] == {"withdrawn": 1, "labelled": 0}
+    none = mitl("label", "--withdraw", "--json", "--project", project.project).json
+    assert none["status"] == "nothing_to_do"
+    assert label(project, "--json").json["counts"]["labelled"] == labelled
+    with open_context(project, SANDBOX, read_only=True) as context:
+        runs = audits.labellings(context.session, SANDBOX)
+    assert [run.withdrawn_at is None for run in runs] == [False, True]
+
+
+def test_another_promise_replaces_what_stands(project: Settings) -> None:
+    """One labelling is read at a time."""
+    label(project)
+    more = mitl("label", "--project", project.project, "--error", "0.12", "--siding", "0", "--json").json
+    with open_context(project, SANDBOX, read_only=True) as context:
+        assert len(audits.machine_labels(context.session, SANDBOX)) == more["counts"]["labelled"]
+        assert audits.standing(context.session, SANDBOX).id == 2
+
+
+def test_levels_may_be_promised_too(project: Settings) -> None:
+    """With the ordinal loss."""
+    found = label(project, "--loss", "ordinal", "--error", "0.1", "--json").json
+    assert found["counts"]["labelled"] > 0
+
+
+def test_a_sample_too_small_says_how_many_answers_are_wanted(project: Settings) -> None:
+    """One line."""
+    failed = mitl("label", "--project", project.project, "--error", "0.005", "--siding", "0")
+    assert failed.status == 1
+    assert "too few to promise at most 0.5% wrong labels" in failed.error
+    assert "more are wanted" in failed.error
+
+
+def test_workers_of_whom_nothing_is_known_may_all_but_side_with_the_machine(project: Settings) -> None:
+    """Nobody was asked twice: half of the workers are reckoned with."""
+    found = mitl("label", "--project", project.project, "--error", "0.25", "--dry-run")
+    assert "up to 50.0% of the workers side with the machine" in found.out
+
+
+def test_without_a_sample_or_a_score_it_says_what_is_missing(tmp_path: Path) -> None:
+    """One line each."""
+    settings = make_world(tmp_path, n_images=12)
+    run_propose(settings)
+    assert "run `mitl audit draw --for labels`" in label(settings).error
+    draw_audit(settings, Wish(AuditPurpose.LABELS, size=20), SANDBOX)
+    assert "run `mitl fuse` first" in label(settings).error
+    write_scores(settings)
+    assert "20 of the 20 sampled pairs have no usable answer yet" in label(settings).error
+    answer_sample(settings, workers=("A",), skip=3)
+    assert "rest on one person" in label(settings).error
+
+
+def test_a_score_that_may_have_read_the_sample_is_refused(project: Settings) -> None:
+    """One that left it out is not."""
+    later = dt.datetime.now(dt.UTC) + dt.timedelta(days=1)
+    write_scores(project, made_at=later)
+    assert "may have been learnt from the sample's own answers" in label(project).error
+    with open_context(project, SANDBOX, read_only=True) as context:
+        drawn = np.sort(audits.drawn_pairs(context.session, 1)["pair"].to_numpy())
+    write_scores(project, made_at=later, excluded=hashlib.sha256(drawn.tobytes()).hexdigest())
+    assert label(project).status == 0
+
+
+def test_a_constant_score_is_refused(project: Settings) -> None:
+    """One line."""
+    write_scores(project, constant=True)
+    assert "have the same probability" in label(project).error
