@@ -52,6 +52,12 @@ from mitl.records import Environment
     help="Workers for each HIT.",
 )
 @click.option(
+    "--certify",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    metavar="SHARE",
+    help="Reckon too what certifying this recall of the whole pool would cost for a release of today.",
+)
+@click.option(
     "--plot",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
@@ -59,7 +65,9 @@ from mitl.records import Environment
 )
 @environment_options
 @common
-def command(app: App, environment: Environment | None, plot: Path | None, **wished: Any) -> None:
+def command(
+    app: App, environment: Environment | None, plot: Path | None, certify: float | None, **wished: Any
+) -> None:
     """Say what further answers bring and cost before they are asked, and what no number of them brings.
 
     From the answers so far (best of `mitl publish --pilot N`, which asks at random) and the scores of the candidates:
@@ -69,4 +77,4 @@ def command(app: App, environment: Environment | None, plot: Path | None, **wish
     from mitl.stages.planning.options import Wish
     from mitl.stages.planning.plan import plan
 
-    app.finish(plan(app.settings, Wish(**wished), environment, plot=plot))
+    app.finish(plan(app.settings, Wish(**wished), environment, plot=plot, certify=certify))

@@ -22,10 +22,16 @@ def machine_labels(of: Facts) -> Iterator[Sentence]:
     )
     bound = data.machine
     if bound is not None:
+        parts = "; ".join(
+            f"{percent(part.bound)} of {several(part.labelled, 'pair')} of {part.name}, by a random sample of "
+            f"{part.sampled:,}"
+            for part in bound.parts
+            if part.labelled
+        )
         yield (
-            f"With probability {percent(1 - bound.risk)} the mean {bound.loss} of these labels is at most "
-            f"{bound.tolerated_error:g}, by {several(bound.audited, 'answer')} on a random sample and sequential "
-            f"thresholds on the scores ({bound.scored_by}), a task of probably approximately correct labels",
+            f"With {100 * bound.confidence:.3g} % confidence no more of them are wrong ({bound.loss} loss) than "
+            f"{parts}; the labels stand below sequential thresholds on the score's uncertainty, a task of probably "
+            "approximately correct labels",
             Cite(("candes2025labels",)),
             " with exact bounds",
             Cite(("clopper1934",)),

@@ -159,9 +159,8 @@ def test_a_certificate_and_machine_labels_are_told_as_they_stand(known: Facts) -
     pairs = known.data.merged.pairs.copy()
     pairs["machine"] = -1
     pairs.loc[pairs.index[:5], "machine"] = 0
-    machine = SimpleNamespace(
-        risk=0.05, loss="error", tolerated_error=0.02, audited=400, scored_by="fused_scores & more"
-    )
+    part = SimpleNamespace(name="open_pairs & more, match", bound=0.02, labelled=5, sampled=400)
+    machine = SimpleNamespace(confidence=0.95, loss="binary", parts=(part,))
     audit = SimpleNamespace(certificate=certificate, record=SimpleNamespace(design=design))
     more = replace(
         known,
@@ -175,7 +174,8 @@ def test_a_certificate_and_machine_labels_are_told_as_they_stand(known: Facts) -
     assert "recall of the release is at least 81.2 % and, separately, its precision at least 91.0 %" in text
     assert "at least 50.0 % and 60.0 %" in text
     assert "A machine labelled 5 pairs" in text
-    assert r"fused\_scores \& more" in tex
+    assert "2.0 % of 5 pairs of open" in text
+    assert r"open\_pairs \& more, match" in tex
     assert {"chao1987", "waudbysmith2020", "candes2025labels"} <= cites(tex)
     assert figures(more)["recall_at_least"] == 0.8123
     assert ("recall at least", "81.2 %") in rows(more)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, TypedDict
 
 from mitl.analysis.report.inputs import AnalysisSection, Section
+from mitl.audits.planning import AuditPlan, plan_audit
 from mitl.core.whole_files import one_clear_line, whole_file
 from mitl.crowd.context import Context, open_context
 from mitl.db.session import reading
@@ -15,11 +16,14 @@ from mitl.records import AuditPurpose, Environment, StageResult, several
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.analysing.snapshot import ProjectSnapshot, read_project
+from mitl.stages.auditing.drawing import answer_price
+from mitl.stages.auditing.pools import pool_of, strata_for_recall
 from mitl.stages.planning.candidates import candidates
 from mitl.stages.planning.options import Planned, Wish, make_plan, not_reachable
 from mitl.stages.planning.showing import (
     PlanCounts,
     about,
+    audit_lines,
     budget_lines,
     counts,
     draw,
@@ -39,12 +43,18 @@ class PlanPaths(TypedDict, total=False):
 
 
 def plan(
-    settings: Settings, wish: Wish, environment: Environment | None = None, *, plot: Path | None = None
+    settings: Settings,
+    wish: Wish,
+    environment: Environment | None = None,
+    *,
+    plot: Path | None = None,
+    certify: float | None = None,
 ) -> StageResult:
     """Compare ways to go on.
 
     Args:
         plot: where the drawing goes, as SVG.
+        certify: a recall of the whole pool whose certificate is to be priced too.
 
     Raises:
         AuditError: nothing is proposed or answered, or too little to plan from.
@@ -63,9 +73,10 @@ def plan(
                     open=0,
                 ),
                 lines=(f"nothing to plan: all {several(len(found.pairs), 'candidate')} are answered",),
-                next="mitl audit plan --for recall, for matches that no annotator proposed",
+                next="mitl audit plan, for matches that no annotator proposed",
             )
         planned = make_plan(context, project, found, wish)
+        audit = None if certify is None else audit_cost(context, certify)
     paths: PlanPaths = {}
     if plot is not None:
         content = f'<?xml version="1.0" encoding="UTF-8"?>\n{draw(planned)}\n'.encode()
@@ -74,12 +85,21 @@ def plan(
                 sink.write(content)
         paths["plot"] = str(plot)
     return StageResult(
-        counts=counts(planned),
+        counts=counts(planned, audit),
         paths=paths,
         tables=(needs_table(planned), plans_table(planned)),
-        lines=(*about(planned), *budget_lines(planned), *not_reachable(planned)),
+        lines=(*about(planned), *budget_lines(planned), *not_reachable(planned), *audit_lines(audit)),
         next=_next(planned),
     )
+
+
+def audit_cost(context: Context, recall: float) -> AuditPlan | None:
+    """What certifying this recall of a release of today would cost; None where it cannot be reckoned."""
+    try:
+        guesses = strata_for_recall(context, pool_of(context)).guesses
+        return plan_audit(guesses, recall, price=answer_price(context))
+    except MitlError:
+        return None
 
 
 def random_samples(context: Context) -> set[int]:
@@ -99,8 +119,8 @@ def _next(planned: Planned) -> str:
     bounded = planned.option("bounded_labels")
     if bounded is not None and planned.saves:
         return (
-            f"mitl audit draw --for labels, with {bounded.sample:,} pairs; mitl publish {environment}; mitl label; or, "
-            f"for everything, mitl publish {environment}"
+            f"mitl audit draw --for labels --size {bounded.sample}; mitl publish {environment} --drawn; mitl harvest; "
+            f"mitl label --error {planned.wish.max_error:g}; or, for everything, mitl publish {environment}"
         )
     return f"mitl publish {environment}"
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from mitl.analysis.report.frontier_plot import frontier_svg
 from mitl.audits.frontier import Estimate, share_left
+from mitl.audits.planning import AuditPlan
 from mitl.core.pricing import format_dollars
 from mitl.hits.packing import hits_needed
 from mitl.records import Table
@@ -44,6 +45,17 @@ class PlanRow(TypedDict):
     recall: Interval
     wrong: Interval
     sample: int | None
+
+
+class AuditRow(TypedDict):
+    """An audit of recall."""
+
+    recall: float
+    reached: float
+    affordable: bool
+    answers: int
+    hits: int
+    cents: int
 
 
 class Point(TypedDict):
@@ -85,6 +97,11 @@ class PlanCounts(TypedDict, total=False):
     ]
     within_budget: Annotated[dict[str, Point] | None, "what each curve reaches for --budget; null without it"]
     not_reachable: Annotated[list[str], "what these scores cannot do, in words"]
+    audit: Annotated[
+        AuditRow | None,
+        "what certifying the recall of a release of today would take of the whole pool, as `mitl audit plan` reckons; "
+        "null without `--certify`, or where it cannot be reckoned",
+    ]
 
 
 def about(planned: Planned) -> list[str]:
@@ -101,9 +118,24 @@ def about(planned: Planned) -> list[str]:
         f"{matches.value:,.0f} ({matches.low:,.0f}–{matches.high:,.0f}), of which {frontier.known:,} are found",
         f"AUC of {by}: {auc.value:.3f} ({auc.low:.3f}–{auc.high:.3f}); {planned.sampled.note}",
         "recall is that of the candidates' matches; what no annotator proposed is beyond any plan here (`mitl audit "
-        "plan --for recall`)",
+        "plan`)",
         planned.price.words,
     ]
+
+
+def audit_lines(audit: AuditPlan | None) -> list[str]:
+    """What a certificate would cost beside all of this."""
+    if audit is None:
+        return []
+    best = audit.best
+    beside = (
+        f"a certificate of recall of at least {audit.target:.0%} of the whole pool would take {best.answers:,} answers "
+        f"more, {format_dollars(best.cents)}"
+        if audit.cost is not None
+        else f"a certificate of recall of at least {audit.target:.0%} of the whole pool cannot be had for a release of "
+        "today"
+    )
+    return [f"{beside} (`mitl audit plan`)"]
 
 
 def budget_lines(planned: Planned) -> list[str]:
@@ -165,7 +197,7 @@ def needs(planned: Planned) -> list[Need]:
     return made
 
 
-def counts(planned: Planned) -> PlanCounts:
+def counts(planned: Planned, audit: AuditPlan | None) -> PlanCounts:
     """What ``--json`` prints."""
     frontier, found, price = planned.frontier, planned.found, planned.price
     return {
@@ -205,6 +237,16 @@ def counts(planned: Planned) -> PlanCounts:
         },
         "within_budget": within_budget(planned),
         "not_reachable": not_reachable(planned),
+        "audit": None
+        if audit is None
+        else AuditRow(
+            recall=audit.target,
+            reached=audit.best.recall,
+            affordable=audit.cost is not None,
+            answers=audit.best.answers,
+            hits=audit.best.hits,
+            cents=audit.best.cents,
+        ),
     }
 
 
