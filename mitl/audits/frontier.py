@@ -7,7 +7,7 @@ says yes; the matches below are lost, the others above are wrong. Where the two 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -185,39 +185,37 @@ class Frontier:
     def labelling(self, sample: int, tolerance: Tolerance) -> Labelling | None:
         """What labels under a bound would come to at this size of sample; None where it is too small for any.
 
-        The label is the likelier one, and stands where its uncertainty is below the sequential threshold.
+        As `mitl label` does it: the label is the likelier one, matches and others have each a sequential threshold of
+        their own at half of the risk, and the tolerated error is a share of each side's open pairs.
         """
-        allowed = allowed_errors(self.open, sample, tolerance)
-        if allowed < 0:
+        own, share = self.chances[0], sample / self.open
+        halved = replace(tolerance, risk=tolerance.risk / 2)
+        cuts = np.zeros((2, len(self.chances)))
+        errors = np.zeros_like(cuts)
+        for number, side in enumerate((own >= 0.5, own < 0.5)):
+            pairs = self.pairs[side]
+            within = math.floor(tolerance.error * pairs.sum())
+            allowed = allowed_errors(self.open, sample, halved, within=within)
+            if allowed < 0:
+                continue
+            order = np.argsort(np.minimum(own, 1 - own)[side], kind="stable")
+            chances = self.chances[:, side][:, order]
+            steps = np.append(0.0, np.cumsum(pairs[order]))
+            wrong = _from_zero((chances if number else 1 - chances) * pairs[order])
+            for row, found in enumerate(wrong):
+                cuts[number, row] = np.interp((allowed + _HIDDEN) / share, found, steps)
+                errors[number, row] = np.interp(cuts[number, row], steps, found)
+        if not cuts.any():
             return None
-        own = self.chances[0]
-        yes = own >= 0.5
-        order = np.argsort(np.minimum(own, 1 - own), kind="stable")
-        chances, pairs, yes = self.chances[:, order], self.pairs[order], yes[order]
-        errors = _from_zero(np.where(yes, 1 - chances, chances) * pairs)
-        lost, let_in = (
-            _from_zero(np.where(kind, share, 0.0) * pairs)
-            for kind, share in ((~yes, chances), (yes, 1 - chances))
-        )
-        share, size = sample / self.open, self.open
-        reached = (allowed + _HIDDEN) / share
-        steps = np.append(0.0, np.cumsum(pairs))
-        rows = []
-        for row, matches in enumerate(self.known + self._matches[:, -1]):
-            cut = float(np.interp(reached, errors[row], steps))
-            gone, wrong = ((1 - share) * float(np.interp(cut, steps, of[row])) for of in (lost, let_in))
-            again = 2 * share * errors[row, -1]
-            kept = max(matches - gone, _TINY)
-            rows.append(
-                (sample + again + (1 - share) * (size - cut), kept / max(matches, _TINY), wrong / kept, cut)
-            )
-        people, recall, wrong_share, cut_at = np.array(rows).T
+        labelled, (let_in, lost) = (1 - share) * cuts.sum(axis=0), (1 - share) * errors
+        contradicted = np.where(own >= 0.5, 1 - self.chances, self.chances) @ self.pairs
+        kept = self.known + self._matches[:, -1] - lost
         return Labelling(
             sample,
-            Estimate.of(people),
-            Estimate.of(recall),
-            Estimate.of(wrong_share),
-            float((1 - share) * cut_at[0] / size),
+            Estimate.of(self.open - labelled + 2 * share * contradicted),
+            Estimate.of(kept / np.maximum(kept + lost, _TINY)),
+            Estimate.of(let_in / np.maximum(kept, _TINY)),
+            float(labelled[0] / self.open),
         )
 
 

@@ -17,6 +17,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("project:init", "Make a project and load its images and captions."),
     "annotators": ("annotators:command", "List the machine annotators, check weights, verify recall."),
     "propose": ("propose:command", "Rank both directions with every annotator and store candidate pairs."),
+    "plan": ("plan:command", "What further answers bring and cost, before they are asked."),
     "publish": ("publish:publish", "Pack the open pairs into HITs and post them."),
     "simulate": ("hits:simulate", "Let scripted workers answer the open HITs over HTTP."),
     "hits": ("hits:hits", "List posted HITs, end them, extend them, delete them."),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mitl.cli.app import App, common, environment_options
+from mitl.errors import UsageError
 from mitl.records import Environment
 
 if TYPE_CHECKING:
@@ -366,10 +367,29 @@ def analyse(
     metavar="FOLDER",
     help="Show these ratings of similarity too: sts_<split>.csv, sis_<split>.csv, sits_<split>.csv as CxC has them.",
 )
+@click.option(
+    "--methods",
+    type=click.Path(path_type=Path, dir_okay=False),
+    is_flag=False,
+    flag_value="-",
+    metavar="[FILE]",
+    help="Write the methods section of a paper instead: FILE.md or FILE.tex with FILE.bib beside it, or print it as "
+    "Markdown with its references.",
+)
 @environment_options
 @common
-def report(app: App, out: Path | None, ratings: Path | None, environment: Environment | None) -> None:
+def report(
+    app: App, out: Path | None, ratings: Path | None, methods: Path | None, environment: Environment | None
+) -> None:
     """Write one self-contained HTML file: funnel, machines, people, scores, examples, disagreements, how to rebuild."""
     from mitl.stages.reporting.report import report
+
+    if methods is not None:
+        from mitl.stages.reporting.methods import methods as write_methods
+
+        if out is not None or ratings is not None:
+            raise UsageError("--methods writes no report; leave out --out and --ratings, or --methods")
+        app.finish(write_methods(app.settings, methods, environment))
+        return
 
     app.finish(report(app.settings, out, environment, ratings=ratings))

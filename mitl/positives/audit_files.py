@@ -154,6 +154,7 @@ def _numbered(told: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> Re
     )
     held = frame(HELD, {"pair": pairs(strata), "stratum": strata["stratum"]})
     design = AuditDesign.from_json(json.dumps(told["audit"]["design"]))
+    _check_numbers(design)
     for table in (audited, held):
         if not table["stratum"].between(0, len(design.strata) - 1).all():
             raise ValueError(f"a pair is in a stratum that the design lacks; it has {len(design.strata)}")
@@ -166,6 +167,23 @@ def _numbered(told: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> Re
         held=held.sort_values("pair", ignore_index=True),
         told=told,
     )
+
+
+def _check_numbers(design: AuditDesign) -> None:
+    """Refuse a design whose figures are not what they should be.
+
+    Raises:
+        ValueError: one is not.
+    """
+    whole = [number for stratum in design.strata for number in (stratum.size, stratum.sample)]
+    shares = [number for stratum in design.strata for number in (stratum.recheck_share, stratum.expected)]
+    dealt = [design.confidence, *(design.shares or {}).values()]
+    if not all(isinstance(number, int) and number >= 0 for number in whole):
+        raise ValueError("a stratum's pairs are no whole number")
+    if not all(isinstance(number, int | float) and 0 <= number <= 1 for number in [*shares, *dealt]):
+        raise ValueError("a share of the design is not from 0 to 1")
+    if not design.strata or not 0 < design.confidence < 1:
+        raise ValueError("the design has no strata, or no confidence between 0 and 1")
 
 
 def _labelled(table: pd.DataFrame, schema: Schema) -> pd.DataFrame:

@@ -99,8 +99,8 @@ def machine_told(data: ReleaseInput) -> str:
         told.append(
             f"With {bound.confidence:.3g} confidence no more of them are wrong{_LOSSES.get(bound.loss, '')} than "
             + "; ".join(
-                f"{percent(part.bound)} of {several(part.labelled, 'pair')} of '{plain(part.name)}', by a random sample of "
-                f"{part.sampled:,} that people answered"
+                f"{percent(part.bound)} of {several(part.labelled, 'pair')} of '{plain(part.name)}', by a random "
+                f"sample of {part.sampled:,} that people answered"
                 for part in bound.parts
                 if part.labelled
             )

@@ -35,6 +35,8 @@ class Verification:
     """What a release's files say, and where they contradict each other."""
 
     name: str
+    made_by: str
+    """The version that made it."""
     files: int
     """Of the manifest, checked by their hashes."""
     audited: int
@@ -54,13 +56,14 @@ def verify_release(folder: Path) -> Verification:
     """
     manifest = read_manifest(folder, _format(folder))
     name, files = str(manifest.get("name", folder.name)), manifest["files"]
+    made_by = str(_part(manifest, "versions").get("mitl", "unknown"))
     assert isinstance(files, dict)
     changed = list(_changed(folder, files))
     if changed:
-        return Verification(name, len(files), 0, 0, None, tuple(changed))
+        return Verification(name, made_by, len(files), 0, 0, None, tuple(changed))
     audit = read_audit(folder, manifest)
     if audit is None:
-        return Verification(name, len(files), 0, 0, None, tuple(_leftovers(manifest, files)))
+        return Verification(name, made_by, len(files), 0, 0, None, tuple(_leftovers(manifest, files)))
     tables = _tables(folder, manifest)
     differences = [
         *_design(audit, manifest),
@@ -77,16 +80,24 @@ def verify_release(folder: Path) -> Verification:
         differences += _figures(audit, certificate)
         differences += _documents(folder, manifest, audit, certificate)
     return Verification(
-        name, len(files), len(audit.audited), len(audit.answers), certificate, tuple(differences)
+        name, made_by, len(files), len(audit.audited), len(audit.answers), certificate, tuple(differences)
     )
 
 
-_PAIR = ["image_id", "caption_id"]
-_READ = {
-    "positives": [*_PAIR, "label", "sources", "annotators"],
-    "negatives": [*_PAIR, "label"],
-    "judgements": [*_PAIR, "label", "worker", "usable"],
+_TEXTS = pa.list_(pa.string())
+_PAIR = {"image_id": None, "caption_id": None}
+_READ: Mapping[str, Mapping[str, pa.DataType | None]] = {
+    "positives": {**_PAIR, "label": pa.string(), "sources": _TEXTS, "annotators": _TEXTS},
+    "negatives": {**_PAIR, "label": pa.string()},
+    "judgements": {**_PAIR, "label": pa.string(), "worker": pa.string(), "usable": pa.bool_()},
 }
+"""Table → the columns that a certificate has to do with, and their types; ids are of either kind."""
+
+
+def _part(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """An object within another; an empty one where there is none."""
+    part = told.get(name)
+    return part if isinstance(part, dict) else {}
 
 
 def _tables(folder: Path, manifest: Mapping[str, object]) -> dict[str, pd.DataFrame]:
@@ -95,12 +106,23 @@ def _tables(folder: Path, manifest: Mapping[str, object]) -> dict[str, pd.DataFr
     for name, columns in _READ.items():
         content = read_checked(folder, manifest, f"{name}.parquet")
         try:
-            found[name] = pq.read_table(pa.BufferReader(content), columns=columns).to_pandas()
-        except (pa.ArrowException, ValueError) as error:
+            table = pq.read_table(pa.BufferReader(content), columns=list(columns))
+            schema = pa.schema(
+                [
+                    pa.field(column, kind or table.schema.field(column).type)
+                    for column, kind in columns.items()
+                ]
+            )
+            found[name] = table.cast(schema).to_pandas()
+        except (pa.ArrowException, KeyError, ValueError) as error:
             raise ReleaseError(
-                f"{str(folder / f'{name}.parquet')!r} lacks columns of a release ({', '.join(columns)}); "
-                "build it again"
+                f"{str(folder / f'{name}.parquet')!r} is not such a table of a release, with the columns "
+                f"{', '.join(columns)}; build it again"
             ) from error
+        if any(table[column].null_count for column, kind in columns.items() if kind == _TEXTS):
+            raise ReleaseError(
+                f"{str(folder / f'{name}.parquet')!r} lacks sources of a positive; build it again"
+            )
     return found
 
 
@@ -132,13 +154,13 @@ def _changed(folder: Path, files: Mapping[str, Any]) -> Iterator[str]:
 
 def _leftovers(manifest: Mapping[str, Any], files: Mapping[str, Any]) -> Iterator[str]:
     """What speaks of a certificate where there is none."""
-    if "audit" in (manifest.get("configuration") or {}) or any(name.startswith("audit") for name in files):
+    if "audit" in _part(manifest, "configuration") or any(name.startswith("audit") for name in files):
         yield f"the release was certified, and {CERTIFICATE} is not among its files"
 
 
 def _design(audit: ReleasedAudit, manifest: Mapping[str, Any]) -> Iterator[str]:
     """Where the design is not the one that the manifest names, or the pairs are not in the order of its drawing."""
-    if (manifest.get("configuration") or {}).get("audit") != audit.told["audit"]:
+    if _part(manifest, "configuration").get("audit") != audit.told["audit"]:
         yield f"{MANIFEST} and {CERTIFICATE} name different designs of the audit"
     if audit.audited["place"].tolist() != list(range(1, len(audit.audited) + 1)):
         yield "audit.parquet lacks places of the draw"
@@ -212,7 +234,7 @@ def _certificate(audit: ReleasedAudit, positives: pd.DataFrame, manifest: Mappin
     """What the released answers certify."""
     is_held = contains(audit.held["pair"].to_numpy(), audit.packed(positives))
     found_by = positives.loc[is_held, "annotators"].map(len).to_numpy(np.int64)
-    annotators = (manifest.get("counts") or {}).get("pairs_proposed_by") or {}
+    annotators = _part(_part(manifest, "counts"), "pairs_proposed_by")
     known = audit.audited.loc[audit.audited["label"] != NONE, ["pair", "label"]]
     return certify(
         audit.audited,

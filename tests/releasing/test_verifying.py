@@ -5,11 +5,14 @@ from __future__ import annotations
 import io
 import json
 import shutil
+from contextlib import suppress
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from rating_kit import rated_world
 from release_kit import audited_world, world
 
@@ -297,6 +300,36 @@ def test_a_malformed_audit_is_one_line(release, name, content):
     with pytest.raises(ReleaseError) as error:
         verify_release(release)
     assert "\n" not in str(error.value)
+
+
+@settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(st.data())
+def test_whatever_stands_in_the_certificate_it_is_a_line(made, tmp_path_factory, data):
+    """One value of the JSON or the manifest replaced by any other: a difference or a clear error, never a traceback."""
+    name = data.draw(st.sampled_from(["certificate.json", "manifest.json"]))
+    value = json.loads((made / name).read_text())
+    where, key = value, None
+    while isinstance(where, dict | list) and where and (key is None or data.draw(st.integers(0, 3))):
+        parent, key = (
+            where,
+            data.draw(st.sampled_from(sorted(where) if isinstance(where, dict) else range(len(where)))),
+        )
+        where = parent[key]
+    parent[key] = data.draw(st.sampled_from([None, -1, 0.5, 10**9, "x", [], {}, [1], {"a": 1}, True]))
+    folder = tmp_path_factory.mktemp("fuzz") / "release"
+    shutil.copytree(made, folder)
+    (folder / name).write_text(json.dumps(value))
+    if name == "certificate.json" or data.draw(st.booleans()):
+        with suppress(TypeError):  # a manifest that is no manifest any more
+            seal(folder)
+
+    with suppress(ReleaseError):
+        verify(folder)
 
 
 def test_the_command_needs_no_project_and_fails_with_status_1(release, tmp_path, monkeypatch):

@@ -17,6 +17,7 @@ from mitl.crowd.context import choose_environment
 from mitl.crowd.truth import TruthOf, has_known_truth, truth_source
 from mitl.datasets.scenes.files import read_world
 from mitl.db.store import answers as answer_store
+from mitl.db.store import audits as audit_store
 from mitl.db.store import hits as hit_store
 from mitl.db.store import items as item_store
 from mitl.db.store import journal, ledger, open_work, releases
@@ -93,6 +94,8 @@ class ProjectSnapshot:
     submissions: tuple[AssignmentRow, ...]
     stored: tuple[StoredJudgement, ...]
     """Every answer but an audit's, with the submission that it stands in."""
+    machine: pd.DataFrame
+    """``MACHINE_LABELS`` of the labelling that stands."""
     spent: Mapping[str, int]
     releases: tuple[ReleaseRow, ...]
     work: OpenWork
@@ -167,10 +170,10 @@ class ProjectSnapshot:
 
     @cached_property
     def merged(self) -> Merged:
-        """What a release would hold, by the rules of the latest."""
+        """What a release would hold, by the rules of the latest, without what only an audit found."""
         answers = pair_answers(self.judgements, self.merge_rules, self.golds.withdrawn).pairs
         scores = np.array(list(self.ratings.values()), np.float64)
-        evidence = gather(answers, packed(self.ratings), scores, packed(self.originals))
+        evidence = gather(answers, packed(self.ratings), scores, packed(self.originals), self.machine)
         return merge(evidence, self.merge_rules, self.exclusions)
 
     @cached_property
@@ -286,6 +289,7 @@ def read_project(
         hits=tuple(hits),
         hit_items=hit_store.hit_items(session, [hit.id for hit in hits]),
         submissions=tuple(answer_store.assignments(session, chosen)),
+        machine=audit_store.machine_labels(session, chosen),
         stored=tuple(
             row
             for row in judgement_store.judgements(session, chosen)

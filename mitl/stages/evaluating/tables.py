@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from mitl.core.latex import escape_tex
 from mitl.metrics.table import metric_named
 from mitl.records import Table
 from mitl.stages.evaluating.figures import Comparison, Figure
@@ -30,29 +31,6 @@ COLUMNS = (
 )
 _FROM_MINUS_1 = ("Kendall", "Spearman", "Pearson")
 """Metrics that lie between -1 and 1, where the third digit tells models apart, by the beginnings of their names."""
-
-
-_TEX = str.maketrans(
-    {
-        "\\": r"\textbackslash{}",
-        "&": r"\&",
-        "%": r"\%",
-        "$": r"\$",
-        "#": r"\#",
-        "_": r"\_",
-        "{": r"\{",
-        "}": r"\}",
-        "~": r"\textasciitilde{}",
-        "^": r"\textasciicircum{}",
-        "ζ": r"$\zeta$",
-        "τ": r"$\tau$",
-        "→": r"$\rightarrow$",
-        "–": "--",
-        "<": r"\textless{}",
-        ">": r"\textgreater{}",
-        "≤": r"$\leq$",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,11 +208,6 @@ def to_latex(figures: Sequence[Figure]) -> str:
         _tabular(positives, [one for one in figures if one.positives == positives])
         for positives in dict.fromkeys(one.positives for one in figures)
     )
-
-
-def escape_tex(text: str) -> str:
-    """The text with LaTeX's own characters escaped."""
-    return text.replace("<=", "≤").translate(_TEX)
 
 
 def _tabular(positives: str, figures: Sequence[Figure]) -> str:

@@ -13,7 +13,7 @@ from mitl.audits.frontier import Pilot
 from mitl.audits.pilot_scores import pilot_scores, rank_features
 from mitl.core.packed import Ints, contains, pack_ids, pack_pairs, places
 from mitl.errors import AuditError
-from mitl.records import Direction, PairRole, several
+from mitl.records import Direction, Pair, PairRole, several
 from mitl.stages.analysing.snapshot import ProjectSnapshot
 
 Floats = NDArray[np.float64]
@@ -73,7 +73,7 @@ def candidates(project: ProjectSnapshot, sampled: Collection[int] = ()) -> Candi
         raise AuditError("no candidate pair to plan for; run `mitl propose`")
     if not project.answers:
         raise AuditError(
-            "nobody has answered a candidate yet; ask some at random with `mitl publish --pilot 10`, then `mitl harvest`"
+            "nobody has answered a candidate yet; ask some at random: `mitl publish --pilot 10`, then `mitl harvest`"
         )
     queries = np.full(len(pairs), -1, np.int64)
     for number, direction in reversed(list(enumerate(Direction))):
@@ -81,7 +81,7 @@ def candidates(project: ProjectSnapshot, sampled: Collection[int] = ()) -> Candi
         at = places(pairs, _packed(own))
         asking = [pair.image_id if direction is Direction.I2T else pair.caption_id for pair in own]
         queries[at] = (number << _QUERY_BITS) + np.array(asking, np.int64)
-    judged = [pair for pair in project.answers]
+    judged = list(project.answers)
     at = places(pairs, _packed(judged))
     known = at >= 0
     labels = np.array([project.answers[pair].label.is_positive for pair in judged], np.bool_)
@@ -100,7 +100,7 @@ def candidates(project: ProjectSnapshot, sampled: Collection[int] = ()) -> Candi
     return Candidates(pairs, queries, answered, labels[known][order], drawn)
 
 
-def _packed(pairs: Collection) -> Ints:  # type: ignore[type-arg]
+def _packed(pairs: Collection[Pair]) -> Ints:
     rows = np.array([(pair.image_id, pair.caption_id) for pair in pairs], np.int64).reshape(-1, 2)
     return pack_ids(rows[:, 0], rows[:, 1])
 
@@ -159,8 +159,8 @@ def _weighted(probabilities: Floats, found: Candidates, *, random: bool) -> tupl
     bare = np.flatnonzero((answered == 0) & (sizes > 0))
     if len(bare):
         raise AuditError(
-            f"the answered pairs were not drawn at random, and {len(bare)} of {BANDS} bands of scores hold none of them, "
-            f"so nothing is known of {int(sizes[bare].sum()):,} pairs there; ask some at random with "
+            f"the answered pairs were not drawn at random, and {len(bare)} of {BANDS} bands of scores hold none of "
+            f"them, so nothing is known of {int(sizes[bare].sum()):,} pairs there; ask some at random with "
             "`mitl publish --pilot 10`"
         )
     from scipy.stats import chi2_contingency
@@ -177,7 +177,10 @@ def _note(found: Candidates, *, random: bool, alike: bool) -> str:
     by_chance = int(found.drawn.sum())
     said = f"it rests on {answers}, of which {by_chance:,} were drawn at random; "
     if alike:
-        return said + "by score they are like the others, and each stands for the candidates of its tenth of the scores"
+        return (
+            said
+            + "by score they are like the others, and each stands for the candidates of its tenth of the scores"
+        )
     return said + (
         "by score they are not like the others, so each stands for the candidates of its tenth of the scores: a guess, "
         "until more are asked at random (`mitl publish --pilot 10`)"

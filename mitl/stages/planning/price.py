@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from mitl.campaign.bill import Terms, terms_of
 from mitl.campaign.kinds.pairs.planning import PAIRS_PER_HIT, Campaign
 from mitl.campaign.pilots import estimate_of, find_pilots
-from mitl.core.pricing import bill
+from mitl.core.pricing import Bill, bill, format_dollars
 from mitl.crowd.context import Context
 from mitl.db.store import hits as hit_store
 from mitl.hits.packing import CANDIDATES_PER_HIT, hits_needed
@@ -31,7 +31,7 @@ class Price:
         each = self._bill(1).total_cents
         return CANDIDATES_PER_HIT * (cents // each) if each else 0
 
-    def _bill(self, hits: int):  # type: ignore[no-untyped-def]
+    def _bill(self, hits: int) -> Bill:
         return bill(
             hits,
             assignments=self.terms.assignments,
@@ -43,8 +43,6 @@ class Price:
     @property
     def words(self) -> str:
         """In one line."""
-        from mitl.core.pricing import format_dollars
-
         workers = f" × {self.terms.assignments} workers" if self.terms.assignments > 1 else ""
         return (
             f"priced as `mitl publish` does: {format_dollars(self.terms.reward_cents)} a HIT of {CANDIDATES_PER_HIT} "
@@ -53,9 +51,7 @@ class Price:
         )
 
 
-def price_of(
-    context: Context, *, template: str | None, reward_cents: int | None, assignments: int
-) -> Price:
+def price_of(context: Context, *, template: str | None, reward_cents: int | None, assignments: int) -> Price:
     """The price of one page more.
 
     Args:
@@ -71,7 +67,7 @@ def price_of(
             for batch in hit_store.batches(session, context.environment)
             if batch.kind == BatchKind.PAIRS and batch.source is JudgementSource.CROWD
         ]
-        template = posted[-1] if posted else Campaign.template
+        template = posted[-1] if posted else Campaign(context.environment).template
     request = Campaign(
         context.environment, template=template, reward_cents=reward_cents, assignments=assignments
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, TypedDict
 
+from mitl.positives.release import versions
 from mitl.positives.verifying import Verification, verify_release
 from mitl.records import StageResult, Verdict, several
 from mitl.records.results import printed_by
@@ -50,7 +51,13 @@ def verify(folder: Path) -> Verdict:
         "differences": list(found.differences),
     }
     paths: VerifyPaths = {"release": str(folder)}
-    result = StageResult(counts=counts, paths=paths, lines=tuple(_lines(found)))
+    ours = versions()["mitl"]
+    warnings = (
+        (f"mitl {found.made_by} made it and {ours} checks it: another version may bound otherwise",)
+        if found.differences and found.made_by != ours
+        else ()
+    )
+    result = StageResult(counts=counts, paths=paths, lines=tuple(_lines(found)), warnings=warnings)
     if not found.differences:
         return Verdict(result)
     first, more = found.differences[0], len(found.differences) - 1

@@ -46,7 +46,7 @@ def provenance(project: ProjectSnapshot, runs: Sequence[ProposalRun], *, evaluat
             _report(project),
         ),
         seeds=(("project", str(project.settings.seed)),),
-        versions=tuple(_versions()),
+        versions=tuple(versions()),
         hashes=tuple((f"annotator {row.name}", row.fingerprint) for row in project.annotators),
     )
 
@@ -180,7 +180,8 @@ def _report(project: ProjectSnapshot) -> RebuildStep:
     return _step(["report", *([f"--{project.environment.value}"] if project.batches else [])], "", ())
 
 
-def _versions() -> Iterator[tuple[str, str]]:
+def versions() -> Iterator[tuple[str, str]]:
+    """The packages that are installed, with their versions."""
     for name in PACKAGES:
         try:
             yield name, version(name)

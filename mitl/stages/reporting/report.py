@@ -17,6 +17,7 @@ from mitl.analysis.report.inputs import AnalysisSection, EvaluationScore, Funnel
 from mitl.analysis.report.render import render_report
 from mitl.core.packed import unpack_pairs
 from mitl.core.whole_files import one_clear_line, whole_file
+from mitl.crowd.context import Context
 from mitl.db.engine import can_write
 from mitl.db.session import open_database, reading
 from mitl.db.store import hits as hit_store
@@ -36,6 +37,7 @@ from mitl.stages.analysing.rankings import DIVERSITY, LABEL_ORDER
 from mitl.stages.analysing.snapshot import ProjectSnapshot, read_project
 from mitl.stages.analysing.table import Analysis, AnalysisInput, Options
 from mitl.stages.evaluating.figures import SCORES_FILE
+from mitl.stages.planning.plan import plan_section
 from mitl.stages.releasing.origins import proposal_runs
 from mitl.stages.reporting.crowd import batch_rows, crowd_stats, money_stats, preference
 from mitl.stages.reporting.funnel import annotator_proposals, funnel_counts, proposal_places
@@ -82,16 +84,36 @@ class _File(TypedDict):
     bytes: Annotated[int, "size of the file"]
 
 
+class MethodsNumbers(TypedDict, total=False):
+    """What `mitl report --methods` counts, in place of the report's numbers."""
+
+    figures: Annotated[dict[str, Any], "`--methods`: the numbers that the section states, by name"]
+    cited: Annotated[list[str], "`--methods`: keys of the references"]
+    methods: Annotated[str, "`--methods -`: the section as Markdown"]
+    bibliography: Annotated[str, "`--methods -`: the references as BibTeX"]
+
+
+class _Written(_File, Headline):
+    """Of the HTML file."""
+
+
 @printed_by("report")
-class ReportCounts(_File, Headline):
+class ReportCounts(_File, Headline, MethodsNumbers):
     """What `mitl report` counts."""
 
 
+class MethodsPaths(TypedDict, total=False):
+    """Where `mitl report --methods` wrote."""
+
+    methods: Annotated[str, "the section, with `--methods FILE`"]
+    bibliography: Annotated[str, "its references, the same"]
+
+
 @printed_by("report", key="paths")
-class ReportPaths(TypedDict):
+class ReportPaths(MethodsPaths):
     """Where `mitl report` wrote."""
 
-    report: Annotated[str, "the HTML file"]
+    report: Annotated[str, "the HTML file; not with `--methods`"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +129,8 @@ class ReportSource:
     """Where the report lies unless another file is named."""
     has_other_work: bool
     """Whether the project has posted to the other environment too."""
+    plan: AnalysisSection | None = None
+    """What further answers would bring; None where nothing is open or too little is answered."""
 
 
 def report(
@@ -131,7 +155,7 @@ def report(
     file = out or source.file
     content = render_report(data).encode("utf-8")
     changed = _write(file, content)
-    counts: ReportCounts = {
+    counts: _Written = {
         "environment": data.environment.value,
         "bytes": len(content),
         **headline(data),
@@ -183,9 +207,10 @@ def collect(settings: Settings, environment: Environment | None = None) -> Repor
             runs = proposal_runs(session, project.dataset, names, settings.seed)
             has_other_work = any(other is not chosen for other in hit_store.environments(session))
             file = report_file(session, settings.project, chosen)
+            planned = plan_section(Context(session, settings, chosen), project)
         salt = releases.salt(session, _REPORT_SALT)
         session.commit()
-    return ReportSource(project, people, runs, salt, file, has_other_work)
+    return ReportSource(project, people, runs, salt, file, has_other_work, planned)
 
 
 def report_file(session: Session, project: Path, environment: Environment) -> Path:
@@ -239,7 +264,7 @@ def report_input(source: ReportSource, options: Options | None = None) -> Report
         examples=() if merged is None else examples(project),
         disputes=disputes(project, None if true is None else set(unpack_pairs(true))),
         machines=machine_analysis(of),
-        analyses=tuple(_sections(of)),
+        analyses=(*_sections(of), *([] if source.plan is None else [source.plan])),
         preference=preference(project),
         provenance=provenance(project, source.runs, evaluated=bool(scores)),
         notes=_notes(project, funnel, has_other_work=source.has_other_work),

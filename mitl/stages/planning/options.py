@@ -1,0 +1,226 @@
+"""Ways to go on, side by side: what each takes of people, what it keeps, and what no threshold can do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mitl.analysis.report.frontier_plot import Curve
+from mitl.audits.frontier import Estimate, Frontier, Labelling, estimate
+from mitl.audits.thresholds import MOST_SIDING, Tolerance
+from mitl.crowd.context import Context
+from mitl.errors import UsageError
+from mitl.records import Environment
+from mitl.stages.analysing.snapshot import ProjectSnapshot
+from mitl.stages.fusing.scores import fused_scores
+from mitl.stages.planning.candidates import Candidates, Sampled, sample
+from mitl.stages.planning.price import Price, price_of
+
+TOLERATED = ((0.01, 0.01), (0.05, 0.01), (0.10, 0.05))
+"""(lost recall, wrong matches) of the table that is always shown."""
+SAMPLE_SIZES = (60, 100, 150, 200, 300, 400, 600, 800, 1200, 1600, 2400, 3200, 4800, 6400)
+RISK = 0.05
+POINTS = 41
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a plan should reach."""
+
+    target_recall: float = 0.95
+    """Share of the candidates' matches that is to be kept, above 0, at most 1."""
+    max_error: float = 0.01
+    """Tolerated machine yes that are no match, as a share of the matches kept, and share of the open pairs that may get
+    a wrong machine label under a bound; from 0, below 1."""
+    siding: float = 0.1
+    """Share of the workers, at most, who side with the machine where it is wrong, 0 to 1/2, as for `mitl label`."""
+    budget_cents: int | None = None
+    template: str | None = None
+    reward_cents: int | None = None
+    assignments: int = 1
+
+    @property
+    def tolerated(self) -> tuple[float, float]:
+        """Lost recall and wrong matches."""
+        return round(1 - self.target_recall, 9), self.max_error
+
+    def __post_init__(self) -> None:
+        if not 0 < self.target_recall <= 1:
+            raise UsageError(
+                f"--target-recall is {self.target_recall:g}; give a share above 0, at most 1, as 0.95"
+            )
+        if not 0 <= self.max_error < 1:
+            raise UsageError(f"--max-error is {self.max_error:g}; give a share from 0, below 1, as 0.01")
+        if not 0 <= self.siding <= MOST_SIDING:
+            raise UsageError(f"--siding is {self.siding:g}; give a share from 0 to 0.5, as 0.1")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One way to go on."""
+
+    key: str
+    name: str
+    answers: Estimate
+    recall: Estimate
+    wrong: Estimate
+    sample: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """All that was found."""
+
+    environment: Environment
+    found: Candidates
+    sampled: Sampled
+    frontier: Frontier
+    price: Price
+    wish: Wish
+    options: tuple[Option, ...]
+    curves: tuple[Curve, ...]
+
+    def option(self, key: str) -> Option | None:
+        """The option of that key, where it can be had."""
+        return next((one for one in self.options if one.key == key), None)
+
+    @property
+    def saves(self) -> bool:
+        """Whether machine labels under a bound spare people a tenth of the answers."""
+        bounded = self.option("bounded_labels")
+        return bounded is not None and bounded.answers.value <= 0.9 * self.frontier.open
+
+    @property
+    def prevalence(self) -> float:
+        """Expected share of matches among all candidates."""
+        return self.frontier.matches.value / len(self.found.pairs)
+
+
+def make_plan(context: Context, project: ProjectSnapshot, found: Candidates, wish: Wish) -> Planned:
+    """Estimate the frontier and price it."""
+    seed = context.settings.seed
+    sampled = sample(project, found, fused_scores(context), seed)
+    frontier = estimate(sampled.pilot, seed=seed)
+    price = price_of(
+        context, template=wish.template, reward_cents=wish.reward_cents, assignments=wish.assignments
+    )
+    return Planned(
+        environment=context.environment,
+        found=found,
+        sampled=sampled,
+        frontier=frontier,
+        price=price,
+        wish=wish,
+        options=_options(frontier, wish),
+        curves=_curves(frontier, wish),
+    )
+
+
+def _exact(value: float) -> Estimate:
+    return Estimate(value, value, value)
+
+
+def _options(frontier: Frontier, wish: Wish) -> tuple[Option, ...]:
+    lost = wish.tolerated[0]
+    target, error = _exact(wish.target_recall), _exact(wish.max_error)
+    options = [
+        Option("exhaustive", "everything is asked", _exact(frontier.open), _exact(1.0), _exact(0.0)),
+        Option(
+            "score_only", "the top of the score is asked", frontier.people(lost, 0.0), target, _exact(0.0)
+        ),
+    ]
+    if wish.max_error > 0:
+        options.append(
+            Option(
+                "two_thresholds",
+                "machine labels, thresholds known (no sample)",
+                frontier.people(lost, wish.max_error),
+                target,
+                error,
+            )
+        )
+        best = best_labelling(frontier, Tolerance(wish.max_error, RISK, wish.siding))
+        if best is not None:
+            options.append(
+                Option(
+                    "bounded_labels",
+                    "machine labels under a bound",
+                    best.people,
+                    best.recall,
+                    best.wrong,
+                    best.sample,
+                )
+            )
+    return tuple(options)
+
+
+def best_labelling(frontier: Frontier, tolerance: Tolerance) -> Labelling | None:
+    """Machine labels under a bound at the size of sample that leaves least to people; None where none passes."""
+    made = [
+        one
+        for size in SAMPLE_SIZES
+        if size <= frontier.open
+        for one in [frontier.labelling(size, tolerance)]
+        if one is not None
+    ]
+    return min(made, key=lambda one: one.people.value, default=None)
+
+
+def _curves(frontier: Frontier, wish: Wish) -> tuple[Curve, ...]:
+    answers = np.linspace(0, frontier.open, POINTS)
+    kinds = [("score_only", "people alone, by score", 0.0)]
+    if wish.max_error > 0:
+        share = f"{100 * wish.max_error:g} %"
+        kinds.append(("two_thresholds", f"machine labels, {share} of the matches wrong", wish.max_error))
+    return tuple(
+        Curve(key, name, tuple(answers.tolist()), *zip(*_rows(frontier.recall(answers, wrong)), strict=True))
+        for key, name, wrong in kinds
+    )
+
+
+def _rows(estimates: Sequence[Estimate]) -> list[tuple[float, float, float]]:
+    return [(one.value, one.low, one.high) for one in estimates]
+
+
+PARTS = ((0.75, "three quarters"), (0.5, "half"), (0.25, "a quarter"))
+
+
+def not_reachable(planned: Planned) -> list[str]:
+    """What these scores cannot do, and what they can, in words."""
+    frontier, wish = planned.frontier, planned.wish
+    said = []
+    for lost, wrong in dict.fromkeys([TOLERATED[0], planned.wish.tolerated]):
+        need = frontier.people(lost, wrong)
+        share = Estimate(*(value / frontier.open for value in (need.value, need.low, need.high)))
+        said.append(
+            f"at an AUC of {frontier.auc.value:.3f}, {100 * lost:.3g} % lost recall and {100 * wrong:.3g} % wrong "
+            f"matches need people on {in_percent(share)} of the open pairs: {_verdict(share)}"
+        )
+    bounded = planned.option("bounded_labels")
+    if wish.max_error > 0 and bounded is None:
+        said.append(
+            f"a bound of {100 * wish.max_error:g} % wrong machine labels is not reachable with a sample of the "
+            f"{frontier.open:,} open pairs"
+        )
+    elif bounded is not None and not planned.saves:
+        said.append(
+            f"machine labels under a bound of {100 * wish.max_error:g} % would save less than a tenth of the answers: "
+            "ask everything, or first better the scores (more annotators, `mitl fuse`)"
+        )
+    return said
+
+
+def _verdict(share: Estimate) -> str:
+    """What part of the answers is certainly not enough, and what part certainly is."""
+    short = [words for part, words in PARTS if part < share.low]
+    enough = [words for part, words in PARTS if part >= share.high]
+    said = [f"{short[0]} of the answers is not reachable"] if short else []
+    said += [f"{enough[-1]} of the answers would do"] if enough else []
+    return ", ".join(said) or "this pilot is too small to say whether half of the answers would do"
+
+
+def in_percent(share: Estimate) -> str:
+    """``51 % (46–57 %)``."""
+    return f"{100 * share.value:.0f} % ({100 * share.low:.0f}–{100 * share.high:.0f} %)"

@@ -1,0 +1,146 @@
+"""What to ask next: `mitl plan`, and the report's section of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, TypedDict
+
+from mitl.analysis.report.inputs import AnalysisSection, Section
+from mitl.audits.planning import AuditPlan, plan_audit
+from mitl.core.whole_files import one_clear_line, whole_file
+from mitl.crowd.context import Context, open_context
+from mitl.db.session import reading
+from mitl.db.store import audits as audit_store
+from mitl.errors import MitlError
+from mitl.records import AuditPurpose, Environment, StageResult, several
+from mitl.records.results import printed_by
+from mitl.settings import Settings
+from mitl.stages.analysing.snapshot import ProjectSnapshot, read_project
+from mitl.stages.auditing.drawing import answer_price
+from mitl.stages.auditing.pools import pool_of, strata_for_recall
+from mitl.stages.planning.candidates import candidates
+from mitl.stages.planning.options import Planned, Wish, make_plan, not_reachable
+from mitl.stages.planning.showing import (
+    PlanCounts,
+    about,
+    audit_lines,
+    budget_lines,
+    counts,
+    draw,
+    needs_table,
+    plans_table,
+)
+
+_SAME_SHARE = 0.05
+"""Strata whose pairs were drawn with probabilities this close, relatively, are one sample."""
+
+
+@printed_by("plan", key="paths")
+class PlanPaths(TypedDict, total=False):
+    """Where `mitl plan` wrote."""
+
+    plot: Annotated[str, "the drawing, with `--plot`"]
+
+
+def plan(
+    settings: Settings,
+    wish: Wish,
+    environment: Environment | None = None,
+    *,
+    plot: Path | None = None,
+    certify: float | None = None,
+) -> StageResult:
+    """Compare ways to go on.
+
+    Args:
+        plot: where the drawing goes, as SVG.
+        certify: a recall of the whole pool whose certificate is to be priced too.
+
+    Raises:
+        AuditError: nothing is proposed or answered, or too little to plan from.
+        TemplateError: there is no such wording.
+    """
+    with open_context(settings, environment, read_only=True) as context, reading(context.session):
+        project = read_project(context.session, settings, context.environment)
+        found = candidates(project, random_samples(context))
+        if not found.open:
+            return StageResult(
+                status="nothing_to_do",
+                counts=PlanCounts(
+                    environment=context.environment.value,
+                    candidates=len(found.pairs),
+                    answered=len(found.answered),
+                    open=0,
+                ),
+                lines=(f"nothing to plan: all {several(len(found.pairs), 'candidate')} are answered",),
+                next="mitl audit plan, for matches that no annotator proposed",
+            )
+        planned = make_plan(context, project, found, wish)
+        audit = None if certify is None else audit_cost(context, certify)
+    paths: PlanPaths = {}
+    if plot is not None:
+        content = f'<?xml version="1.0" encoding="UTF-8"?>\n{draw(planned)}\n'.encode()
+        if not (plot.is_file() and plot.read_bytes() == content):
+            with one_clear_line(plot, "nothing else was to be done"), whole_file(plot) as sink:
+                sink.write(content)
+        paths["plot"] = str(plot)
+    return StageResult(
+        counts=counts(planned, audit),
+        paths=paths,
+        tables=(needs_table(planned), plans_table(planned)),
+        lines=(*about(planned), *budget_lines(planned), *not_reachable(planned), *audit_lines(audit)),
+        next=_next(planned),
+    )
+
+
+def audit_cost(context: Context, recall: float) -> AuditPlan | None:
+    """What certifying this recall of a release of today would cost; None where it cannot be reckoned."""
+    try:
+        guesses = strata_for_recall(context, pool_of(context)).guesses
+        return plan_audit(guesses, recall, price=answer_price(context))
+    except MitlError:
+        return None
+
+
+def random_samples(context: Context) -> set[int]:
+    """Packed pairs that were drawn for machine labels, every open candidate with the same probability."""
+    pairs: set[int] = set()
+    for audit in audit_store.audits(context.session, context.environment):
+        shares = [stratum.inclusion for stratum in audit.design.strata if stratum.size]
+        if audit.purpose is AuditPurpose.LABELS and max(shares) <= (1 + _SAME_SHARE) * min(shares):
+            pairs |= set(audit_store.drawn_pairs(context.session, audit.id)["pair"].tolist())
+    return pairs
+
+
+def _next(planned: Planned) -> str:
+    environment = f"--{planned.environment.value}"
+    if not planned.sampled.random:
+        return f"mitl publish {environment} --pilot 10, and plan again on a random sample"
+    bounded = planned.option("bounded_labels")
+    if bounded is not None and planned.saves:
+        return (
+            f"mitl audit draw --for labels --size {bounded.sample}; mitl publish {environment} --drawn; mitl harvest; "
+            f"mitl label --error {planned.wish.max_error:g}; or, for everything, mitl publish {environment}"
+        )
+    return f"mitl publish {environment}"
+
+
+def plan_section(context: Context, project: ProjectSnapshot) -> AnalysisSection | None:
+    """The report's section; None where nothing is open or too little is answered to plan from."""
+    section = Section("plan", "What next", "What further answers would bring", "Pairs")
+    try:
+        found = candidates(project, random_samples(context))
+        if not found.open:
+            return None
+        planned = make_plan(context, project, found, Wish())
+    except MitlError:
+        return None
+    return AnalysisSection(
+        section,
+        tables=(needs_table(planned), plans_table(planned)),
+        lines=(*about(planned), *not_reachable(planned)),
+        drawings={"frontier": lambda: draw(planned)},
+        captions={
+            "frontier": "Recall of the candidates' matches by further answers, with 95 % intervals over queries"
+        },
+    )

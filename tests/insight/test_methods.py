@@ -1,0 +1,235 @@
+"""``mitl report --methods``: what a paper says of a project, and only what happened in it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from cli_kit import fails, ok
+from process_kit import project_settings
+from world_kit import make_world, run_build, run_propose, work_until_done
+
+from mitl.analysis.report.inputs import EvaluationScore
+from mitl.crowd.context import open_context
+from mitl.db.session import reading
+from mitl.judgements.aggregators import Aggregator
+from mitl.positives.merging import MergeRules
+from mitl.positives.methods import cited, paragraphs
+from mitl.positives.methods_facts import Facts, UsedMachine
+from mitl.positives.methods_figures import figures, rows
+from mitl.positives.methods_text import as_latex, as_markdown, bibliography
+from mitl.positives.references import REFERENCES
+from mitl.records import AnnotatorKind, Direction
+from mitl.stages.evaluating.figures import keep_scores
+from mitl.stages.reporting.methods import facts
+
+HOSTILE = "50% of_data $x$ {a} \\input{x} & #1 ~^ [b] <script> | `c`\n\\end{document}\x1b[31m"
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Judged and released; nothing in the tests changes it."""
+    folder = tmp_path_factory.mktemp("methods")
+    settings = make_world(folder, n_images=20)
+    run_propose(settings, image_queries=6, caption_queries=8)
+    work_until_done(settings)
+    run_build(settings)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def known(project: Path) -> Facts:
+    with open_context(project_settings(project), read_only=True) as context, reading(context.session):
+        return facts(context)[0]
+
+
+def keys_of(bib: str) -> list[str]:
+    """The keys of a well-formed file: balanced braces, a known kind, fields with a value each."""
+    assert bib.count("{") == bib.count("}")
+    entries = re.findall(r"^@(\w+)\{([a-z0-9]+),\n((?:  \w+ = \{.+\},\n)+)\}$", bib, re.MULTILINE)
+    assert len(entries) == bib.count("@")
+    for kind, key, fields in entries:
+        assert kind in {"article", "inproceedings", "book", "techreport"}, key
+        assert {"author", "title", "year"} <= set(re.findall(r"^  (\w+) =", fields, re.MULTILINE)), key
+    return [key for _, key, _ in entries]
+
+
+def cites(tex: str) -> set[str]:
+    return {key for keys in re.findall(r"\\cite\{([^}]*)\}", tex) for key in keys.split(",")}
+
+
+def test_every_reference_is_cited_and_every_citation_is_there(project: Path, tmp_path: Path) -> None:
+    ok("report", "--methods", tmp_path / "m.tex", "--project", project)
+    tex, bib = ((tmp_path / name).read_text() for name in ("m.tex", "m.bib"))
+
+    assert cites(tex) == set(keys_of(bib)) != set()
+    assert r"\bibliography{m}" in tex
+    assert tex.count(r"\begin{") == tex.count(r"\end{")
+
+
+def test_all_references_are_well_formed() -> None:
+    from mitl.positives.references import bibtex
+
+    assert keys_of(bibtex(REFERENCES)) == sorted(REFERENCES)
+
+
+def test_its_numbers_are_those_of_the_status(project: Path) -> None:
+    status = ok("status", "--project", project, "--json").json["counts"]
+    said = ok("report", "--methods", "-", "--project", project, "--json").json["counts"]
+    numbers = said["figures"]
+
+    for name, other in (("images", "images"), ("captions", "captions"), ("candidates", "pairs")):
+        assert numbers[name] == status[other]
+    assert numbers["pairs_judged"] == status["pairs_judged"]
+    assert numbers["hits"] == sum(status["hits"].values())
+    assert numbers["submissions"] == status["submissions"]
+    assert numbers["paid_cents"] == status["paid_cents"]
+    assert (numbers["controls_seen"], numbers["controls_passed"]) == (
+        status["golds_answered"],
+        status["golds_passed"],
+    )
+    for number in (numbers["candidates"], numbers["submissions"], numbers["hits"]):
+        assert f"{number:,}" in said["methods"]
+    assert sorted(keys_of(said["bibliography"])) == said["cited"]
+
+
+def test_only_what_happened_is_told(known: Facts) -> None:
+    text = as_markdown(known)
+
+    assert [one.title for one in paragraphs(known)] == [
+        "Data",
+        "Candidates",
+        "Annotation",
+        "Merging",
+        "Software",
+    ]
+    for never in (
+        "audit",
+        "machine labelled",
+        "Crisscrossed",
+        "Dawid",
+        "Bradley",
+        "rejected",
+        "PVSE",
+        "excluded",
+    ):
+        assert never not in text
+    assert "practice on a sandbox" in text
+    assert "The release release is built on scenes" in text
+
+
+def test_what_did_happen_is_told_and_cited(known: Facts) -> None:
+    """Evaluation, another way of taking answers together, a known network, other campaigns, COCO."""
+    score = EvaluationScore("near", "release", Direction.I2T, "mAP@R", 0.5, 0.4, 0.6)
+    more = replace(
+        known,
+        data=replace(known.data, rules=MergeRules(aggregator=Aggregator.DAWID_SKENE)),
+        dataset_kind="coco",
+        machines=(UsedMachine("near", AnnotatorKind.PROBABILITY, "ab" * 32, "pcme", True), known.machines[1]),
+        other_work=(("rankings", 12), ("similarity", 3)),
+        scores=(score,),
+    )
+    text = as_markdown(more)
+
+    wanted = {
+        "dawid1979em",
+        "lin2014coco",
+        "chun2021pcme",
+        "bradley1952",
+        "parekh2021cxc",
+        "musgrave2020",
+        "efron1993",
+    }
+    assert wanted <= set(cited(paragraphs(more)))
+    assert "near (a small network of the kind of PCME [@chun2021pcme])" in text
+    assert "near was scored on release by mAP@R" in text
+    assert "12 HITs asked which of two rankings" in text
+
+
+def test_a_certificate_and_machine_labels_are_told_as_they_stand(known: Facts) -> None:
+    bound = SimpleNamespace(recall=0.8123, precision=0.91)
+    worst = SimpleNamespace(recall=0.5, precision=0.6)
+    certificate = SimpleNamespace(
+        measured=bound, worst=worst, confidence=0.95, answers=700, method="betting", at_most=0.97, found=3
+    )
+    design = SimpleNamespace(sample=500, size=123456, simple=False, strata=(1, 2, 3))
+    pairs = known.data.merged.pairs.copy()
+    pairs["machine"] = -1
+    pairs.loc[pairs.index[:5], "machine"] = 0
+    part = SimpleNamespace(name="open_pairs & more, match", bound=0.02, labelled=5, sampled=400)
+    machine = SimpleNamespace(confidence=0.95, loss="binary", parts=(part,))
+    audit = SimpleNamespace(certificate=certificate, record=SimpleNamespace(design=design))
+    more = replace(
+        known,
+        data=replace(
+            known.data, audit=audit, machine=machine, merged=replace(known.data.merged, pairs=pairs)
+        ),
+    )
+    text, tex = as_markdown(more), as_latex(more, "x")
+
+    assert "500 pairs of all 123,456 were drawn at random, stratified into 3 parts" in text
+    assert "recall of the release is at least 81.2 % and, separately, its precision at least 91.0 %" in text
+    assert "at least 50.0 % and 60.0 %" in text
+    assert "A machine labelled 5 pairs" in text
+    assert "2.0 % of 5 pairs of open" in text
+    assert r"open\_pairs \& more, match" in tex
+    assert {"chao1987", "waudbysmith2020", "candes2025labels"} <= cites(tex)
+    assert figures(more)["recall_at_least"] == 0.8123
+    assert ("recall at least", "81.2 %") in rows(more)
+
+
+def test_words_of_others_are_escaped(known: Facts) -> None:
+    """Data set, release, annotator and the makers' statement cannot break out of the text or of the table."""
+    data = replace(known.data, dataset=HOSTILE, card=replace(known.data.card, ethics=HOSTILE))
+    machines = tuple(replace(one, name=HOSTILE) for one in known.machines)
+    hostile = replace(known, data=data, release=HOSTILE, machines=machines)
+    tex, text = as_latex(hostile, "x"), as_markdown(hostile)
+
+    assert r"\input" not in tex
+    assert r"\end{document}" not in tex
+    assert r"50\% of\_data \$x\$ \{a\} \textbackslash{}input\{x\}" in tex
+    assert "\x1b" not in tex + text
+    assert "<script>" not in text
+    assert tex.count(r"\begin{") == tex.count(r"\end{")
+    body = re.search(r"\\toprule\n(.*)\\bottomrule", tex, re.DOTALL)
+    assert body is not None
+    for line in body[1].splitlines():
+        assert line.endswith(r"\\")
+        assert not line.startswith("[")
+        assert len(re.findall(r"(?<!\\)&", line)) == 1
+
+
+def test_files_are_written_once_and_others_are_refused(project: Path, tmp_path: Path) -> None:
+    words = ("report", "--methods", tmp_path / "m.md", "--project", project, "--json")
+    first, content = ok(*words).json, (tmp_path / "m.md").read_bytes()
+    second = ok(*words).json
+
+    assert (first["status"], second["status"]) == ("done", "nothing_to_do")
+    assert (tmp_path / "m.md").read_bytes() == content
+    assert set(first["paths"]) == {"methods", "bibliography"}
+    assert not (project / "report.html").exists()
+    assert "ends in .md or .tex" in fails(2, "report", "--methods", tmp_path / "m.doc", "--project", project)
+    assert "leave out --out" in fails(
+        2, "report", "--methods", "--out", tmp_path / "r.html", "--project", project
+    )
+
+
+def test_scores_that_are_kept_are_told(project: Path) -> None:
+    settings = project_settings(project)
+    keep_scores(settings.runs, {"release": {"near": {"i2t": {"mAP@R": 0.25}}}}, {}, of_all=True)
+    said = ok("report", "--methods", "--project", project).out
+
+    assert "near was scored on release by mAP@R [@musgrave2020]" in said
+    assert "```bibtex" in said
+
+
+def test_without_answers_it_says_what_to_do(tmp_path: Path) -> None:
+    make_world(tmp_path, n_images=14)
+    assert "run `mitl harvest` first" in fails(1, "report", "--methods", "--project", tmp_path)
+
+
+def test_the_bibliography_is_that_of_the_text(known: Facts) -> None:
+    assert set(keys_of(bibliography(known))) == set(cited(paragraphs(known)))

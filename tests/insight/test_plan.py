@@ -1,0 +1,138 @@
+"""``mitl plan`` on a small generated world: what it rests on, says, prices, draws and refuses."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from cli_kit import fails, ok
+from process_kit import project_settings
+from world_kit import SANDBOX, make_world, run_propose, run_publish, work_until_done
+
+from mitl.analysis.report.render import render_report
+from mitl.hits.packing import hits_needed
+from mitl.stages.harvesting.harvest import harvest
+from mitl.stages.reporting.report import collect, report_input
+from mitl.stages.simulate import simulate
+
+
+@pytest.fixture(scope="module")
+def piloted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A third of the candidates answered at random; nothing in the tests changes it."""
+    folder = tmp_path_factory.mktemp("piloted")
+    settings = make_world(folder, n_images=60)
+    run_propose(settings, image_queries=30, caption_queries=60)
+    run_publish(settings, pilot=10)
+    simulate(settings, SANDBOX)
+    harvest(settings, SANDBOX)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def said(piloted: Path) -> dict:
+    return ok("plan", "--project", piloted, "--json").json["counts"]
+
+
+def test_it_rests_on_a_random_pilot_and_says_so(piloted: Path, said: dict) -> None:
+    assert said["random"] is True
+    assert said["scored_by"] == "annotators"
+    assert said["answered"] + said["open"] == said["candidates"]
+    out = ok("plan", "--project", piloted).out
+    assert f"{said['answered']:,} answered candidates, drawn at random" in out
+
+
+def test_everything_is_priced_as_publishing_would_be(piloted: Path, said: dict) -> None:
+    """The bill of asking all that is open is the price of the plan that asks it, at the same terms."""
+    bill = ok(
+        "publish", "--project", piloted, "--sandbox", "--dry-run", "--no-wait-for-pilot", "--json"
+    ).json["counts"]
+    everything = next(plan for plan in said["plans"] if plan["plan"] == "exhaustive")
+    each = bill["total_cents"] / bill["hits"]
+
+    assert everything["hits"] == hits_needed(said["open"])
+    assert everything["cents"] == everything["hits"] * each
+    assert everything["recall"]["value"] == 1.0
+
+
+def test_numbers_lie_in_their_intervals_and_tolerance_saves(said: dict) -> None:
+    for need in said["needs"]:
+        assert need["answers"]["low"] <= need["answers"]["value"] <= need["answers"]["high"]
+        assert 0 <= need["share_by_auc"] <= 1
+    strict, loose = said["needs"][0], said["needs"][2]
+    assert (strict["lost"], loose["lost"]) == (0.01, 0.1)
+    assert loose["answers"]["value"] <= strict["answers"]["value"]
+    for curve in said["curves"].values():
+        recalls = [point["recall"]["value"] for point in curve]
+        assert recalls == sorted(recalls)
+    assert any("of the open pairs" in line for line in said["not_reachable"])
+
+
+def test_a_budget_says_what_it_reaches(piloted: Path) -> None:
+    little = ok("plan", "--project", piloted, "--budget", "3", "--target-recall", "0.99", "--json").json[
+        "counts"
+    ]
+    reached = little["within_budget"]["score_only"]
+    assert reached["cents"] <= 300
+    assert reached["recall"]["value"] < 0.99
+    out = ok("plan", "--project", piloted, "--budget", "3", "--target-recall", "0.99").out
+    assert "99 % is not reachable" in out
+
+
+def test_without_machine_labels_there_is_only_people(piloted: Path) -> None:
+    counts = ok("plan", "--project", piloted, "--max-error", "0", "--json").json["counts"]
+    assert [plan["plan"] for plan in counts["plans"]] == ["exhaustive", "score_only"]
+    assert set(counts["curves"]) == {"score_only"}
+
+
+def test_the_drawing_is_the_same_twice_and_in_the_report(piloted: Path, tmp_path: Path) -> None:
+    file = tmp_path / "frontier.svg"
+    first = ok("plan", "--project", piloted, "--plot", file, "--json").json
+    content = file.read_bytes()
+    again = ok("plan", "--project", piloted, "--plot", file, "--json").json
+    data = report_input(collect(project_settings(piloted)))
+    html = render_report(data)
+
+    assert first == again
+    assert file.read_bytes() == content
+    ElementTree.fromstring(content)
+    assert 'id="plan"' in html
+    assert "What further answers would bring" in html
+    assert "of the open pairs" in html
+
+
+def test_answers_from_the_top_of_a_list_are_weighted_or_refused(tmp_path: Path) -> None:
+    """`--limit` asks the first pairs in order, which no chance chose; without a pilot it says so."""
+    settings = make_world(tmp_path, n_images=60)
+    run_propose(settings, image_queries=30, caption_queries=60)
+    run_publish(settings, limit=180)
+    simulate(settings, SANDBOX)
+    harvest(settings, SANDBOX)
+
+    counts = ok("plan", "--project", tmp_path, "--json").json["counts"]
+    out = ok("plan", "--project", tmp_path).out
+    assert counts["random"] is False
+    assert "of which 0 were drawn at random" in out
+    assert "mitl publish --sandbox --pilot 10" in out
+
+
+def test_what_cannot_be_planned_is_one_line(piloted: Path, tmp_path: Path) -> None:
+    settings = make_world(tmp_path, n_images=14)
+    assert "no candidate pair to plan for" in fails(1, "plan", "--project", tmp_path)
+    run_propose(settings, image_queries=5, caption_queries=15)
+    assert "nobody has answered a candidate yet" in fails(1, "plan", "--project", tmp_path)
+    assert "--target-recall is 1.5" in fails(2, "plan", "--project", piloted, "--target-recall", "1.5")
+    assert "--max-error is nan" in fails(2, "plan", "--project", piloted, "--max-error", "nan")
+    assert "none-such" in fails(1, "plan", "--project", piloted, "--template", "none-such")
+
+
+def test_with_nothing_open_there_is_nothing_to_plan(tmp_path: Path) -> None:
+    settings = make_world(tmp_path, n_images=14)
+    run_propose(settings, image_queries=3, caption_queries=5)
+    work_until_done(settings)
+
+    result = ok("plan", "--project", tmp_path, "--json").json
+    assert result["status"] == "nothing_to_do"
+    assert result["counts"]["open"] == 0
+    shutil.rmtree(tmp_path)
