@@ -138,8 +138,9 @@ def _numbered(told: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> Re
         )
     if not all(isinstance(told[name], int) for name in ("held", "outside", "found")):
         raise ValueError(f"{CERTIFICATE} counts something by what is no number")
-    if not isinstance(told["certificate"], dict) or not isinstance(told["words"], list):
-        raise ValueError(f"{CERTIFICATE} holds no certificate")
+    parts = told["audit"]["design"], told["certificate"]
+    if not all(isinstance(part, dict) for part in parts) or not isinstance(told["words"], list):
+        raise ValueError(f"{CERTIFICATE} holds no certificate with its design")
     names = [np.unique(np.concatenate([table[column] for table in tables.values()])) for column in _IDS]
 
     def pairs(table: pd.DataFrame) -> Ints:
