@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mitl.audits.finite import Method, total_upper
-from mitl.audits.workers import WORST, Errors, confirmed_at_least, refused_at_least
+from mitl.audits.workers import WORST, Errors, among_all, confirmed_at_least, refused_at_least
 from mitl.errors import AuditError
 
 Floats = NDArray[np.float64]
@@ -87,6 +87,7 @@ class Evidence:
     outside: Counts
     within: Counts
     false_no: Errors
+    """First noes on positives that one of two further workers accepts; see `workers.among_all`."""
     false_yes: Errors
 
     @property
@@ -135,7 +136,7 @@ def recall_lower(
         anytime: whether the rates shall hold at all looks at once; the counts do so by ``betting`` alone.
     """
     parts = _risks(risk, shares, rates, ("false_no", "false_yes", "precision", "missing", "thinning"))
-    false_no = _rate(evidence.false_no, parts["false_no"], rates, anytime=anytime)
+    false_no = among_all(_rate(evidence.false_no, parts["false_no"], rates, anytime=anytime))
     missing = missing_upper(evidence.outside, false_no, parts["missing"], parts["thinning"] / 2, method)
     precision = _precision(
         evidence, {**parts, "thinning": parts["thinning"] / 2}, method=method, rates=rates, anytime=anytime

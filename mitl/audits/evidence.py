@@ -25,8 +25,10 @@ _POSITIVE = np.array([label.is_positive for label in LABELS])
 class Group(StrEnum):
     """Whose first answers tell a rate of error."""
 
-    WEAK_YES = "positives of the release that people had called weak_yes"
-    HELD = "positives of the release"
+    WEAK_YES = (
+        "positives of the release that people had called weak_yes and that one of two further workers accepts"
+    )
+    HELD = "positives of the release that one of two further workers accepts"
     WEAK_NO = "pairs that people had called weak_no"
     NOBODY = "nobody: too few such pairs are in the sample"
 
@@ -105,13 +107,18 @@ class Sample:
         return int(lacking[0]) if len(lacking) else len(self.answered)
 
     def groups(self) -> dict[str, tuple[Group, Flags]]:
-        """The groups of `workers.Errors` by part, with who is in them; chosen by numbers drawn, never by answers."""
-        weak_yes = self.held & (self.label == LABELS.index(Label.WEAK_YES))
+        """The groups of `workers.Errors` by part, with who is in them; which is taken hangs on numbers drawn alone."""
+        thrice = self.held & self.recheck
+        weak_yes = thrice & (self.label == LABELS.index(Label.WEAK_YES))
         weak_no = ~self.held & (self.label == LABELS.index(Label.WEAK_NO))
-        nobody = np.zeros(len(self.held), np.bool_)
+        accepted = self.yeses > self.first
         return {
-            "false_no": (Group.WEAK_YES, weak_yes) if weak_yes.sum() >= FEWEST else (Group.HELD, self.held),
-            "false_yes": (Group.WEAK_NO, weak_no) if weak_no.sum() >= FEWEST else (Group.NOBODY, nobody),
+            "false_no": (Group.WEAK_YES, weak_yes & accepted)
+            if weak_yes.sum() >= FEWEST
+            else (Group.HELD, thrice & accepted),
+            "false_yes": (Group.WEAK_NO, weak_no)
+            if weak_no.sum() >= FEWEST
+            else (Group.NOBODY, np.zeros_like(weak_no)),
         }
 
     def evidence(self, design: AuditDesign, held_sizes: Ints, first: int) -> Evidence:

@@ -36,8 +36,8 @@ _VAGUE, _VAGUE_WEIGHT = (0.5, 4.5), 0.2
 _LEAST_EXPECTED, _MOST_EXPECTED = 1e-7, 0.5
 _STIRLING = 50.0
 """From here on three terms of Stirling's series give log Γ to the last digit."""
-_HALVINGS = 45
-_PRICES, _ROUNDS = 12, 4
+_ROUNDS = ((16, 15), (12, 20), (8, 33))
+"""Prices tried in each round, between neighbours of the best one before, and halvings in the search for numbers."""
 _CHEAPEST, _DEAREST = -25.0, 12.0
 """Log μ between which the price of evidence is sought; outside them the bound is only wider."""
 _ROUNDING = 1e-6
@@ -93,13 +93,15 @@ def hypergeometric_upper(size: ArrayLike, sampled: ArrayLike, marked: ArrayLike,
     """
     from scipy.stats import hypergeom
 
-    size, sampled, marked, risk = _together(size, sampled, marked, risk)
-    low, high = marked.copy(), size - sampled + marked
+    given = np.stack(_together(size, sampled, marked, risk), axis=-1)
+    distinct, which = np.unique(given.reshape(-1, 4), axis=0, return_inverse=True)  # counts of audits repeat
+    N, n, c, least = distinct.T
+    low, high = c.copy(), N - n + c
     while (low < high).any():
         middle = np.ceil((low + high) / 2)
-        likely = hypergeom.cdf(marked, size, middle, sampled) > risk
+        likely = hypergeom.cdf(c, N, middle, n) > least
         low, high = np.where(likely, middle, low), np.where(likely, high, np.maximum(middle - 1, low))
-    return np.asarray(low)
+    return np.asarray(low[which.reshape(given.shape[:-1])])
 
 
 def dealt(size: ArrayLike, sampled: ArrayLike, expected: ArrayLike) -> Floats:
@@ -136,16 +138,8 @@ class Bets:
     stake: Floats
 
     @classmethod
-    def of(
-        cls,
-        size: ArrayLike,
-        sampled: ArrayLike,
-        marked: ArrayLike,
-        expected: ArrayLike,
-        *,
-        whole: bool = False,
-    ) -> Bets:
-        """The bets on these samples; see `total_upper`. A ``whole`` bet keeps no money back.
+    def of(cls, size: ArrayLike, sampled: ArrayLike, marked: ArrayLike, expected: ArrayLike) -> Bets:
+        """The bets on these samples; see `total_upper`.
 
         Source: prior-posterior ratio of Waudby-Smith and Ramdas, Confidence sequences for sampling without
         replacement, NeurIPS 2020, with beta-binomial priors, under which the draws are Pólya's urn.
@@ -160,7 +154,7 @@ class Bets:
             np.log(1 - _VAGUE_WEIGHT) + betaln(a + marked, b + unmarked) - betaln(a, b),
             np.log(_VAGUE_WEIGHT) + vague,
         )
-        stake = np.ones_like(size) if whole else dealt(size, sampled, expected)
+        stake = dealt(size, sampled, expected)
         return cls(size, sampled, marked, urn + _log_falling(size, sampled), stake)
 
     @property
@@ -212,23 +206,23 @@ def betting_upper(
     )
     bets = Bets.of(size, sampled, marked, expected)
     best = bets.most.sum(axis=-1)[..., 0]
-    low, step = np.full(best.shape, _CHEAPEST), (_DEAREST - _CHEAPEST) / _PRICES
-    for _ in range(_ROUNDS):
-        prices = low[..., None] + step * np.arange(_PRICES + 1)  # log μ
+    low, width = np.full(best.shape, _CHEAPEST), _DEAREST - _CHEAPEST
+    for tried, halvings in _ROUNDS:
+        step = width / tried
+        prices = low[..., None] + step * np.arange(tried + 1)  # log μ
         slope = np.exp(prices)
-        numbers, short = _at_slope(bets, slope[..., None])  # (..., P, H)
+        numbers, short = _at_slope(bets, slope[..., None], halvings)  # (..., P, H)
         left = -np.log(risk) - bets.log_e(numbers).sum(axis=-1)
         bounds = (numbers + short).sum(axis=-1) + left / slope
         best = np.minimum(best, bounds.min(axis=-1))
-        low = low + step * (bounds.argmin(axis=-1) - 1)
-        step = 2 * step / _PRICES
+        low, width = low + step * (bounds.argmin(axis=-1) - 1), 2 * step
     return np.asarray(np.maximum(np.floor(best + _ROUNDING), bets.marked.sum(axis=-1)[..., 0]))
 
 
-def _at_slope(bets: Bets, slope: Floats) -> tuple[Floats, Floats]:
+def _at_slope(bets: Bets, slope: Floats, halvings: int) -> tuple[Floats, Floats]:
     """Numbers just below those at which log E rises with this slope, and by how much at most they stand below."""
     low, high, _ = np.broadcast_arrays(bets.marked, bets.most, slope)
-    for _ in range(_HALVINGS):
+    for _ in range(halvings):
         middle = (low + high) / 2
         flat = bets.slope(middle) <= slope
         low, high = np.where(flat, middle, low), np.where(flat, high, middle)

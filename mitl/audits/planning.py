@@ -279,9 +279,8 @@ class _Planner:
 
     def deal(self, cents: float, start: Floats | None = None) -> AuditCost:
         """The best allocation for this money that moves of one stratum's size at a time find."""
-        budget = (
-            max(cents / self.price.hit_cents - 1, 1) * self.price.pairs_per_hit
-        )  # a wave may end in half a HIT
+        # two waves end in half a HIT each
+        budget = max(cents // self.price.hit_cents - 2, 1) * self.price.pairs_per_hit
         if start is None:
             spread = (self.size - self.held) * np.sqrt(self.expected + 1e-5) + self.held * 0.2
             start = np.maximum(spread, self.size.sum() * 1e-6)

@@ -94,6 +94,18 @@ def refused_at_least(false_yes: ArrayLike) -> Floats:
     return np.stack([1 - rate, (1 - rate) ** 3])
 
 
+def among_all(filtered: ArrayLike) -> Floats:
+    """Highest mean rate b of false noes on matches whose rate is ``filtered`` where one of two others accepts them.
+
+    The first answers that tell the rate are read only where at least one of two further workers says yes, which leaves
+    out most wrong positives: those say no too, and rightly. With v = 1 - θ at most 1/2 the rate read is E v(1 - v²) /
+    E (1 - v²), so that E v is at most that, plus (1/2 - it) E v², and E v² is at most half of E v. What is not a match
+    in the group only raises the rate.
+    """
+    rate = np.minimum(np.asarray(filtered, np.float64), WORST)
+    return np.asarray(rate / (0.75 + rate / 2))
+
+
 def overturned_share(false_no: float) -> float:
     """Of missing matches that two of three workers accept, the share whose first answer is a no, at one common θ."""
     return false_no / (1 + 2 * false_no)

@@ -1,0 +1,87 @@
+"""What an audit costs: the cheapest sample that reaches a bound, and plain words where none does."""
+
+from __future__ import annotations
+
+import pytest
+
+from mitl.audits.planning import Crowd, Guess, Price, deal, plan_audit
+from mitl.errors import AuditError
+
+PRICE = Price(hit_cents=24, pairs_per_hit=16)
+CAREFUL = Crowd(false_no=0.05, false_yes=0.05, stray_yes=0.003, wrong=0.02)
+GUESSES = [
+    Guess("released", 3000, 3000, 0.5),
+    Guess("likely", 3000, 0, 0.03),
+    Guess("remainder", 54_000, 0, 0.0005),
+]
+
+
+def plan(target, **options):
+    return plan_audit(GUESSES, target, price=PRICE, crowd=CAREFUL, **options)
+
+
+def test_a_plan_reaches_its_target():
+    """With a sample of every stratum, no larger than the stratum, at a price that its HITs add up to."""
+    found = plan(0.8)
+
+    assert found.cost == found.best and found.reason == ""
+    assert 0.8 <= found.cost.recall < 0.83
+    assert all(1 <= stratum.sample <= stratum.size for stratum in found.cost.strata)
+    assert found.cost.first == sum(stratum.sample for stratum in found.cost.strata)
+    assert found.cost.cents == found.cost.hits * 24
+    assert found.cost.hits >= found.cost.answers / 16
+    assert found.cost.worst < found.cost.recall
+
+
+def test_more_is_dearer():
+    """A higher target costs more, and a simple random sample more than strata."""
+    low, high = plan(0.7), plan(0.8)
+
+    assert low.cost.cents < high.cost.cents
+    assert low.simple is None or low.simple.cents > low.cost.cents
+
+
+def test_a_ceiling_that_is_too_low_says_so_with_the_best_that_it_buys():
+    """The plan is below the ceiling, and its words name the remainder's part."""
+    found = plan(0.8, ceiling_cents=1500)
+
+    assert found.cost is None
+    assert found.best.cents <= 1500 and found.best.recall < 0.8
+    assert found.reason.startswith("no bound of 0.800 is affordable below the ceiling of $15.00")
+    assert any("the stratum 'remainder' of 54,000 pairs alone costs" in line for line in found.lines())
+
+
+def test_what_no_audit_can_prove_is_said():
+    """The release lacks a tenth, so no sample proves .99."""
+    found = plan(0.99)
+
+    assert found.cost is None
+    assert found.reason.startswith(
+        "no audit reaches a recall bound of 0.990: even every pair asked would give 0."
+    )
+
+
+def test_more_money_buys_more():
+    """The dealt sample never proves less for more money, and keeps to it."""
+    dealt = [deal(GUESSES, cents, price=PRICE, crowd=CAREFUL) for cents in (1000, 3000, 9000)]
+
+    assert [cost.recall for cost in dealt] == sorted(cost.recall for cost in dealt)
+    assert [cost.cents <= cents for cost, cents in zip(dealt, (1000, 3000, 9000), strict=True)] == [True] * 3
+
+
+@pytest.mark.parametrize(
+    ("guesses", "target", "message"),
+    [
+        (GUESSES, 1.2, "a recall bound of 1.2 with 0.95 confidence is asked for; both lie between 0 and 1"),
+        ([Guess("all", 100, 0, 0.1)], 0.9, "there are no positives yet"),
+        (
+            [Guess("all", 100, 120, 0.1)],
+            0.9,
+            "stratum 'all' is guessed to hold 120 positives among 100 pairs",
+        ),
+    ],
+)
+def test_what_cannot_be_planned_is_one_line(guesses, target, message):
+    """It says what was asked and what would be right."""
+    with pytest.raises(AuditError, match=message):
+        plan_audit(guesses, target, price=PRICE)
