@@ -178,6 +178,10 @@ def _check_numbers(design: AuditDesign) -> None:
     """
     whole = [number for stratum in design.strata for number in (stratum.size, stratum.sample)]
     shares = [number for stratum in design.strata for number in (stratum.recheck_share, stratum.expected)]
+    if not isinstance(design.shares, dict | None) or not all(
+        isinstance(one.name, str) for one in design.strata
+    ):
+        raise ValueError("the design deals its risk by no object, or a stratum has no name")
     dealt = [design.confidence, *(design.shares or {}).values()]
     if not all(isinstance(number, int) and number >= 0 for number in whole):
         raise ValueError("a stratum's pairs are no whole number")
