@@ -51,6 +51,7 @@ mitl.stages.fusing
 mitl.stages.auditing
 mitl.stages.labelling
 mitl.stages.analysing mitl.stages.paying
+mitl.stages.planning
 mitl.stages.releasing
 mitl.stages.reporting
 mitl.stages.operating mitl.stages
