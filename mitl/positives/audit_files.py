@@ -138,8 +138,9 @@ def _numbered(told: Mapping[str, Any], tables: Mapping[str, pd.DataFrame]) -> Re
         )
     if not all(isinstance(told[name], int) for name in ("held", "outside", "found")):
         raise ValueError(f"{CERTIFICATE} counts something by what is no number")
-    if not isinstance(told["certificate"], dict) or not isinstance(told["words"], list):
-        raise ValueError(f"{CERTIFICATE} holds no certificate")
+    parts = told["audit"]["design"], told["certificate"]
+    if not all(isinstance(part, dict) for part in parts) or not isinstance(told["words"], list):
+        raise ValueError(f"{CERTIFICATE} holds no certificate with its design")
     names = [np.unique(np.concatenate([table[column] for table in tables.values()])) for column in _IDS]
 
     def pairs(table: pd.DataFrame) -> Ints:
@@ -177,6 +178,10 @@ def _check_numbers(design: AuditDesign) -> None:
     """
     whole = [number for stratum in design.strata for number in (stratum.size, stratum.sample)]
     shares = [number for stratum in design.strata for number in (stratum.recheck_share, stratum.expected)]
+    if not isinstance(design.shares, dict | None) or not all(
+        isinstance(one.name, str) for one in design.strata
+    ):
+        raise ValueError("the design deals its risk by no object, or a stratum has no name")
     dealt = [design.confidence, *(design.shares or {}).values()]
     if not all(isinstance(number, int) and number >= 0 for number in whole):
         raise ValueError("a stratum's pairs are no whole number")

@@ -200,6 +200,8 @@ class MachineBound:
     """That the bounds of all parts hold together."""
     loss: str
     """What a wrong label costs: ``binary`` or ``ordinal``."""
+    siding: float
+    """Share of workers, at most, who side with the machine where it is wrong; 0 counts what asking shows alone."""
     parts: tuple[LabelledPart, ...]
 
 

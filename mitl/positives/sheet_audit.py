@@ -106,6 +106,11 @@ def machine_told(data: ReleaseInput) -> str:
             )
             + "."
         )
+        told.append(
+            f"Workers who side with the machine where it is wrong are reckoned with, up to {percent(bound.siding)}."
+            if bound.siding
+            else "Errors with which the first worker sided are not in this bound."
+        )
     told.append(
         "The bound holds for all of them together, not for each kind of pair. An answer of people or a CxC rating "
         "beats such a label."

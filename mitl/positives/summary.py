@@ -100,7 +100,7 @@ class SummaryCounts(TypedDict):
     workers: Annotated[int, "workers in the release"]
     pairs_proposed_by: Annotated[dict[str, int], "pairs by annotator"]
     pairs_proposed: Annotated[int, "distinct pairs that they proposed"]
-    pairs_unanswered: Annotated[int, "those without a usable judgement"]
+    pairs_unanswered: Annotated[int, "those without a usable judgement or a machine's label"]
     conflicts: Annotated[int, "pairs on which sources disagree"]
     excluded_positives: Annotated[int, "positives that an exclusion list took out"]
     negatives: Annotated[int, "pairs that people called no match"]
@@ -150,7 +150,7 @@ class Summary:
     proposed: int
     """Distinct pairs that any of them proposed."""
     unanswered: int
-    """Those without a usable judgement: whether they match is not known."""
+    """Those without a usable judgement or a machine's label: whether they match is not known."""
     conflicts: int
     excluded: int
     negatives: int
@@ -197,6 +197,8 @@ def summarise(data: ReleaseInput, listed: Mapping[Direction, Mapping[int, tuple[
     work = shown["worker"].value_counts(sort=False)
     times = shown.loc[shown["active_ms"] != NONE, "active_ms"]
     proposed, answered = distinct(data.proposals["pair"].to_numpy()), distinct(counting["pair"].to_numpy())
+    labelled = merged.loc[merged["machine"] != NONE, "pair"].to_numpy()
+    told = distinct(np.concatenate([answered, labelled]))
     return Summary(
         positives=len(kept),
         by_source={source: int(kept[speaks].sum()) for source, speaks in SPEAKS.items()},
@@ -212,7 +214,7 @@ def summarise(data: ReleaseInput, listed: Mapping[Direction, Mapping[int, tuple[
         median_active_s=float(np.median(times)) / 1000 if len(times) else None,
         proposed_by=distinct_pairs(data.proposals),
         proposed=len(proposed),
-        unanswered=len(proposed) - int(contains(answered, proposed).sum()),
+        unanswered=len(proposed) - int(contains(told, proposed).sum()),
         conflicts=int(merged["conflict"].sum()),
         excluded=int(merged["excluded"].sum()),
         negatives=int(merged["negative"].sum()),

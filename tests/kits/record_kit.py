@@ -227,7 +227,7 @@ def answers_by_pair(
 ) -> dict[Pair, PairAnswer]:
     """The answer of each pair that has a usable judgement, in order of the pairs.
 
-    Candidates, repeats and overlaps are judgements of their pair alike; gold controls never are.
+    Candidates, repeats and overlaps are judgements of their pair alike; gold controls and places of audits never are.
     """
     labels: dict[Pair, list[Label]] = defaultdict(list)
     for judgement in judgements:
@@ -241,7 +241,7 @@ def counts_for_pair(judgement: Judgement) -> bool:
     """Whether a judgement says something about its pair: usable, answered, and no gold control."""
     return (
         judgement.usable
-        and not judgement.role.is_gold
+        and judgement.role.is_asked
         and judgement.outcome is Outcome.ANSWERED
         and judgement.label is not None
     )

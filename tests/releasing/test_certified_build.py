@@ -151,6 +151,7 @@ def labelled(project):
             "confidence": 0.95,
             "error": 0.02,
             "loss": "binary",
+            "siding": 0.0,
             "strata": [
                 {"stratum": "likely", "pairs": 10, "sampled": 1, "labelled": 3, "bound_among_labelled": 0.02}
             ],

@@ -33,7 +33,7 @@ LABELS = st.dictionaries(PAIRS, st.sampled_from(Label), max_size=8)
 RULES = st.sampled_from(
     [MergeRules(), MergeRules(with_originals=False), MergeRules(strict=True), MergeRules(official=True)]
 )
-BOUND = MachineBound(0.95, "binary", (LabelledPart("likely", 900, 400, 5, 0.02),))
+BOUND = MachineBound(0.95, "binary", 0.1, (LabelledPart("likely", 900, 400, 5, 0.02),))
 
 
 def one(machine, labels=(), score=None, original=False, rules=None):
@@ -159,6 +159,7 @@ def test_a_release_marks_what_a_machine_labelled():
     ] == [(40, 100, None)]
     assert {tuple(row["sources"]) for row in negatives} == {("machine",), ("judgement",)}
     assert summary.as_json()["positives_by_source"]["machine"] == 1
+    assert summary.unanswered <= release_files(world())[1].unanswered
     assert {row["machine"] for row in conflicts} >= {"", "no"}
     json_of_image = json.loads(files["image_to_caption.json"])
     assert 2800 in json_of_image["10"]
@@ -175,6 +176,7 @@ def test_documents_tell_the_bound_and_what_the_labels_are_worth():
         "that people answered."
     ) in sheet
     assert "| … that a machine labelled a match, and nobody judged | 1 |" in sheet
+    assert "side with the machine where it is wrong are reckoned with, up to 10.0 %" in sheet
     assert "bound" in described["rai:dataImputationProtocol"]
     assert "Nothing was imputed" not in described["rai:dataCollectionMissingData"]
     assert "labelled by a machine alone" in files["README.md"].decode()

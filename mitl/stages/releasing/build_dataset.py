@@ -164,20 +164,15 @@ class MadeCounts(TypedDict):
     aggregator: Annotated[str, "how several answers became one"]
 
 
-class FurtherCounts(TypedDict, total=False):
-    """What not every release has."""
-
-    machine_labels: Annotated[int, "pairs that a machine labelled, where it labelled any"]
-    certificate: Annotated[
-        dict[str, Any], "every figure of the certificate, where a complete audit gives one"
-    ]
-
-
 @printed_by("build-dataset")
-class BuildCounts(MadeCounts, SummaryCounts, FurtherCounts):
+class BuildCounts(MadeCounts, SummaryCounts):
     """How a release was made, and what it holds."""
 
     ids_checked: Annotated[int, "ids that `--check-privacy` looked for; 0 without it"]
+    machine_labels: Annotated[int, "pairs that a machine labelled; 0 with `--humans-only`"]
+    certificate: Annotated[
+        dict[str, Any] | None, "every figure of the certificate; null where no complete audit gives one"
+    ]
 
 
 @printed_by("build-dataset", key="paths")
@@ -281,11 +276,6 @@ def _result(
         )
         for direction in Direction
     )
-    further: FurtherCounts = {}
-    if data.has_machine_labels:
-        further["machine_labels"] = machine_counts(data)[0]
-    if data.audit is not None:
-        further["certificate"] = data.audit.certificate.as_json()
     counts: BuildCounts = {
         "environment": data.environment.value,
         "manifest_sha256": written.manifest_sha256,
@@ -294,7 +284,8 @@ def _result(
         "aggregator": data.rules.aggregator.value,
         **summary.as_json(),
         "ids_checked": checked,
-        **further,
+        "machine_labels": machine_counts(data)[0],
+        "certificate": None if data.audit is None else data.audit.certificate.as_json(),
     }
     paths: BuildPaths = {"release": str(written.folder)}
     return StageResult(

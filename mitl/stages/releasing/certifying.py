@@ -67,5 +67,5 @@ def with_machine_bound(context: Context, data: ReleaseInput) -> ReleaseInput:
         )
         for part in config["strata"]
     )
-    bound = MachineBound(config["confidence"], config["loss"], tuple(parts))
+    bound = MachineBound(config["confidence"], config["loss"], config["siding"], tuple(parts))
     return replace(data, machine=bound, configuration={**data.configuration, "machine_labels": config})
