@@ -58,8 +58,8 @@ def _boosted() -> Any:
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     return HistGradientBoostingClassifier(
-        learning_rate=0.06,
-        max_iter=150,
+        learning_rate=0.09,
+        max_iter=100,
         max_leaf_nodes=12,
         min_samples_leaf=20,
         l2_regularization=5.0,
@@ -76,7 +76,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "all three": tuple(BASES),
 }
 """What may be chosen: a base model, or the mean of the log-odds of several."""
-EPOCHS = 30
+EPOCHS = 20
 """Of the network: by then its loss on unread answers had stopped falling on generated worlds."""
 
 
