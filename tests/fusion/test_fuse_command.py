@@ -134,3 +134,16 @@ def test_the_command_prints_the_area_first(project):
     assert said[2].split()[0] == "fusion"
     assert printed["status"] == "nothing_to_do"
     assert len(printed["counts"]["still_asked"]) == 3
+
+
+def test_the_analysis_shows_how_far_the_probabilities_hold(project, tmp_path):
+    """Without probabilities one line says so; with them come areas, the curve and a drawing."""
+    before = ok("analyse", "--project", project.project, "fusion", "diversity", "--json").json["counts"]
+    fuse(project, SANDBOX)
+    after = ok("analyse", "--project", project.project, "fusion", "--plots", tmp_path, "--json").json[
+        "counts"
+    ]
+
+    assert "run `mitl fuse`" in before["left_out"]["fusion"]
+    assert after["analyses"]["fusion"]["auc"] > 0.6
+    assert "<svg" in (tmp_path / "reliability.svg").read_text()

@@ -17,6 +17,7 @@ from mitl.settings import Settings
 from mitl.stages.analysing.answers import ANSWERS, RATIONALE, WORKERS
 from mitl.stages.analysing.bias import BIAS
 from mitl.stages.analysing.correlations import CORRELATIONS
+from mitl.stages.analysing.fusion import FUSION
 from mitl.stages.analysing.multiplicity import MULTIPLICITY
 from mitl.stages.analysing.rankings import DIVERSITY, LABEL_ORDER
 from mitl.stages.analysing.sets import SETS
@@ -40,6 +41,7 @@ ANALYSES: dict[str, Analysis[Any]] = {
         BIAS,
         UNCERTAINTY,
         SIMILARITY,
+        FUSION,
     )
 }
 """Name → analysis, in the order in which they are shown; `mitl analyse` and the report go through it alike."""

@@ -131,7 +131,8 @@ def _place(settings: Settings, config: Mapping[str, Any]) -> KeptScores:
 
 def _again(context: Context, kept: KeptScores, said: dict[str, Any]) -> StageResult:
     """The same as made before; where others were made since, these are the newest again."""
-    newest = next(iter(kept_scores(context)), (None, kept))[1]
+    found = kept_scores(context.settings, context.environment, said["runs"])
+    newest = next(found, (None, kept))[1]
     if newest.path == kept.path:
         return _result(kept, said["counts"], "nothing_to_do")
     kept.describe({**said, "made_at": stamp(context.now())})
