@@ -40,6 +40,13 @@ class Vectors:
         return found
 
 
+def of_length_1(rows: Floats) -> Floats:
+    """The rows scaled to length 1; zero ones stay zero."""
+    length = np.linalg.norm(rows, axis=1, keepdims=True)
+    scaled: Floats = (rows / np.where(length > 0, length, 1)).astype(np.float32)
+    return scaled
+
+
 WIDEST = 256
 """Numbers of a vector that are compared; wider ones are turned into their main directions."""
 
@@ -51,8 +58,7 @@ def narrowed(vectors: Vectors) -> Vectors:
         return vectors
     _, axes = np.linalg.eigh((rows.T @ rows).astype(np.float64))
     turned = rows @ axes[:, -WIDEST:].astype(np.float32)
-    length = np.linalg.norm(turned, axis=1, keepdims=True)
-    return Vectors(vectors.name, vectors.ids, turned / np.where(length > 0, length, np.float32(1)))
+    return Vectors(vectors.name, vectors.ids, of_length_1(turned))
 
 
 def joined(name: str, several: Sequence[Vectors]) -> tuple[Vectors, ...]:
@@ -60,7 +66,7 @@ def joined(name: str, several: Sequence[Vectors]) -> tuple[Vectors, ...]:
     if not several:
         return ()
     assert all(np.array_equal(one.ids, several[0].ids) for one in several), "of the same items"
-    rows = np.concatenate([narrowed(one).rows for one in several], axis=1) / np.float32(np.sqrt(len(several)))
+    rows = of_length_1(np.concatenate([narrowed(one).rows for one in several], axis=1))
     return (narrowed(Vectors(name, several[0].ids, rows)),)
 
 

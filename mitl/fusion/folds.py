@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mitl.core.packed import Ints
 from mitl.proposals.sampling import draw_below
 
-FOLDS = 5
+FOLDS = 4
 
 
 def cells(images: Ints, groups: Ints) -> Ints:

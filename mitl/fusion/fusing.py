@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mitl.core.packed import Ints, places
+from mitl.core.packed import Ints, places, unpack_ids
 from mitl.errors import MetricError
 from mitl.fusion.answered import AnsweredFeatures, Said, answered_features
 from mitl.fusion.evidence import Evidence
 from mitl.fusion.folds import FOLDS, folds
-from mitl.fusion.likeness import joint_features, picture_features, text_features
+from mitl.fusion.likeness import Directions, joint_features, picture_features, text_features
 from mitl.fusion.models import (
     BASES,
     CALIBRATORS,
-    MEAN,
+    CHOICES,
+    EXTRA,
     Calibrator,
     Examples,
     Floats,
     Matrix,
     Predicts,
+    combined,
     fit,
     predict,
 )
@@ -32,16 +37,19 @@ from mitl.fusion.rankings import ranking_features
 from mitl.records.audits import FUSED
 from mitl.records.frames import frame
 
-GROUPS: Mapping[str, Callable[[Evidence], tuple[list[str], Matrix]]] = {
+STATIC: Mapping[str, Callable[[Evidence], tuple[list[str], Matrix]]] = {
     "annotators": ranking_features,
     "joint": joint_features,
     "texts": text_features,
     "pictures": picture_features,
 }
-"""Features that no answer enters."""
-ANSWERS = "answers"
+DIRECTIONS, ANSWERS = "directions", "answers"
+GROUPS = (*STATIC, DIRECTIONS, ANSWERS)
+"""The groups of features; answers enter the last alone."""
 LEAST = 20
-"""Answers of each kind that the training of a fold needs."""
+"""Pairs of each kind that the training of a fold needs."""
+_BLOCK = 1 << 16
+"""Pairs whose features are laid out at once."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -60,7 +68,7 @@ def fuse(
     evidence: Evidence,
     *,
     seed: int,
-    groups: tuple[str, ...] = (*GROUPS, ANSWERS),
+    groups: tuple[str, ...] = GROUPS,
     count: int = FOLDS,
     advance: Callable[[int], None] = lambda n: None,
 ) -> Fusion:
@@ -71,32 +79,44 @@ def fuse(
 
     Args:
         groups: of features; ``annotators`` at least.
-        advance: told after each fit.
+        advance: told after each fold.
 
     Raises:
-        MetricError: too few answers of a kind outside some fold, or similarities that are all the same.
+        MetricError: too few answers of a kind, or similarities that are all the same.
     """
     pair_folds = folds(evidence.images, evidence.groups, seed, count)
-    trained = Trained.of(evidence, pair_folds)
+    trained = Trained.of(evidence)
     _check(evidence, trained, count)
-    names, static = _static(evidence, groups)
-    answered = _answered(evidence, pair_folds, trained, count, seed) if ANSWERS in groups else None
+    features = _Features.of(evidence, groups, pair_folds, trained, count, seed)
     probability = np.empty(len(evidence.pairs))
     models: Counter[str] = Counter()
     calibrations: Counter[str] = Counter()
-    for fold in range(count):
-        said = _with_answers(static[trained.rows], None if answered is None else answered.training[:, fold])
-        learnt = _learn(
-            Examples(said, trained.yes, trained.no), pair_folds[trained.rows], fold, count, advance
-        )
+
+    def of_fold(fold: int) -> tuple[_Learnt, Ints, Floats]:
+        examples = Examples(features.training(fold), trained.yes, trained.no)
+        learnt = _learn(examples, pair_folds[trained.rows], fold, count)
         own = np.flatnonzero(pair_folds == fold)
-        probability[own] = learnt(_with_answers(static[own], None if answered is None else answered.own[own]))
-        models[learnt.name] += 1
-        calibrations[learnt.calibration] += 1
+        said = [learnt(block) for block in features.blocks(own)]
+        return learnt, own, np.concatenate([*said, np.empty(0)])
+
+    # What a fold comes to depends on itself alone, and solvers give way to each other's threads.
+    with _one_blas_thread(), ThreadPoolExecutor(min(count, os.cpu_count() or 1)) as pool:
+        for learnt, own, found in pool.map(of_fold, range(count)):
+            probability[own] = found
+            models[learnt.name] += 1
+            calibrations[learnt.calibration] += 1
+            advance(1)
     columns = {"pair": evidence.pairs, "probability": probability.clip(0, 1), "fold": pair_folds}
-    if answered is not None:
-        names = [*names, *answered.names]
-    return Fusion(frame(FUSED, columns), models, calibrations, tuple(names))
+    return Fusion(frame(FUSED, columns), models, calibrations, features.names)
+
+
+def _one_blas_thread() -> AbstractContextManager[object]:
+    try:
+        from threadpoolctl import threadpool_limits
+    except ModuleNotFoundError as error:
+        raise MetricError(EXTRA) from error
+    limits: AbstractContextManager[object] = threadpool_limits(1, user_api="blas")
+    return limits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,58 +129,93 @@ class Trained:
     no: Floats
 
     @classmethod
-    def of(cls, evidence: Evidence, pair_folds: NDArray[np.int16]) -> Trained:
+    def of(cls, evidence: Evidence) -> Trained:
         """Those among the evidence's answers."""
         at = places(evidence.pairs, evidence.answers["pair"].to_numpy())
         ranked = at >= 0
-        return cls(
-            at[ranked],
-            evidence.answers["yes"].to_numpy()[ranked],
-            evidence.answers["no"].to_numpy()[ranked],
-        )
+        said = (evidence.answers[name].to_numpy()[ranked] for name in ("yes", "no"))
+        return cls(at[ranked], *said)
 
 
 def _check(evidence: Evidence, trained: Trained, count: int) -> None:
     if not len(trained.rows):
         raise MetricError(
-            "no ranked pair has a usable answer yet, so there is nothing to learn from; run `mitl harvest`"
+            "no ranked pair has a usable answer yet, so there is nothing to learn from; run `mitl publish`, then "
+            "`mitl harvest`"
         )
-    yes, no = int((trained.yes > 0).sum()), int((trained.no > 0).sum())
-    for kind, n in (("a match", yes), ("no match", no)):
+    least = LEAST * count // (count - 1)
+    kinds = {"a match": int((trained.yes > 0).sum()), "no match": int((trained.no > 0).sum())}
+    for kind, n in kinds.items():
         if not n:
             raise MetricError(
-                f"all {len(trained.rows):,} answered pairs are of one kind, none is {kind}; ask about more pairs"
+                f"none of the {len(trained.rows):,} answered pairs was called {kind}, so nothing shows what tells the "
+                "two kinds apart; ask about more pairs"
             )
-        if n < LEAST * count // (count - 1):
+        if n < least:
             raise MetricError(
-                f"{n:,} of {len(trained.rows):,} answered pairs were called {kind}, and {count} folds need "
-                f"{LEAST * count // (count - 1)} at least; ask about more pairs"
+                f"{n:,} of {len(trained.rows):,} answered pairs were called {kind}, and {count} folds need {least} "
+                "at least; ask about more pairs"
             )
     similarity = evidence.ranked.groupby("annotator", observed=True)["similarity"]
     if not (similarity.max() > similarity.min()).any():
         raise MetricError(
-            "each annotator gives all pairs one and the same similarity, so nothing tells them apart; "
-            "propose with another annotator"
+            "each annotator gives all pairs one and the same similarity, so nothing tells them apart; propose with "
+            "another annotator"
         )
 
 
-def _static(evidence: Evidence, groups: tuple[str, ...]) -> tuple[list[str], Matrix]:
-    made = [build(evidence) for name, build in GROUPS.items() if name in groups]
-    return [name for names, _ in made for name in names], np.concatenate([block for _, block in made], axis=1)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Features:
+    """The features of all ranked pairs, and of the answered ones without each fold's answers."""
 
+    names: tuple[str, ...]
+    static: Matrix
+    directions: Directions | None
+    answered: AnsweredFeatures | None
+    rows: Ints
+    """(a,) places of the answered pairs."""
 
-def _answered(
-    evidence: Evidence, pair_folds: NDArray[np.int16], trained: Trained, count: int, seed: int
-) -> AnsweredFeatures:
-    from mitl.core.packed import unpack_ids
+    @classmethod
+    def of(
+        cls,
+        evidence: Evidence,
+        groups: tuple[str, ...],
+        pair_folds: NDArray[np.int16],
+        trained: Trained,
+        count: int,
+        seed: int,
+    ) -> _Features:
+        made = [build(evidence) for name, build in STATIC.items() if name in groups]
+        static = np.concatenate([block for _, block in made], axis=1)
+        names = [name for names, _ in made for name in names]
+        directions = Directions.of(evidence) if DIRECTIONS in groups else None
+        answered = None
+        if ANSWERS in groups:
+            images, captions = unpack_ids(evidence.answers["pair"].to_numpy())
+            said = Said.of(evidence, folds(images, evidence.group_of(captions), seed, count))
+            answered = answered_features(evidence, said, pair_folds, trained.rows, count)
+        for more in (directions, answered):
+            names += [] if more is None else more.names
+        return cls(tuple(names), static, directions, answered, trained.rows)
 
-    images, captions = unpack_ids(evidence.answers["pair"].to_numpy())
-    said = Said.of(evidence, folds(images, evidence.group_of(captions), seed, count))
-    return answered_features(evidence, said, pair_folds, trained.rows, count)
+    def training(self, fold: int) -> Matrix:
+        """(a, F) of the answered pairs, to learn from outside a fold."""
+        said = None if self.answered is None else self.answered.training[:, fold]
+        return self._laid_out(self.rows, said)
 
+    def blocks(self, rows: Ints) -> Iterator[Matrix]:
+        """Of these pairs, each without its own fold's answers, in order."""
+        for start in range(0, len(rows), _BLOCK):
+            some = rows[start : start + _BLOCK]
+            yield self._laid_out(some, None if self.answered is None else self.answered.own[some])
 
-def _with_answers(static: Matrix, answered: Matrix | None) -> Matrix:
-    return static if answered is None else np.concatenate([static, answered], axis=1)
+    def _laid_out(self, rows: Ints, said: Matrix | None) -> Matrix:
+        parts = [self.static[rows]]
+        if self.directions is not None:
+            parts.append(self.directions.rows(rows))
+        if said is not None:
+            parts.append(said)
+        return np.concatenate(parts, axis=1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -175,40 +230,28 @@ class _Learnt:
     def __call__(self, features: Matrix) -> Floats:
         """(n,) probabilities."""
         scores = {name: predict(model, features) for name, model in self.models.items()}
-        return self.calibrate(_combined(scores)[self.name])
+        return self.calibrate(combined(scores)[self.name])
 
 
-def _combined(scores: Mapping[str, Floats]) -> dict[str, Floats]:
-    both: Floats = np.mean(list(scores.values()), axis=0)
-    return {**scores, MEAN: both} if len(scores) > 1 else dict(scores)
-
-
-def _learn(
-    examples: Examples, of: NDArray[np.int16], fold: int, count: int, advance: Callable[[int], None]
-) -> _Learnt:
+def _learn(examples: Examples, of: NDArray[np.int16], fold: int, count: int) -> _Learnt:
     """What is learnt from the answers outside a fold."""
     outside = of != fold
     seen, of = examples.rows(outside), of[outside]
-    inner = [other for other in range(count) if other != fold and (of == other).any()]
+    inner = [other for other in range(count) if (of == other).any()]
     scores = {name: np.zeros(len(of)) for name in BASES}
     for other in inner:
-        training = seen.rows(of != other)
+        held = of == other
+        training = seen.rows(~held)
         for name in BASES:
-            held = of == other
             scores[name][held] = predict(fit(name, training), seen.features[held])
-            advance(1)
-    choices = _combined(scores)
+    choices = combined(scores)
     losses = {
         (name, kind): seen.log_loss(_held_out(kind, choices[name], seen, of, inner))
         for name in choices
         for kind in CALIBRATORS
     }
     name, kind = min(losses, key=lambda key: losses[key])
-    wanted = BASES if name == MEAN else (name,)
-    models = {}
-    for base in wanted:
-        models[base] = fit(base, seen)
-        advance(1)
+    models = {base: fit(base, seen) for base in CHOICES[name]}
     return _Learnt(name, kind, models, CALIBRATORS[kind](choices[name], seen.yes, seen.no))
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mitl.core.packed import Ints, places
-from mitl.fusion.evidence import Evidence, Floats, Joint, OwnCaptions, Vectors
+from mitl.fusion.evidence import Evidence, Floats, Joint, OwnCaptions, Vectors, of_length_1
 
 NEIGHBOURS = 10
 """Nearest items that say how crowded it is around an item."""
+DIRECTIONS = 32
+"""Main directions of a side that models see."""
 _CELLS = 1 << 24
 """Similarities held at once."""
 
@@ -68,6 +71,64 @@ def joint_features(evidence: Evidence) -> tuple[list[str], Floats]:
     return names, _stacked(columns, len(evidence.pairs))
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Directions:
+    """Where items lie: the main directions of images, by pictures and by their captions, and of captions.
+
+    From these a model learns what people look at, of which cosines of whole vectors say nothing. They are kept by
+    item, since a row for each pair would be longer than all other features.
+    """
+
+    images: Floats
+    """(I, D)."""
+    captions: Floats
+    """(C, D)."""
+    image_at: Ints
+    """(n,) row of each pair's image."""
+    caption_at: Ints
+
+    @classmethod
+    def of(cls, evidence: Evidence) -> Directions:
+        """``DIRECTIONS`` of each side, or as many as its vectors have; none where there are no vectors."""
+        items = np.unique(np.concatenate([evidence.images, evidence.own.images]))
+        of_images = [vectors.of(items) for vectors in evidence.pictures]
+        of_images += [group_vectors(evidence.own, vectors).of(items) for vectors in evidence.texts]
+        of_captions = [vectors.of(evidence.captions) for vectors in evidence.texts]
+        return cls(
+            _main(of_images, len(items)),
+            _main(of_captions, len(evidence.captions)),
+            places(items, evidence.images),
+            places(evidence.captions, evidence.pair_captions),
+        )
+
+    @property
+    def names(self) -> list[str]:
+        """Of the features."""
+        sides = (("image", self.images), ("caption", self.captions))
+        return [f"{side}.direction{n}" for side, rows in sides for n in range(rows.shape[1])]
+
+    def rows(self, chosen: Ints) -> Floats:
+        """(m, F) of these pairs."""
+        return np.concatenate(
+            [self.images[self.image_at[chosen]], self.captions[self.caption_at[chosen]]], axis=1
+        )
+
+
+def _main(blocks: list[Floats], count: int) -> Floats:
+    """(N, D) the items' places along the directions in which they differ most, each of variance 1."""
+    if not blocks:
+        return np.empty((count, 0), np.float32)
+    rows = np.concatenate(blocks, axis=1)
+    centred = rows - rows.mean(axis=0)
+    scale, axes = np.linalg.eigh((centred.T @ centred).astype(np.float64))
+    kept = axes[:, scale > scale[-1] * 1e-6][:, -DIRECTIONS:]
+    # The sign of an axis is the solver's whim.
+    kept = kept * np.sign(kept[np.abs(kept).argmax(axis=0), np.arange(kept.shape[1])])
+    turned = centred @ kept.astype(np.float32)
+    scaled: Floats = (turned / np.maximum(turned.std(axis=0), 1e-6)).astype(np.float32)
+    return scaled
+
+
 def _stacked(columns: list[Floats], count: int) -> Floats:
     return np.stack(columns, axis=1).astype(np.float32) if columns else np.empty((count, 0), np.float32)
 
@@ -105,8 +166,7 @@ def group_vectors(own: OwnCaptions, vectors: Vectors) -> Vectors:
     if not len(own.captions):
         return Vectors(vectors.name, own.images, np.empty((0, vectors.rows.shape[1]), np.float32))
     sums = np.add.reduceat(vectors.of(own.captions), own.starts[:-1], axis=0)
-    length = np.linalg.norm(sums, axis=1, keepdims=True)
-    return Vectors(vectors.name, own.images, sums / np.where(length > 0, length, 1))
+    return Vectors(vectors.name, own.images, of_length_1(sums))
 
 
 def _uncovered(evidence: Evidence) -> Iterator[Floats]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from mitl.analysis.records import Bias, Cell, Matrix, SizeBias, Uncertainty
 from mitl.analysis.report import figure as fig
+from mitl.judgements.calibration import Calibration
 
 WIDTH_IN = 9.0
 _LINES = (
@@ -102,6 +103,37 @@ def uncertainty_svg(found: Sequence[Uncertainty]) -> str:
             left=0.07, right=0.99, top=0.88, bottom=0.42 / (2.4 * rows), wspace=0.3, hspace=0.6
         )
         return fig.to_svg(figure, "uncertainty", "Positives by uncertainty of the query; see the table")
+
+
+def reliability_svg(reliability: Calibration) -> str:
+    """Stated probability against the share of matches that people found, with how many pairs are in each bin."""
+    with fig.style():
+        figure = fig.new_figure(WIDTH_IN, 3.2)
+        curve, cases = figure.subplots(1, 2, width_ratios=(1, 1.6))
+        curve.plot((0, 1), (0, 1), color=fig.BEFORE, ls=":", label="as stated")
+        curve.plot(
+            reliability.stated,
+            reliability.observed,
+            color=fig.AFTER,
+            marker="o",
+            label="found",
+            clip_on=False,
+        )
+        curve.set_xlim(0, 1)
+        curve.set_ylim(0, 1)
+        curve.set_xlabel("stated probability of a match")
+        curve.set_ylabel("share that people call one")
+        curve.legend(loc="upper left")
+        cases.bar(reliability.stated, reliability.cases, width=0.06, color=fig.AFTER)
+        cases.set_xlim(0, 1)
+        cases.set_xlabel("stated probability of a match")
+        cases.set_ylabel("answered pairs")
+        for axes in (curve, cases):
+            fig.bare(axes, grid="y")
+        figure.subplots_adjust(left=0.07, right=0.99, top=0.95, bottom=0.15, wspace=0.25)
+        return fig.to_svg(
+            figure, "reliability", "Stated probabilities against what people found; see the table"
+        )
 
 
 def _curves(

@@ -19,6 +19,7 @@ from mitl.stages.analysing.bias import BIAS
 from mitl.stages.analysing.completeness import COMPLETENESS
 from mitl.stages.analysing.correlations import CORRELATIONS
 from mitl.stages.analysing.favour import FAVOUR
+from mitl.stages.analysing.fusion import FUSION
 from mitl.stages.analysing.multiplicity import MULTIPLICITY
 from mitl.stages.analysing.rankings import DIVERSITY, LABEL_ORDER
 from mitl.stages.analysing.sets import SETS
@@ -44,6 +45,7 @@ ANALYSES: dict[str, Analysis[Any]] = {
         FAVOUR,
         UNCERTAINTY,
         SIMILARITY,
+        FUSION,
     )
 }
 """Name → analysis, in the order in which they are shown; `mitl analyse` and the report go through it alike."""

@@ -20,7 +20,6 @@ from mitl.fusion.evidence import Evidence
 from mitl.fusion.folds import FOLDS
 from mitl.fusion.fusing import Fusion
 from mitl.fusion.fusing import fuse as fuse_pairs
-from mitl.fusion.models import BASES
 from mitl.judgements.calibration import Calibration, calibration
 from mitl.progress import Progress, no_progress
 from mitl.records import Environment, StageResult, Table
@@ -29,7 +28,7 @@ from mitl.settings import Settings
 from mitl.stages.fusing.gathering import answered, evidence
 from mitl.stages.fusing.scores import FOLDER, KeptScores, kept_scores, stamp
 
-VERSION = 1
+VERSION = 2
 """Raised when the same inputs give other probabilities, so that kept ones are not taken for them."""
 
 
@@ -132,7 +131,8 @@ def _place(settings: Settings, config: Mapping[str, Any]) -> KeptScores:
 
 def _again(context: Context, kept: KeptScores, said: dict[str, Any]) -> StageResult:
     """The same as made before; where others were made since, these are the newest again."""
-    newest = next(iter(kept_scores(context)), (None, kept))[1]
+    found = kept_scores(context.settings, context.environment, said["runs"])
+    newest = next(found, (None, kept))[1]
     if newest.path == kept.path:
         return _result(kept, said["counts"], "nothing_to_do")
     kept.describe({**said, "made_at": stamp(context.now())})
@@ -140,8 +140,7 @@ def _again(context: Context, kept: KeptScores, said: dict[str, Any]) -> StageRes
 
 
 def _fused(found: Evidence, context: Context) -> Fusion:
-    steps = FOLDS * (FOLDS - 1) * len(BASES)
-    with context.progress("fuse", total=steps) as advance:
+    with context.progress("fuse", total=FOLDS) as advance:
         return fuse_pairs(found, seed=context.settings.seed, advance=advance)
 
 

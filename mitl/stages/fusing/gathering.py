@@ -132,7 +132,6 @@ class _NotKeptError(Exception):
 
 def _refuse(chunks: Iterable[Chunk]) -> Iterator[tuple[int, Encoded]]:
     raise _NotKeptError
-    yield
 
 
 def _kept(compute: ComputeContext, annotator: Annotator, modality: Modality, items: Items) -> Encoded:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,8 +17,10 @@ import pandas as pd
 from mitl.core.whole_files import one_clear_line, whole_file
 from mitl.crowd.context import Context
 from mitl.db.store import proposals
+from mitl.records import Environment
 from mitl.records.audits import FUSED
 from mitl.records.frames import frame
+from mitl.settings import Settings
 
 FOLDER = "fused"
 """Within ``runs``."""
@@ -65,14 +67,15 @@ class KeptScores:
             sink.write(json.dumps(about, indent=1, sort_keys=True).encode())
 
 
-def kept_scores(context: Context) -> Iterator[tuple[dict[str, Any], KeptScores]]:
-    """What is said of each file that was made in this environment from the runs of today, newest first."""
-    runs = [run.hash for run in proposals.runs(context.session)]
+def kept_scores(
+    settings: Settings, environment: Environment, runs: Sequence[str]
+) -> Iterator[tuple[dict[str, Any], KeptScores]]:
+    """What is said of each file that was made in this environment from the runs of these hashes, newest first."""
     found = []
-    for about in (context.settings.runs / FOLDER).glob("*.json"):
+    for about in (settings.runs / FOLDER).glob("*.json"):
         kept = KeptScores(about.with_suffix(".parquet"))
         said = kept.described()
-        if said is not None and (said.get("environment"), said.get("runs")) == (context.environment, runs):
+        if said is not None and (said.get("environment"), said.get("runs")) == (environment, list(runs)):
             found.append((str(said.get("made_at", "")), about.name, said, kept))
     for _, _, said, kept in sorted(found, key=lambda one: one[:2], reverse=True):
         yield said, kept
@@ -80,7 +83,8 @@ def kept_scores(context: Context) -> Iterator[tuple[dict[str, Any], KeptScores]]
 
 def fused_scores(context: Context) -> pd.DataFrame | None:
     """``FUSED``: the newest probabilities made from the present runs; None where there are none."""
-    for _, kept in kept_scores(context):
+    runs = [run.hash for run in proposals.runs(context.session)]
+    for _, kept in kept_scores(context.settings, context.environment, runs):
         fused = kept.read()
         if fused is not None:
             return fused

@@ -1,0 +1,149 @@
+"""`mitl fuse` on a small world: what it writes, what it reads, and what it says where it cannot."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cli_kit import fails, ok
+from sqlalchemy import update
+from world_kit import SANDBOX, make_world, run_propose, work_until_done
+
+from mitl.core.packed import distinct
+from mitl.crowd.context import open_context
+from mitl.db.models import HitItem
+from mitl.db.session import open_database
+from mitl.fusion import fusing, models
+from mitl.records import PairRole
+from mitl.settings import Settings
+from mitl.settings import load as load_settings
+from mitl.stages.fusing.fuse import fuse
+from mitl.stages.fusing.gathering import answered, evidence
+from mitl.stages.fusing.scores import FOLDER, fused_scores
+
+pytest.importorskip("sklearn", reason="the extra mitl[fusion] is not installed")
+
+NOTHING = np.empty(0, np.int64)
+
+
+@pytest.fixture(scope="module")
+def worked(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    settings = make_world(tmp_path_factory.mktemp("fuse"))
+    run_propose(settings, image_queries=15, caption_queries=30)
+    work_until_done(settings)
+    return settings
+
+
+@pytest.fixture
+def project(worked: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """A copy of the worked project, where fusion takes the quickest model alone."""
+    monkeypatch.setattr(fusing, "BASES", {"logistic": models.BASES["logistic"]})
+    shutil.copytree(worked.project, tmp_path / "copy")
+    return load_settings(tmp_path / "copy", environ={})
+
+
+def scores(settings: Settings):
+    with open_context(settings, SANDBOX, read_only=True) as context:
+        return fused_scores(context)
+
+
+def test_all_ranked_pairs_are_written_with_what_they_were_made_of(project):
+    """A probability and a fold for each pair of the ranking files, to their full depth; figures in the JSON."""
+    assert scores(project) is None
+    done = fuse(project, SANDBOX)
+    with open_context(project, SANDBOX, read_only=True) as context:
+        ranked = evidence(context, answered(context, NOTHING)).ranked
+    found = scores(project)
+    about = json.loads(next((project.runs / FOLDER).glob("*.json")).read_text())
+
+    assert found["pair"].tolist() == distinct(ranked["pair"].to_numpy()).tolist()
+    assert ranked["rank"].max() == 10
+    assert found["probability"].between(0, 1).all()
+    assert done.counts["auc"] > 0.6
+    assert about["counts"]["auc"] == done.counts["auc"]
+    assert set(done.counts["annotators"]) == {"near", "far"}
+
+
+def test_a_second_call_does_nothing_and_a_lost_half_is_made_again(project):
+    """Files are there whole or not at all: without the JSON there are no scores."""
+    first = fuse(project, SANDBOX)
+    bytes_before = Path(first.paths["fused"]).read_bytes()
+
+    assert fuse(project, SANDBOX).status == "nothing_to_do"
+
+    Path(first.paths["fused"]).with_suffix(".json").unlink()
+
+    assert scores(project) is None
+    assert fuse(project, SANDBOX).status == "done"
+    assert Path(first.paths["fused"]).read_bytes() == bytes_before
+
+
+def test_what_is_answered_on_an_audit_s_place_is_not_read(project):
+    """Pages' candidates turned into audit places: nothing is left to learn from."""
+    with open_context(project, SANDBOX, read_only=True) as context:
+        before = answered(context, NOTHING)
+    with open_database(project.db_url) as session:
+        session.execute(update(HitItem).where(HitItem.role == PairRole.CANDIDATE).values(role=PairRole.AUDIT))
+        session.commit()
+    with open_context(project, SANDBOX, read_only=True) as context:
+        after = answered(context, NOTHING)
+
+    assert len(before) > 100
+    assert not set(after["pair"]) & (set(before["pair"]) - set(after["pair"]))
+    assert len(after) < len(before) / 4
+
+
+def test_pairs_drawn_to_bound_machine_labels_are_left_out(project):
+    """Their answers speak neither for themselves nor for others."""
+    with open_context(project, SANDBOX, read_only=True) as context:
+        every = answered(context, NOTHING)
+        drawn = np.sort(every["pair"].to_numpy()[::3])
+        rest = answered(context, drawn)
+
+    assert sorted(set(every["pair"]) - set(rest["pair"])) == drawn.tolist()
+
+
+def test_scores_of_other_runs_are_not_taken_for_today_s(project):
+    """After another proposing there are none until fusing again."""
+    fuse(project, SANDBOX)
+    run_propose(project, image_queries=16, caption_queries=30)
+
+    assert scores(project) is None
+
+
+def test_without_proposals_or_answers_one_line_says_what_to_do(tmp_path, monkeypatch):
+    """No traceback, exit status 1."""
+    settings = make_world(tmp_path)
+
+    assert "run `mitl propose` first" in fails(1, "fuse", "--project", settings.project)
+
+    run_propose(settings)
+
+    assert "no ranked pair has a usable answer yet" in fails(1, "fuse", "--project", settings.project)
+
+
+def test_the_command_prints_the_area_first(project):
+    """Then each annotator's own, and what people must still judge."""
+    said = ok("fuse", "--project", project.project, "--sandbox").out.splitlines()
+    printed = ok("fuse", "--project", project.project, "--json").json
+
+    assert said[0].startswith("against people's answers on ")
+    assert said[2].split()[0] == "fusion"
+    assert printed["status"] == "nothing_to_do"
+    assert len(printed["counts"]["still_asked"]) == 3
+
+
+def test_the_analysis_shows_how_far_the_probabilities_hold(project, tmp_path):
+    """Without probabilities one line says so; with them come areas, the curve and a drawing."""
+    before = ok("analyse", "--project", project.project, "fusion", "diversity", "--json").json["counts"]
+    fuse(project, SANDBOX)
+    after = ok("analyse", "--project", project.project, "fusion", "--plots", tmp_path, "--json").json[
+        "counts"
+    ]
+
+    assert "run `mitl fuse`" in before["left_out"]["fusion"]
+    assert after["analyses"]["fusion"]["auc"] > 0.6
+    assert "<svg" in (tmp_path / "reliability.svg").read_text()
