@@ -255,7 +255,12 @@ def test_without_an_audit_pages_are_as_they_were():
 
     hits = pack(pairs, POSITIVES, NEGATIVES, seed=3)
 
-    assert [item.pair for item in hits[0].items][:4] == [Pair(1, 9), Pair(2000, 0), Pair(5, 27), Pair(1000, 0)]
+    assert [item.pair for item in hits[0].items][:4] == [
+        Pair(1, 9),
+        Pair(2000, 0),
+        Pair(5, 27),
+        Pair(1000, 0),
+    ]
 
 
 def test_audit_questions_need_controls_too():

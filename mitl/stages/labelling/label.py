@@ -26,7 +26,7 @@ from mitl.audits.machine_labels import (
 from mitl.core.packed import Ints, contains, distinct, pack_pairs, places
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import audits as audit_store
-from mitl.db.store import columns, open_work
+from mitl.db.store import columns, open_work, proposals
 from mitl.db.store.audits import AuditRow
 from mitl.errors import AuditError
 from mitl.progress import Progress, no_progress
@@ -148,7 +148,8 @@ def _sample(context: Context) -> AuditRow:
 
 def _score(context: Context, audit: AuditRow, sampled: Ints) -> tuple[Mapping[str, Any], pd.DataFrame]:
     """What is said of the newest probabilities, and ``FUSED``; AuditError where they may have read the sample."""
-    for about, kept in kept_scores(context):
+    runs = [run.hash for run in proposals.runs(context.session)]
+    for about, kept in kept_scores(context.settings, context.environment, runs):
         fused = kept.read()
         if fused is None:
             continue
