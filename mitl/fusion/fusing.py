@@ -79,6 +79,7 @@ def fuse(
 
     Args:
         groups: of features; ``annotators`` at least.
+        count: of folds, 3 at least.
         advance: told after each fold.
 
     Raises:

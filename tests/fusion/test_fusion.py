@@ -70,7 +70,7 @@ def test_a_fold_s_answers_say_nothing_of_its_own_probabilities(made, fused):
     _turn_round(made, fused, 0, COUNT)
 
 
-@pytest.mark.parametrize(("seed", "count"), [(1, 2), (2, 4), (3, 5)])
+@pytest.mark.parametrize(("seed", "count"), [(1, 3), (2, 4)])
 def test_no_fold_judges_itself(logistic_alone, seed, count):
     """In other worlds, with other numbers of folds."""
     made = evidence(seed)

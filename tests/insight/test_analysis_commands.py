@@ -77,7 +77,7 @@ def found(judged):
 
 
 def test_every_analysis_is_made_or_says_why(found):
-    """Files of embeddings give no uncertainty, plain pages ask for no rationale, nobody rated similarity or fused."""
+    """Files of embeddings give no uncertainty, plain pages ask for no rationale; nobody rated similarity or fused."""
     assert set(found["analyses"]) | set(found["left_out"]) == set(ANALYSES)
     assert set(found["left_out"]) == {"uncertainty", "rationale", "similarity", "fusion"}
     assert "no annotator here gives an uncertainty (near, far)" in found["left_out"]["uncertainty"]
