@@ -96,6 +96,7 @@ def walk(tmp_path_factory) -> Walk:
             *(2 * (("analyse", "--csv", "tables", "--plots", "drawings"),)),
             ("report",),
             ("report",),
+            *(("report", "--methods", file) for file in ("methods.tex", "-")),
             ("status",),
             ("workers", "--csv", "workers.csv"),
             ("workers", "--by-hits"),
