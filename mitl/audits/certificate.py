@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -15,6 +14,7 @@ from mitl.audits.bounds import SHARES, Evidence, Precision, Rates, Recall, preci
 from mitl.audits.evidence import Group, Recheck, Sample, check_complete, check_sample, held_sizes
 from mitl.audits.finite import Method
 from mitl.audits.workers import FEWEST, overturned_share
+from mitl.core.formats import lower_bound
 from mitl.core.packed import Ints
 from mitl.errors import AuditError
 from mitl.records import AuditPurpose, several
@@ -153,15 +153,16 @@ class Certificate:
     def lines(self) -> list[str]:
         """The certificate in words."""
         return [
-            f"with {self.confidence:.3g} confidence recall is at least {_share(self.measured.recall)}: at most "
+            f"with {self.confidence:.3g} confidence recall is at least {lower_bound(self.measured.recall, 4)}: at most "
             f"{several(self.measured.missing, 'match', 'matches')} missing beside at least "
             f"{self.measured.right:,} right ones",
-            f"with {self.confidence:.3g} confidence precision is at least {_share(self.measured.precision)}: at most "
-            f"{self.measured.wrong:,} of {several(self.held, 'positive')} wrong",
-            f"whatever the workers' rates of error are, recall is at least {_share(self.worst.recall)} and precision "
-            f"at least {_share(self.worst.precision)}",
+            f"with {self.confidence:.3g} confidence precision is at least "
+            f"{lower_bound(self.measured.precision, 4)}: at most {self.measured.wrong:,} of "
+            f"{several(self.held, 'positive')} wrong",
+            f"whatever the workers' rates of error are, recall is at least {lower_bound(self.worst.recall, 4)} and "
+            f"precision at least {lower_bound(self.worst.precision, 4)}",
             *(
-                [f"by Chao's estimate recall is at most {_share(self.at_most)}"]
+                [f"by Chao's estimate recall is at most {self.at_most:.4f}"]
                 if self.at_most is not None
                 else []
             ),
@@ -366,10 +367,6 @@ def _bound(evidence: Evidence, recall: Recall, precision: Precision) -> Bound:
         precision=float(precision.lower),
         wrong=int(precision.wrong),
     )
-
-
-def _share(value: float) -> str:
-    return f"{math.floor(value * 10_000) / 10_000:.4f}"  # a lower bound is never rounded up
 
 
 def _rate(rate: Rate) -> str:

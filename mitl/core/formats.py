@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 from collections.abc import Iterable, Sequence
 
@@ -13,6 +14,11 @@ MISSING = "–"
 def count(value: int | None) -> str:
     """1234567 as ``1,234,567``."""
     return MISSING if value is None else f"{value:,}"
+
+
+def lower_bound(value: float, digits: int = 3) -> str:
+    """A lower bound, which is never rounded up: 0.0238 as ``0.023``."""
+    return f"{math.floor(value * 10**digits + 1e-9) / 10**digits:.{digits}f}"
 
 
 def percent(share: float | None, digits: int = 1) -> str:

@@ -14,7 +14,7 @@ from mitl.positives.markdown import listed
 from mitl.positives.methods_facts import Cite, Facts, Paragraph, Part, Sentence, UsedMachine
 from mitl.positives.methods_people import annotation
 from mitl.positives.methods_proof import audited, evaluated, machine_labels
-from mitl.positives.references import OF_DATASETS, OF_NETWORKS
+from mitl.positives.references import NAMES_OF_NETWORKS, OF_DATASETS, OF_NETWORKS
 from mitl.positives.release_input import ProposalRun, QueryDraw
 from mitl.records import Direction, PositiveSource, several
 
@@ -85,7 +85,7 @@ def _what(machine: UsedMachine | None) -> list[Part]:
         return []
     if machine.network in OF_NETWORKS:
         small = "a small network of the kind of " if machine.small else ""
-        return [f" ({small}{machine.network.upper()}", Cite((OF_NETWORKS[machine.network],)), ")"]
+        return [f" ({small}{NAMES_OF_NETWORKS[machine.network]}", Cite((OF_NETWORKS[machine.network],)), ")"]
     return [f" ({KINDS[machine.kind]})"]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from mitl.core.formats import lower_bound
 from mitl.core.pricing import format_dollars
-from mitl.positives.markdown import percent
 from mitl.positives.methods_facts import Facts
 from mitl.positives.sheet_audit import machine_counts
 
@@ -95,5 +95,5 @@ def _shown(key: str, value: Any) -> str:
     if key.endswith("_cents"):
         return format_dollars(value)
     if key.endswith("_at_least"):
-        return percent(value)
+        return f"{lower_bound(100 * value, 1)} %"
     return f"{value:.3f}" if isinstance(value, float) else f"{value:,}"

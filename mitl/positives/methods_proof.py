@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mitl.core.formats import lower_bound
 from mitl.positives.markdown import listed, percent
 from mitl.positives.methods_facts import Cite, Facts, Sentence
 from mitl.positives.sheet_audit import machine_counts
@@ -53,10 +54,10 @@ def audited(of: Facts) -> Iterator[Sentence]:
     )
     yield (
         f"With {100 * proof.confidence:.3g} % confidence the recall of the release is at least "
-        f"{percent(proof.measured.recall)} and, separately, its precision at least "
-        f"{percent(proof.measured.precision)}, with workers' rates of "
+        f"{lower_bound(100 * proof.measured.recall, 1)} % and, separately, its precision at least "
+        f"{lower_bound(100 * proof.measured.precision, 1)} %, with workers' rates of "
         "error bounded from the same answers; whatever these rates are, at least "
-        f"{percent(proof.worst.recall)} and {percent(proof.worst.precision)}.",
+        f"{lower_bound(100 * proof.worst.recall, 1)} % and {lower_bound(100 * proof.worst.precision, 1)} %.",
     )
     yield (
         "The bounds treat the samples as drawn without replacement ",

@@ -196,6 +196,9 @@ OF_NETWORKS = {
 }
 """Network → what describes it."""
 
+NAMES_OF_NETWORKS = {"pvse": "PVSE", "vsrn": "VSRN", "pcme": "PCME", "vilt": "ViLT", "clip": "CLIP"}
+"""As their papers write them."""
+
 
 def bibtex(keys: Collection[str]) -> str:
     """The entries of these keys, in alphabetical order."""

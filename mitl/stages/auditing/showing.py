@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, TypedDict
 
 from mitl.audits.certificate import Look, look
+from mitl.core.formats import lower_bound
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import audits as audit_store
 from mitl.db.store.audits import AuditRow
@@ -45,8 +46,8 @@ class AuditState:
         if self.bound is None:
             return f"{said}; no positive to bound yet"
         return (
-            f"{said}; so far recall is at least {self.bound.recall:.3f} and precision at least "
-            f"{self.bound.precision:.3f}, with {design.confidence:.3g} confidence at any time"
+            f"{said}; so far recall is at least {lower_bound(self.bound.recall)} and precision at least "
+            f"{lower_bound(self.bound.precision)}, with {design.confidence:.3g} confidence at any time"
         )
 
 
@@ -163,8 +164,9 @@ def show(settings: Settings, environment: Environment | None = None) -> StageRes
             "worst_precision": state.bound.worst_precision,
         }
         lines.append(
-            f"whatever the workers' rates of error are: recall at least {state.bound.worst_recall:.3f}, precision at "
-            f"least {state.bound.worst_precision:.3f}; read up to place {state.bound.place:,} of the drawing"
+            f"whatever the workers' rates of error are: recall at least {lower_bound(state.bound.worst_recall)}, "
+            f"precision at least {lower_bound(state.bound.worst_precision)}; read up to place "
+            f"{state.bound.place:,} of the drawing"
         )
     return StageResult(
         counts=counts,
