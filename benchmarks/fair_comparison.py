@@ -1,6 +1,6 @@
 """Rankings of models by naive and fair scores against the ranking by the truth, as Markdown.
 
-    python benchmarks/fair_comparison.py scenes [--worlds 4] [--images 120] [--proposers 2] [--audit 600]
+    python benchmarks/fair_comparison.py scenes [--worlds 4] [--first 0] [--images 120] [--proposers 2] [--audit 600]
     python benchmarks/fair_comparison.py captions --data DIR [--audit 600]
 
 ``scenes``: in generated worlds some of the five small twins propose, simulated workers judge what they propose, an
@@ -234,11 +234,11 @@ def table_of(trials: Sequence[Sequence[Found]], held_out: Sequence[Sequence[str]
     return "\n".join(lines)
 
 
-def scenes_trials(worlds: int, images: int, proposers: int, size: int) -> str:
+def scenes_trials(worlds: range, images: int, proposers: int, size: int) -> str:
     """Each pair of proposers in each world, with both directions' queries apart."""
     trials: dict[str, list[list[Found]]] = {"i2t": [], "t2i": []}
     outside: dict[str, list[list[str]]] = {"i2t": [], "t2i": []}
-    for world in range(worlds):
+    for world in worlds:
         truth, originals, similarities = twins_of_world(images, world)
         for direction in trials:
             turned = direction == "t2i"
@@ -351,6 +351,7 @@ def main() -> None:
     )
     parser.add_argument("which", choices=["scenes", "captions"])
     parser.add_argument("--worlds", type=int, default=4)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first world")
     parser.add_argument("--images", type=int, default=120)
     parser.add_argument("--proposers", type=int, default=2)
     parser.add_argument("--audit", type=int, default=600)
@@ -358,7 +359,8 @@ def main() -> None:
     given = parser.parse_args()
     started = time.perf_counter()
     if given.which == "scenes":
-        print(scenes_trials(given.worlds, given.images, given.proposers, given.audit))
+        worlds = range(given.first, given.first + given.worlds)
+        print(scenes_trials(worlds, given.images, given.proposers, given.audit))
     else:
         print(captions_trials(given.data, given.audit))
     print(f"\n{time.perf_counter() - started:.0f} s")
