@@ -122,11 +122,16 @@ def test_a_draft_is_told_at_once_and_options_with_it(open_page, site):
     page = open_page("/around")
     frame = page.frame_locator("iframe")
 
+    def last(kind: str) -> dict[str, object]:
+        """The frame is another process, so what it has told already may still be on its way."""
+        page.wait_for_function("kind => heard.some(({type}) => type === kind)", arg=kind)
+        return page.evaluate("kind => heard.filter(({type}) => type === kind).at(-1)", kind)
+
     frame.locator("[value=right]").check()
-    told = page.evaluate("heard.filter(({type}) => type === 'mitl-draft').at(-1).fields")
+    told = last("mitl-draft")["fields"]
     frame.locator("#how").click()
     frame.get_by_label("go on by itself").uncheck()
-    options = page.evaluate("heard.filter(({type}) => type === 'mitl-options').at(-1).options")
+    options = last("mitl-options")["options"]
 
     assert ["p01_prefer", "right"] in told
     assert options == [["keys", True], ["auto", False]]

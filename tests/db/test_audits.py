@@ -293,3 +293,12 @@ def test_a_sample_is_held_against_its_design(session):
     session.execute(text("UPDATE audit_pair SET inclusion = 0.2 WHERE place = 2"))
 
     assert audits.against_design(session) == 1
+
+
+def test_a_design_that_cannot_be_read_is_counted(session):
+    """What somebody wrote into the database by hand is found, and nothing else stops."""
+    add_audit(session, some_pairs(session, 3))
+    session.execute(text("UPDATE audit SET design = 'no JSON'"))
+    session.expire_all()
+
+    assert audits.against_design(session) == 1

@@ -255,6 +255,7 @@ def test_what_the_codes_on_sheets_mean_never_changes():
         "gold_negative",
         "repeat",
         "overlap",
+        "audit",
     ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 Rows = dict[str, list[dict[str, Any]]]
@@ -215,7 +216,18 @@ C0001: Rows = {
     ),
 }
 
+
 # What each later revision brought: rows of new tables, and values of new columns by table and key.
+def _design(purpose: str, *strata: tuple[int, int]) -> str:
+    """The design of an audit whose strata have these sizes and samples, as p0009 keeps it."""
+    named = [
+        {"name": AWKWARD, "size": size, "sample": sample, "recheck_share": 0.1, "expected": 0.001}
+        for size, sample in strata
+    ]
+    fixed = {"purpose": purpose, "seed": 3, "confidence": 0.95, "shares": None, "simple": False}
+    return json.dumps({**fixed, "strata": named}, sort_keys=True)
+
+
 NEW_ROWS: dict[str, Rows] = {
     "p0002": {
         "import_file": _table(
@@ -287,13 +299,13 @@ NEW_ROWS: dict[str, Rows] = {
     "p0009": {
         "audit": _table(
             "id environment number purpose design pool_sha256 listed drawn_at",
-            (1, "sandbox", 1, "recall", AWKWARD, "ab" * 32, b"\x00PAR1", T),
-            (2, "sandbox", 2, "labels", "{}", "ab" * 32, b"", T + 1),
+            (1, "sandbox", 1, "recall", _design("recall", (4, 1), (100_000, 1)), "ab" * 32, b"\x00PAR1", T),
+            (2, "sandbox", 2, "labels", _design("labels"), "ab" * 32, b"", T + 1),
         ),
         "audit_pair": _table(
             "id audit_id pair_id place stratum inclusion recheck known",
-            (1, 1, 5, 1, 0, 0.30000001192092896, True, True),
-            (2, 1, 2, 2, 3, 1e-05, False, False),
+            (1, 1, 5, 1, 0, 0.25, True, True),
+            (2, 1, 2, 2, 1, 1e-05, False, False),
         ),
         "labelling": _table(
             "id environment audit_id config made_at withdrawn_at",

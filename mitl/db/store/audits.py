@@ -241,9 +241,17 @@ def _given(audit_id: int) -> Any:
 
 
 def against_design(session: Session) -> int:
-    """How many strata of audits hold another number of drawn pairs, or ones drawn otherwise, than their design says."""
+    """How many strata of audits hold another number of drawn pairs, or ones drawn otherwise, than their design says.
+
+    A design that cannot be read counts as one.
+    """
     count = 0
-    for audit in map(_row, session.scalars(select(Audit))):
+    for stored in session.scalars(select(Audit)):
+        try:
+            audit = _row(stored)
+        except (KeyError, TypeError, ValueError):
+            count += 1
+            continue
         strata = audit.design.strata
         drawn = drawn_pairs(session, audit.id)
         beyond = drawn["stratum"][(drawn["stratum"] < 0) | (drawn["stratum"] >= len(strata))]
