@@ -17,6 +17,7 @@ from world_kit import SANDBOX, make_world, run_propose, run_publish
 
 from mitl.campaign.kinds.pairs.planning import Campaign, draw_controls, make_plan
 from mitl.core.packed import pack_pairs, unpack_pairs
+from mitl.crowd.context import open_context
 from mitl.db.session import open_database
 from mitl.db.store import audits, open_work, proposals
 from mitl.db.store import hits as hit_store
@@ -26,6 +27,7 @@ from mitl.records import AuditPurpose, Direction, HitState, PairRole
 from mitl.records.frames import LABELS, MACHINE_LABELS, frame
 from mitl.settings import Settings, load
 from mitl.stages.analysing.analyse import analyse
+from mitl.stages.fusing.gathering import answered
 from mitl.stages.harvesting.harvest import harvest
 from mitl.stages.releasing.build_dataset import build_dataset
 from mitl.stages.reporting.status import status
@@ -331,7 +333,7 @@ def test_nothing_that_chooses_learns_or_merges_reads_an_audit(settings, tmp_path
 
 
 def _chosen(settings: Settings, folder: Path) -> list[object]:
-    """What is open and what would be asked again, the controls, and every analysis; releases go to the folder."""
+    """What is open, what would be asked again, controls, what fusion learns of, analyses; releases go to the folder."""
     for aggregator in Aggregator:
         build_dataset(
             settings,
@@ -349,6 +351,10 @@ def _chosen(settings: Settings, folder: Path) -> list[object]:
             draw_controls(session, settings, SANDBOX, 9),
             sorted(item.pair for page in plan.pages for item in page if item.role is CANDIDATE),
         ]
+    with open_context(settings, SANDBOX, read_only=True) as context:
+        learnt = answered(context, np.empty(0, np.int64))
+        assert len(learnt)
+        chosen.append(learnt.to_dict())
     tables = analyse(settings, (), SANDBOX).tables
     assert tables
     counts = status(settings, SANDBOX).counts
