@@ -19,13 +19,14 @@ from pathlib import Path
 
 import numpy as np
 
+from mitl.audits.frontier import TOLERATED, share_left
 from mitl.core.packed import Ints, contains, distinct, pack_ids, places, unpack_ids
 from mitl.crowd.context import Context, open_context
 from mitl.crowd.populations import CHARACTERS, parse_population
 from mitl.datasets.scenes.files import read_world
 from mitl.datasets.scenes.world import truth_matrix
 from mitl.db.store import columns
-from mitl.fusion.curves import TOLERANCES, area, still_asked
+from mitl.fusion.curves import area
 from mitl.fusion.evidence import ANSWERED, Evidence
 from mitl.fusion.fusing import ANSWERS, DIRECTIONS, STATIC, fuse
 from mitl.judgements.calibration import calibration
@@ -74,7 +75,7 @@ def main() -> None:
         probability = made.fused["probability"].to_numpy()[at]
         held = area(probability[rest], truth[rest], images[rest])
         seen = area(probability[chosen], yes[chosen], images[chosen])
-        left = ", ".join(f"{still_asked(held.value, one, float(truth.mean())):.2f}" for one in TOLERANCES)
+        left = ", ".join(f"{share_left(held.value, *one, float(truth.mean())):.2f}" for one in TOLERATED)
         print(
             f"{'+ ' * (count > 1) + STEPS[count - 1]:14s} not answered, against the truth {held.value:.3f} "
             f"({held.low:.3f} to {held.high:.3f}); answered, against answers {seen.value:.3f}; calibration error "

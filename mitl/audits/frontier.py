@@ -19,6 +19,8 @@ from mitl.errors import AuditError
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
+TOLERATED = ((0.01, 0.01), (0.05, 0.01), (0.10, 0.05))
+"""(lost recall, wrong matches) of the table that is always shown."""
 BINS = 1000
 """Steps of equally many pairs into which the scores are cut: the share of pairs is exact to a thousandth."""
 SAMPLES = 300

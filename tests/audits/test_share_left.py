@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 from mitl.audits.frontier import share_left
 from mitl.errors import AuditError
@@ -36,6 +38,22 @@ def test_a_better_score_or_more_tolerance_leaves_no_more_to_people(
     assert share_left(auc + better, lost, wrong, prevalence) <= left + 1e-12
     assert share_left(auc, lost * 1.5, wrong, prevalence) <= left + 1e-12
     assert share_left(auc, lost, wrong * 1.5, prevalence) <= left + 1e-12
+
+
+def test_the_thresholds_keep_what_they_promise() -> None:
+    """Drawn from the model itself: at these thresholds so much is lost, wrong and left to people."""
+    rng = np.random.default_rng(3)
+    apart = np.sqrt(2) * norm.ppf(0.95)
+    is_match = rng.random(400_000) < 0.45
+    score = rng.normal(size=400_000) + apart * is_match
+    low, high = apart + norm.ppf(0.05), norm.isf(0.01 * 0.45 * 0.95 / 0.55)
+    kept = is_match & (score >= low)
+    wrong = ~is_match & (score > high)
+
+    assert 1 - kept.sum() / is_match.sum() == pytest.approx(0.05, abs=0.003)
+    assert wrong.sum() / kept.sum() == pytest.approx(0.01, abs=0.002)
+    left = ((score >= low) & (score <= high)).mean()
+    assert left == pytest.approx(share_left(0.95, 0.05, 0.01, 0.45), abs=0.005)
 
 
 def test_with_no_tolerance_everything_stays_with_people() -> None:

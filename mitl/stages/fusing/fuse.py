@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from mitl.audits.frontier import TOLERATED, share_left
 from mitl.core.packed import Ints, pack_pairs, places, unpack_ids
 from mitl.crowd.context import Context, open_context
 from mitl.db.store import audits, proposals
-from mitl.fusion.curves import TOLERANCES, Area, area, still_asked
+from mitl.fusion.curves import Area, area
 from mitl.fusion.evidence import Evidence
 from mitl.fusion.folds import FOLDS
 from mitl.fusion.fusing import Fusion
@@ -186,7 +187,8 @@ def _counts(found: Evidence, made: Fusion, excluded: Ints) -> FuseCounts:
         "reliability": _curve(reliability),
         "annotators": _annotators(found, judged),
         "still_asked": [
-            {**asdict(tolerance), "share": still_asked(auc, tolerance, share)} for tolerance in TOLERANCES
+            {"lost": lost, "wrong": wrong, "share": share_left(auc, lost, wrong, share)}
+            for lost, wrong in TOLERATED
         ],
         "models": dict(made.models),
         "calibrations": dict(made.calibrations),

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from mitl.audits.certificate import MOST_OF_ONE
 from mitl.audits.machine_labels import (
     SIDING_SHARE,
     LabelledStratum,
@@ -35,9 +36,6 @@ from mitl.records.frames import counts as speaks
 from mitl.records.results import printed_by
 from mitl.settings import Settings
 from mitl.stages.fusing.scores import kept_scores
-
-MOST_OF_ONE_WORKER = 0.5
-"""Of the sample's answers; beyond that the bound would be about one worker's taste."""
 
 
 class StratumCounts(TypedDict):
@@ -167,10 +165,10 @@ def _score(context: Context, audit: AuditRow, sampled: Ints) -> tuple[Mapping[st
 def _check_workers(context: Context, audit: AuditRow) -> None:
     shares = audit_store.worker_shares(context.session, audit.id)
     worker, share = next(iter(shares.items()), ("", 0.0))
-    if share > MOST_OF_ONE_WORKER:
+    if share > MOST_OF_ONE:
         raise AuditError(
             f"worker {worker!r} gave {share:.0%} of the sample's answers, so the bound would rest on one person; at "
-            f"most {MOST_OF_ONE_WORKER:.0%} are taken: set max_hits_per_worker and draw another sample"
+            f"most {MOST_OF_ONE:.0%} are taken: set max_hits_per_worker and draw another sample"
         )
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from mitl.analysis.report.frontier_plot import Curve
-from mitl.audits.frontier import Estimate, Frontier, Labelling, estimate
+from mitl.audits.frontier import TOLERATED, Estimate, Frontier, Labelling, estimate
 from mitl.audits.thresholds import MOST_SIDING, Tolerance
 from mitl.crowd.context import Context
 from mitl.errors import UsageError
@@ -18,8 +18,6 @@ from mitl.stages.fusing.scores import fused_scores
 from mitl.stages.planning.candidates import Candidates, Sampled, sample
 from mitl.stages.planning.price import Price, price_of
 
-TOLERATED = ((0.01, 0.01), (0.05, 0.01), (0.10, 0.05))
-"""(lost recall, wrong matches) of the table that is always shown."""
 SAMPLE_SIZES = (60, 100, 150, 200, 300, 400, 600, 800, 1200, 1600, 2400, 3200, 4800, 6400)
 RISK = 0.05
 POINTS = 41

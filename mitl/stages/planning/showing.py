@@ -7,13 +7,13 @@ from typing import Annotated, TypedDict
 import numpy as np
 
 from mitl.analysis.report.frontier_plot import frontier_svg
-from mitl.audits.frontier import Estimate, share_left
+from mitl.audits.frontier import TOLERATED, Estimate, share_left
 from mitl.audits.planning import AuditPlan
 from mitl.core.pricing import format_dollars
 from mitl.hits.packing import hits_needed
 from mitl.records import Table
 from mitl.records.results import printed_by
-from mitl.stages.planning.options import TOLERATED, Planned, in_percent, not_reachable
+from mitl.stages.planning.options import Planned, in_percent, not_reachable
 
 
 class Interval(TypedDict):
