@@ -45,6 +45,35 @@ class Recheck:
     """Pairs drawn for a recheck that two of three workers called a match, whatever the first said."""
 
 
+def answered(audited: pd.DataFrame) -> tuple[Flags, Flags]:
+    """(3, n) which answers of ``AUDITED`` are given, and which of them call the pair a match."""
+    answers = np.stack([audited[name].to_numpy() for name in ("first", "second", "third")])
+    given = np.asarray(answers != NONE)
+    return given, given & _POSITIVE[answers]
+
+
+def wanted_each(audited: pd.DataFrame) -> Ints:
+    """(n,) answers that each pair needs as it stands: 3 where it is rechecked or the first says yes, else 1."""
+    first = answered(audited)[1][0]
+    return np.where(audited["recheck"].to_numpy() | first, ANSWERS_EACH, 1)
+
+
+def confirmed(audited: pd.DataFrame) -> Flags:
+    """(n,) of ``AUDITED``: whether the first answer is a match and one of the two further ones is."""
+    yes = answered(audited)[1]
+    return _by_majority(yes[0], yes.sum(axis=0))
+
+
+def refused(audited: pd.DataFrame) -> Flags:
+    """(n,) of ``AUDITED``: whether two of three answers, all given, are no match."""
+    given, yes = answered(audited)
+    return np.asarray(given.all(axis=0) & (yes.sum(axis=0) < 2))
+
+
+def _by_majority(first: Flags, yeses: Ints) -> Flags:
+    return np.asarray(first & (yeses >= 2))
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Sample:
     """An audit's answers beside a release; (n,) each, in the order of drawing."""
@@ -74,11 +103,8 @@ class Sample:
         at = places(known["pair"].to_numpy(), pairs)
         label = np.full(len(pairs), NONE, np.int8)
         label[at >= 0] = known["label"].to_numpy()[at[at >= 0]]
-        answers = np.stack([audited[name].to_numpy() for name in ("first", "second", "third")])
-        given = answers != NONE
-        yes = given & _POSITIVE[answers]
-        wants = yes[0] | audited["recheck"].to_numpy()
-        open_ = np.where(given[0], wants * (~given[1:]).sum(axis=0), 1)
+        given, yes = answered(audited)
+        open_ = np.where(given[0], np.maximum(wanted_each(audited) - given.sum(axis=0), 0), 1)
         return cls(
             audited["place"].to_numpy(),
             audited["stratum"].to_numpy().astype(np.int64),
@@ -94,7 +120,7 @@ class Sample:
     @property
     def confirmed(self) -> Flags:
         """(2, n) a first yes and at least one of two more; three yeses."""
-        return np.stack([self.first & (self.yeses >= 2), self.yeses == ANSWERS_EACH])
+        return np.stack([_by_majority(self.first, self.yeses), self.yeses == ANSWERS_EACH])
 
     @property
     def refused(self) -> Flags:

@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from mitl.audits.certificate import Certificate, certify
 from mitl.audits.chao import chao
+from mitl.audits.evidence import confirmed, refused
 from mitl.audits.pool import Pool
 from mitl.core.packed import Ints, contains, distinct, places
-from mitl.positives.merging import MATCHES, REFUSES, SOURCES, Exclusions, Merged, exclusions_name
+from mitl.positives.merging import REFUSES, SOURCES, Exclusions, Merged, exclusions_name
 from mitl.proposals.candidates import distinct_pairs, finders
 from mitl.records import PositiveSource
-from mitl.records.audits import ANSWERS_EACH, AUDITED, HELD, AuditDesign
-from mitl.records.frames import MERGED, NONE, Flags, Schema, frame
+from mitl.records.audits import AUDITED, HELD, AuditDesign
+from mitl.records.frames import MERGED, NONE, Schema, frame
 
 RELEASED_AUDIT: Schema = {
     **AUDITED,
@@ -25,8 +26,6 @@ RELEASED_AUDIT: Schema = {
     "label": ("int8", "people's answer in the release, place in Label; NONE where nobody was asked"),
 }
 """An audited pair as a release tells of it."""
-
-_PLACES = ("first", "second", "third")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,18 +66,6 @@ class CertifiedAudit:
             "pool_sha256": self.record.pool_sha256,
             "design": asdict(self.record.design),
         }
-
-
-def confirmed(audited: pd.DataFrame) -> Flags:
-    """(pairs,) of ``AUDITED``: whether the first answer is a match and one of the two further ones is."""
-    first, second, third = (MATCHES[audited[name].to_numpy()] for name in _PLACES)
-    return np.asarray(first & (second | third))
-
-
-def refused(audited: pd.DataFrame) -> Flags:
-    """(pairs,) of ``AUDITED``: whether two of three answers are no match."""
-    answers = audited[list(_PLACES)].to_numpy()
-    return np.asarray((answers != NONE).all(axis=1) & (REFUSES[answers].sum(axis=1) > ANSWERS_EACH // 2))
 
 
 def largest_share(workers: pd.Series[str]) -> float:

@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mitl.audits.certificate import Certificate, certify
+from mitl.audits.evidence import confirmed
 from mitl.core.packed import contains, places
 from mitl.errors import AuditError, ReleaseError
 from mitl.positives.audit_files import CERTIFICATE, ReleasedAudit, label_places, read_audit
-from mitl.positives.certifying import confirmed, largest_share, matches_at_least
+from mitl.positives.certifying import largest_share, matches_at_least
 from mitl.positives.folders import FORMAT, MANIFEST, RATINGS_FORMAT, read_checked, read_manifest
 from mitl.positives.sheet_audit import certified_told, in_short
 from mitl.records import PositiveSource, several

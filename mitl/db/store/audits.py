@@ -15,6 +15,7 @@ import pandas as pd
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
+from mitl.audits.evidence import wanted_each
 from mitl.core.packed import Ints, distinct, pack_ids, places, unpack_ids, unpack_pairs
 from mitl.db.models import (
     Assignment,
@@ -281,13 +282,6 @@ def audited(session: Session, audit_id: int) -> pd.DataFrame:
     labels[at, answers["number"].to_numpy() - 1] = answers["label"]
     given = {"first": labels[:, 0], "second": labels[:, 1], "third": labels[:, 2]}
     return frame(AUDITED, {name: given.get(name, drawn.get(name)) for name in AUDITED})
-
-
-def wanted_each(audited: pd.DataFrame) -> Ints:
-    """(pairs,) answers that each pair needs as it stands: 3 where it is rechecked or the first says yes, else 1."""
-    matches = np.array([label.is_positive for label in LABELS] + [False])  # the last is for NONE
-    further = audited["recheck"].to_numpy() | matches[audited["first"].to_numpy()]
-    return np.where(further, ANSWERS_EACH, 1)
 
 
 def wanted(session: Session, environment: Environment) -> pd.DataFrame:

@@ -9,12 +9,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from mitl.audits.evidence import confirmed, refused
 from mitl.core.packed import unpack_ids
 from mitl.errors import MetricError
 from mitl.metrics.partial_labels import Flags, Floats
 from mitl.metrics.positives import Ids
 from mitl.positives.audit_files import ReleasedAudit, read_audit
-from mitl.positives.certifying import confirmed, refused
 from mitl.positives.folders import read_checked, read_manifest
 from mitl.records import Direction
 from mitl.stages.evaluating.models import Side, Sides
