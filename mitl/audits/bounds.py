@@ -137,7 +137,9 @@ def recall_lower(
     """
     parts = _risks(risk, shares, rates, ("false_no", "false_yes", "precision", "missing", "thinning"))
     false_no = among_all(_rate(evidence.false_no, parts["false_no"], rates, anytime=anytime))
-    missing = missing_upper(evidence.outside, false_no, parts["missing"], parts["thinning"] / 2, method)
+    missing = evidence.outside.most(
+        confirmed_at_least(false_no), parts["missing"], parts["thinning"] / 2, method
+    )
     precision = _precision(
         evidence, {**parts, "thinning": parts["thinning"] / 2}, method=method, rates=rates, anytime=anytime
     )
@@ -158,11 +160,6 @@ def precision_lower(
     """The bound of precision by itself, at the whole of ``risk``; see `recall_lower`."""
     parts = _risks(risk, shares, rates, ("false_yes", "precision", "thinning"))
     return _precision(evidence, parts, method=method, rates=rates, anytime=anytime)
-
-
-def missing_upper(outside: Counts, false_no: Floats, risk: float, thinning: float, method: Method) -> Floats:
-    """(...,) the most matches outside the release; see `Counts.most`."""
-    return outside.most(confirmed_at_least(false_no), risk, thinning, method)
 
 
 def thinned_upper(seen: Floats, chance: Floats, risk: float) -> Floats:
